@@ -14,11 +14,13 @@ from typing import Any
 from clawblox.checkpoint.api import read_metadata
 from clawblox.errors import ConfigError
 from clawblox.experiment import layout
+from clawblox.experiment.ended_attempts import set_aside
 from clawblox.experiment.harness_import import find_resume_point, read_chain, read_rows
 from clawblox.experiment.journal import Journal
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.state import ExperimentState
+from clawblox.system.clock import utc_now
 from clawblox.system.files import digest_file, make_private_dir
 
 
@@ -90,12 +92,36 @@ def import_archive(
         "generation": point.generation,
         "attempt": attempt,
     }
-    is_new = known is None or known.find_attempt(attempt) is None
-    if is_new:
+    # A call that was killed between two lines is completed by the next.
+    if known is None or known.find_attempt(attempt) is None:
         state.apply(journal.append("opened", {"phase": "work", "reason": "imported"}, **names))
-    state.apply(journal.append("checkpoint", facts, **names))
-    if is_new:
+    generation = state.chain(chain.name).generations[point.generation]
+    ancestry = generation.ancestry()
+    if not ancestry or (ancestry[0].ref.attempt, ancestry[0].ref.file) != (attempt, path.name):
+        state.apply(journal.append("checkpoint", facts, **names))
+    made_by = generation.find_attempt(attempt)
+    if made_by is not None and made_by.ending is None:
         state.apply(journal.append("interrupted", {"usage": []}, **names))
+
+
+def set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:
+    """Rename what an interrupted script left of the next generation, whose name is needed.
+
+    Args:
+        state: The state of the experiment.
+        chain: The chain.
+        chain_dir: Its directory.
+        prefix: Prefix of the names of its runs.
+
+    Raises:
+        OSError: The directory cannot be renamed.
+    """
+    generations = state.chain(chain.name).generations
+    latest = max(generations, default=0)
+    if latest in generations and not generations[latest].is_over:
+        return
+    attempt = layout.attempt_name(prefix, latest + 1)
+    set_aside(chain_dir, attempt, layout.failed_name(attempt, utc_now()))
 
 
 def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple[str, Path]:

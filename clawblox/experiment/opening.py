@@ -13,10 +13,10 @@ from typing import Any, Final
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.imports import import_archive, import_rows
+from clawblox.experiment.imports import import_archive, import_rows, set_aside_unknown
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.journal import Journal
-from clawblox.experiment.layout import chain_dir
+from clawblox.experiment.layout import chain_dir, run_prefix
 from clawblox.experiment.lines import Line
 from clawblox.experiment.machine import Over, last_generation, next_step
 from clawblox.experiment.plan.changes import compare, require_acceptable
@@ -173,6 +173,8 @@ def _import(
                 message = f"must be left out for an experiment of {len(chains)} chains"
                 raise ConfigError(message, key="resume_from", value=str(resume_from))
             import_archive(journal, state, chain, place, resume_from)
+        prefix = run_prefix(plan.name, chain.name, plan.layout, given=plan.run_prefix)
+        set_aside_unknown(state, chain, place, prefix)
 
 
 def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:
