@@ -38,7 +38,6 @@
 - ``chain_set``: the chains of the plan together with their branches.
 - ``imports``: takes over what the public generation scripts did in the directory of a chain.
 - ``harness_import``: what the public generation scripts record of an experiment, checked.
-- ``harness_begin``: begins an experiment where these scripts left one.
 - ``leftovers``: finds and removes what an experiment does not need.
 """
 

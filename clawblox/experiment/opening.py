@@ -71,11 +71,11 @@ def open_experiment(
         OSError: A file cannot be written.
     """
     lines = journal.lines
-    if not _is_begun(lines):
+    if not any(line.type == "experiment.begun" for line in lines):
         if plan is None:
             hint = "give the directory of an experiment, by default experiments/<name>"
             raise UsageError(f"there is no experiment in {directory}", hint=hint)
-        begin(journal, directory, plan)
+        _begin(journal, directory, plan)
     else:
         _amend(journal, directory, plan, accept)
     plans = read_plans(directory, lines)
@@ -87,33 +87,18 @@ def open_experiment(
     return OpenExperiment(journal=journal, plans=plans, state=state)
 
 
-def _is_begun(lines: Sequence[Line]) -> bool:
-    return any(line.type == "experiment.begun" for line in lines)
-
-
-def begin(journal: Journal, directory: Path, plan: Plan) -> None:
-    """Begin an experiment, unless it has begun. Blocks.
-
-    Args:
-        journal: Its journal, open.
-        directory: Its directory.
-        plan: Its plan.
-
-    Raises:
-        ConfigError: A file that the plan names cannot be read.
-        OSError: A file cannot be written.
-    """
-    if _is_begun(journal.lines):
-        return
-    inputs = digest_inputs(plan, experiment_dir=directory)
-    _write_plan(directory, PLAN_NAME, plan)
+def _begin(journal: Journal, directory: Path, plan: Plan) -> None:
+    kept = _write_plan(directory, PLAN_NAME, plan)
+    inputs = digest_inputs(kept, experiment_dir=directory)
     facts = {"plan": PLAN_NAME, "format": _FORMAT, "inputs": attrs.asdict(inputs)}
     journal.append("experiment.begun", facts)
 
 
-def _write_plan(directory: Path, name: str, plan: Plan) -> None:
+def _write_plan(directory: Path, name: str, plan: Plan) -> Plan:
+    """Copy the files that a plan names, write it, and return it with the names of the copies."""
     kept = copy_inputs(plan, directory / "inputs")
     publish_bytes(directory / name, kept.dumps(base=directory).encode())
+    return kept
 
 
 def _amend(journal: Journal, directory: Path, given: Plan | None, accept: Collection[str]) -> None:

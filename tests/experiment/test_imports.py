@@ -81,6 +81,7 @@ def make_archive(place: Path, generation: int) -> Path:
         world_snapshot=snapshot,
         agents={agent.name: agent},
         backend="claude",
+        workspace_only=True,
         metadata={
             "generation": generation,
             "elapsed_seconds": 900,

@@ -16,7 +16,6 @@ from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.harness_begin import HarnessArchive, begin_from_harness
 from clawblox.experiment.harness_import import ImportedChain, find_resume_point, read_chain
 from clawblox.experiment.journal import JOURNAL_NAME, read_lines
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
@@ -235,16 +234,15 @@ def open_generations(options: GenerationOptions, *, is_spawned: bool) -> Experim
         if not is_spawned:
             _require_new(directory)
         return Experiment(options.new_plan(), dir=directory)
+    resume_from = None if archive is None else Path(archive)
     if _has_run_here(directory):
-        if archive is not None:
-            _require_latest(directory, Path(archive))
         plan = options.changed_plan(read_experiment(directory).plan)
-        return Experiment(plan, dir=directory, retry_failed=True)
+        return Experiment(plan, dir=directory, retry_failed=True, resume_from=resume_from)
     if options.chains > 1:
         hint = "leave out --parallel; a chain of the public script is a single one"
         raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
-    plan = _begin_where_the_script_ended(options, None if archive is None else Path(archive))
-    return Experiment(plan, dir=directory)
+    plan = _plan_where_the_script_ended(options, resume_from)
+    return Experiment(plan, dir=directory, resume_from=resume_from)
 
 
 def _require_new(directory: Path) -> None:
@@ -262,41 +260,10 @@ def _has_run_here(directory: Path) -> bool:
     return any(line.type == "session.begun" for line in read_lines(directory))
 
 
-def _require_latest(directory: Path, archive: Path) -> None:
-    """Refuse an archive that is not the latest of an experiment, which a resume begins from."""
-    state = read_experiment(directory).state
-    points = [
-        point
-        for chain in state.chains.values()
-        for generation in chain.generations.values()
-        for point in generation.checkpoints()
-    ]
-    latest = max(points, key=lambda point: point.seq, default=None)
-    attempt = archive.absolute().parent.parent.name
-    if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt, archive.name):
-        raise ConfigError(
-            "must be the latest archive of the experiment",
-            key="--resume-from",
-            value=str(archive),
-            hint="--resume continues from the latest; to try what happens from another: "
-            "clawblox experiment fork",
-        )
-
-
-def _begin_where_the_script_ended(options: GenerationOptions, archive: Path | None) -> Plan:
+def _plan_where_the_script_ended(options: GenerationOptions, archive: Path | None) -> Plan:
     directory = options.directory
     point = None if archive is None else find_resume_point(archive, agents=options.agents)
     has_table = layout.table_path(directory).exists()
-    chain = None
     if point is None or (has_table and point.generation > 1):
-        chain = read_chain(directory, agents=options.agents)
-    plan = options.new_plan(chain)
-    begin_from_harness(
-        directory,
-        plan,
-        chain=chain,
-        archive=None
-        if point is None or archive is None
-        else HarnessArchive(path=archive.absolute(), point=point),
-    )
-    return plan
+        return options.new_plan(read_chain(directory, agents=options.agents))
+    return options.new_plan(None)
