@@ -158,7 +158,8 @@ class LiveWorkshop:
                 validate_agent_dir(agent_dir, spec.driver)
             except AgentError as error:
                 raise AttemptError("agent", str(error)) from error
-            prune_agent_dir(agent_dir)
+            if chain.plan.prune:
+                prune_agent_dir(agent_dir)
             agents.append(
                 {
                     "name": recorded.name,

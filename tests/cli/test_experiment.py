@@ -237,6 +237,7 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path, start: Start, call: S
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_an_experiment_in_the_background_is_watched_and_stopped(
     tmp_path: Path, call: Start
 ) -> None:

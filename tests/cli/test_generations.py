@@ -72,6 +72,7 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
         *("--port-wait", "1", "--health-timeout", "2", "--run-prefix", "run", "--tmux-prefix", "t"),
         *("--save-prompt", "Save.", "--save-time", "20", "--full-save-phase"),
         *("--checkpoint-every", "60", "--retries", "1", "--retry-delay", "0"),
+        "--no-prune-reconstructable-artifacts",
     )
     assert [agent.name for agent in plan.agents] == ["Eko", "Moa"]
     for agent in plan.agents:
@@ -81,6 +82,7 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
         assert agent.system_prompt == Path("prompt.md").absolute()
         assert agent.permission_mode == "plan"
     assert (plan.generations, plan.duration, plan.run_prefix, plan.tmux) == (7, 90.0, "run", "t")
+    assert not plan.prune
     world = plan.world
     assert (world.record, world.port, world.port_wait, world.health_timeout) == (False, 9000, 1, 2)
     assert plan.save is not None
@@ -99,14 +101,14 @@ def test_zero_seconds_turn_saves_and_checkpoints_off() -> None:
 
 
 def test_parallel_chains_have_directories_and_ports_of_their_own() -> None:
-    plan = make_plan("--parallel", "3")
+    plan = make_plan("--parallel", "6")
     assert (plan.layout, plan.repeats, plan.limits.worlds, plan.world.port) == (
         "chains",
-        3,
-        3,
+        6,
+        6,
         None,
     )
-    assert [chain.name for chain in plan.chains()] == ["r1", "r2", "r3"]
+    assert [chain.name for chain in plan.chains()] == [f"r{number}" for number in range(1, 7)]
 
 
 def test_the_usual_template_is_used_if_it_exists() -> None:
@@ -178,3 +180,32 @@ def test_generations_run_and_continue_without_our_journal(
     assert [row["run_id"] for row in rows] == ["e1-g001", "e1-g002"]
     assert rows[1]["template_in"] == rows[0]["workspace_out"]
     assert len(read_experiment(directory).results().rows()) == 2
+
+
+@pytest.mark.thorough
+def test_an_archive_of_an_interrupted_generation_is_continued(
+    start: Start, call: Start, claude_env: dict[str, str]
+) -> None:
+    Path("template").mkdir()
+    misbehave(Path("template"), turn_s=0.05)
+    env = {**claude_env, "SAVE_GRACE_SECONDS": "0", "CHECKPOINT_EVERY": "1", "TEMPLATE": "template"}
+    fixed = ["generations", "--world-dir", "counter", "--experiment-id", "e1", "--no-sandbox"]
+    fixed += ["--no-claude-native-sandbox", "--base-port", str(free_port()), "--generations", "1"]
+    first = start(*fixed, "--generation-duration", "4", env=env)
+    first.wait_for("generation 1 saved")
+    assert first.interrupt() == 130
+    directory = Path("counter/results/e1")
+    older, *_ = sorted((directory / "runs" / "e1-g001" / "checkpoints").glob("*.ckpt"))
+    refused = call(*fixed, "--resume-from", str(older), env=env)
+    assert refused.wait() == 2
+    assert "--resume-from: must be the latest archive of the experiment" in refused.err
+    for name in ("journal.jsonl", "plan.toml"):  # as the public script leaves a directory
+        (directory / name).unlink()
+    words = ("--resume-from", str(older), "--generation-duration", "4")
+    second = call(*fixed, *words, env=env)
+    assert second.wait() == 0, second.out + second.err
+    with (directory / "generation_chain.csv").open() as table:
+        (row,) = csv.DictReader(table)
+    assert row["run_id"].startswith("e1-g001-r")
+    assert row["template_in"] == f"checkpoint:{older.absolute()}"
+    assert row["agent_name"] == "Eko-re1-g001-w0-a0"

@@ -214,6 +214,13 @@ _OPTIONS: Final = (
         metavar="PREFIX",
         help="Beginning of the names of tmux sessions.",
     ),
+    _files(
+        "--prune-reconstructable-artifacts/--no-prune-reconstructable-artifacts",
+        envvar="PRUNE_RECONSTRUCTABLE_ARTIFACTS",
+        default=True,
+        show_default=False,
+        help="After a generation, remove versions of programs and virtual environments of agents.",
+    ),
     _saves(
         "--save-prompt",
         envvar="SAVE_PROMPT",

@@ -55,6 +55,7 @@ _PATHS: Final = {
     "retries": "retry.attempts",
     "retry_delay": "retry.delay",
     "tmux_prefix": "tmux",
+    "prune_reconstructable_artifacts": "prune",
 }
 """Fields of the plan that options set, by the names of the options."""
 _OFF_AT_ZERO: Final = {"save_time": "save", "checkpoint_every": "checkpoint.every"}
@@ -152,7 +153,7 @@ class GenerationOptions:
                 layout="flat" if self.chains == 1 else "chains",
                 repeats=self.chains,
                 run_prefix=prefix,
-                limits=Limits(worlds=self.chains),
+                limits=Limits(worlds=max(self.chains, Limits().worlds)),
             )
         except ConfigError as error:
             options = {"name": "experiment_id", "run_prefix": "run_prefix", "repeats": "parallel"}

@@ -25,7 +25,7 @@ WORLD: Final = "world"
 
 _OF_PLAN: Final = (
     *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
-    *("conditions", "order", "prices", "layout", "run_prefix", "tmux"),
+    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune"),
 )
 """Fields that are the same for all chains."""
 _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
@@ -33,7 +33,7 @@ _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inher
 _FREE: Final = frozenset(
     [
         *("repeats", "seeds", "labels", "limits", "retry", "checkpoint", "sweep", "conditions"),
-        *("order", "prices", "tmux"),
+        *("order", "prices", "tmux", "prune"),
         *("world.port", "world.port_wait", "world.host", "world.health_timeout"),
         *("agents.*.binary", "agents.*.env"),
     ]

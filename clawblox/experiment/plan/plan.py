@@ -14,6 +14,7 @@ from clawblox.config.arguments import (
     check_choice,
     check_count,
     check_duration,
+    check_flag,
     check_kind,
     check_labels,
     check_path,
@@ -195,6 +196,8 @@ class Plan:
         run_prefix: Beginning of the names of runs, before the name of the chain; None means the
             name of the experiment.
         tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
+        prune: Whether what can be made again is removed from the directories of agents when their
+            generation is committed: versions of programs, and virtual environments.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -260,6 +263,8 @@ class Plan:
         converter=to_optional,
         validator=checked(check_word, optional=True),
     )
+
+    prune: bool = attrs.field(default=True, kw_only=True, validator=checked(check_flag))
 
     def __attrs_post_init__(self) -> None:
         if not self.name:

@@ -1,0 +1,141 @@
+"""A chain of generations of agents in one world, with the options of the public script.
+
+    python examples/run_agent_generations.py --world-dir worlds/panda --generations 10
+    python examples/run_agent_generations.py --world-dir worlds/panda --experiment-id ID --resume
+
+Each generation has a new world, and its agents inherit the workspaces of their predecessors. All
+options are environment variables too: GENERATIONS for --generations, and so on. After Ctrl-C or a
+crash, --resume continues from the last checkpoint. ``clawblox generations`` can do more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from clawblox import AgentSpec, ClawbloxError, Experiment, Plan, WorldSpec
+
+SAVE_PROMPT = "You will be reset in 5 minutes. Update your workspace memory files now."
+
+
+def seconds(text: str) -> int:
+    """Return the seconds of 3600, 60m or 1h."""
+    match = re.fullmatch(r"([1-9][0-9]*)([smh]?)", text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be a duration like 3600, 60m or 1h, not {text!r}")
+    return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def environment(name: str, default: str) -> str:
+    """Return a variable; the default if it is unset or empty."""
+    return os.environ.get(name) or default
+
+
+def parse_arguments(words: list[str]) -> argparse.Namespace:
+    """Return the values of the options."""
+    parser = argparse.ArgumentParser(description="Run a chain of generations of agents.")
+
+    def option(flag: str, default: str, **more: object) -> None:
+        variable = flag[2:].replace("-", "_").upper()
+        parser.add_argument(flag, default=environment(variable, default), **more)  # type: ignore[arg-type]
+
+    def switch(flag: str, *, default: bool) -> None:
+        variable = flag[2:].replace("-", "_").upper()
+        is_on = environment(variable, str(default).lower()) == "true"
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=is_on)
+
+    option("--generations", "30", type=int)
+    option("--generation-duration", "30m", type=seconds)
+    option("--agents-per-world", "1", type=int)
+    option("--backend", "claude")
+    option("--model", "")
+    option("--goal", "Begin")
+    option("--template", "")
+    option("--permission-mode", "bypassPermissions")
+    option("--base-port", "8085", type=int)
+    option("--world-dir", "worlds/mujoco-panda", type=Path)
+    option("--experiment-id", f"genexp-python-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    option("--run-prefix", "")
+    option("--tmux-prefix", "clawblox-gen-python")
+    switch("--record", default=True)
+    switch("--sandbox", default=True)
+    switch("--claude-native-sandbox", default=True)
+    switch("--bare", default=False)
+    switch("--prune-reconstructable-artifacts", default=True)
+    parser.add_argument("--system-prompt")
+    parser.add_argument("--resume", action="store_true")
+    return parser.parse_args(words)
+
+
+def make_plan(args: argparse.Namespace) -> Plan:
+    """Return the plan of the experiment."""
+    world = WorldSpec(
+        args.world_dir,
+        record=args.record,
+        port=args.base_port,
+        port_wait=float(environment("PORT_WAIT_SECONDS", "120")),
+        health_timeout=float(environment("HEALTH_TIMEOUT", "30")),
+    )
+    agent = AgentSpec(
+        args.backend,
+        model=args.model or None,
+        prompt=args.goal,
+        template=args.template or None,
+        system_prompt=args.system_prompt,
+        permission_mode=args.permission_mode,
+        sandbox=args.sandbox,
+        claude_native_sandbox=args.claude_native_sandbox,
+        bare=args.bare,
+    )
+    return Plan(
+        world,
+        [agent] * args.agents_per_world,
+        name=args.experiment_id,
+        layout="flat",  # the files of the script: its table, its pointer, its run directories
+        generations=args.generations,
+        duration=args.generation_duration,
+        run_prefix=args.run_prefix or args.experiment_id,
+        tmux=args.tmux_prefix,
+        prune=args.prune_reconstructable_artifacts,
+        save={
+            "prompt": environment("SAVE_PROMPT", SAVE_PROMPT),
+            "before": environment("SAVE_GRACE_SECONDS", "300"),
+            "full": True,
+        },
+        checkpoint={"every": environment("CHECKPOINT_EVERY", "900")},
+        retry={
+            "attempts": int(environment("MAX_GENERATION_RETRIES", "3")),
+            "delay": environment("RETRY_DELAY_SECONDS", "15"),
+        },
+    )
+
+
+async def run(args: argparse.Namespace) -> int:
+    """Run the chain, and return the exit status."""
+    plan = make_plan(args)
+    directory = args.world_dir / "results" / plan.name
+    if directory.exists() and not args.resume:
+        print(f"{directory} exists; --resume continues it", file=sys.stderr)
+        return 2
+    async with Experiment(plan, dir=directory, retry_failed=args.resume) as experiment:
+        session = experiment.run()
+        async for row in session:
+            print(f"generation {row.generation}: {row.output_tokens} output tokens, {row.run_dir}")
+        outcome = await session
+        print(outcome)
+    return outcome.exit_status
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(anyio.run(run, parse_arguments(sys.argv[1:])))
+    except ClawbloxError as error:
+        sys.exit(f"Error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
