@@ -40,6 +40,15 @@ class SimulatedClock:
         finally:
             self._waiting.remove(waiting)
 
+    @property
+    def sleepers(self) -> int:
+        """Number of tasks that sleep."""
+        return len(self._waiting)
+
+    async def settle(self) -> None:
+        """Wait until every other task waits."""
+        await _settle()
+
     async def jump(self) -> float:
         """Wait until a task sleeps, jump to the earliest deadline, and return it."""
         await _settle()

@@ -19,6 +19,7 @@ from clawblox.experiment.mailbox import wait_until
 from clawblox.system.clock import Clock
 
 _BACKOFF_S: Final = (60.0, 120.0, 300.0, 600.0, 900.0)
+_LEAST_WAIT_S: Final = 1.0
 _PROBE_LOGIN_S: Final = 60.0
 
 
@@ -59,7 +60,9 @@ class Accounts:
         self._limited: dict[str, _Limited] = {}
         self._changed = anyio.Event()
 
-    def limit(self, account: str, reason: PauseReason, until: datetime | None) -> None:
+    def limit(
+        self, account: str, reason: PauseReason, until: datetime | None, *, chain: str
+    ) -> None:
         """Note that an account is limited.
 
         Args:
@@ -67,19 +70,34 @@ class Accounts:
             reason: ``limit`` or ``auth``.
             until: UTC time at which the limit lifts, as its provider reports it; None if it does
                 not.
+            chain: The chain that has met the limit; its try is over.
         """
         now = self._clock.monotonic()
-        before = self._limited.get(account)
-        tries = 0 if before is None else before.tries + (before.prober is not None)
-        if until is not None:
-            wait_s = max(1.0, (until - self._clock.utc()).total_seconds())
-        elif reason == "auth":
+        before = self._limited.get(account) or _Limited(reason, now, now)
+        has_tried = before.prober == chain
+        tries = before.tries + has_tried
+        if reason == "auth":
             wait_s = _PROBE_LOGIN_S
+        elif until is not None:
+            wait_s = max(_LEAST_WAIT_S, (until - self._clock.utc()).total_seconds())
         else:
             wait_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
-        since = now if before is None else before.since
-        self._limited[account] = _Limited(reason, since, now + wait_s, tries)
+        prober = None if has_tried else before.prober
+        self._limited[account] = _Limited(reason, before.since, now + wait_s, tries, prober)
         self._notify()
+
+    def recall(self, account: str, reason: PauseReason, until: datetime | None) -> None:
+        """Note a limit that an earlier session has met; one chain tries when it should be over.
+
+        Args:
+            account: The account.
+            reason: ``limit`` or ``auth``; a login may have been renewed, so it is tried now.
+            until: UTC time at which the limit lifts; None tries now.
+        """
+        now, wait_s = self._clock.monotonic(), 0.0
+        if until is not None and reason != "auth":
+            wait_s = max(0.0, (until - self._clock.utc()).total_seconds())
+        self._limited[account] = _Limited(reason, now, now + wait_s)
 
     def clear(self, account: str) -> bool:
         """Note that an account works; return whether it was limited."""
@@ -139,7 +157,7 @@ class Accounts:
             if not any(account.reason == "auth" for account in limited) or await check_login():
                 return
             for name in set(accounts) & self._limited.keys():
-                self.limit(name, self._limited[name].reason, None)
+                self.limit(name, self._limited[name].reason, None, chain=chain)
 
     def _next_look(self, accounts: Sequence[str], chain: str) -> float | None:
         """Return until when a chain must wait, by the clock; None if it can start."""

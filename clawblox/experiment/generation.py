@@ -184,7 +184,7 @@ class GenerationRunner:
         await self._attempt.stop_agents()
         if self._plan.checkpoint.boundary and self._plan.save is not None:
             await self._checkpoint("boundary")
-        await self._write("closing", {"reason": self._closing, "elapsed_s": self.meter.active_s})
+        await self._write("closing", {"reason": self._closing, **self._seconds()})
 
     async def _save(self) -> None:
         save = self._plan.save
@@ -395,8 +395,7 @@ class GenerationRunner:
             **attrs.asdict(saved),
             "kind": kind,
             "reason": self._closing if kind in ("boundary", "end") else "",
-            "elapsed_s": self.meter.active_s,
-            "idle_s": self.meter.idle_s,
+            **self._seconds(),
             "usage": usage_data(self.used),
         }
 
@@ -446,11 +445,10 @@ class GenerationRunner:
         await self._write("paused", {**attrs.asdict(paused), **self._totals()})
 
     def _totals(self) -> dict[str, Any]:
-        return {
-            "usage": usage_data(self._usage),
-            "elapsed_s": self.meter.active_s,
-            "idle_s": self.meter.idle_s,
-        }
+        return {"usage": usage_data(self._usage), **self._seconds()}
+
+    def _seconds(self) -> dict[str, float]:
+        return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}
 
     async def _write(self, type: Any, data: Mapping[str, Any] | None = None) -> None:  # noqa: A002, ANN401
         await self._recorder.write(

@@ -163,18 +163,20 @@ def last_generation(chain: ChainState, planned: int) -> int:
     return chain.branch.source.generation + chain.branch.generations - 1
 
 
-def begin_of_commit(attempt: AttemptState) -> Begin:
-    """Return how an attempt began that only has to be committed, with its totals."""
-    end = attempt.checkpoints[-1] if attempt.checkpoints else None
-    return Begin(
-        generation=attempt.generation,
+def begin_of_commit(chain: ChainState, attempt: AttemptState) -> Begin:
+    """Return how an attempt began that only has to be committed, with its totals.
+
+    Args:
+        chain: Its chain.
+        attempt: The attempt, the latest of the chain.
+    """
+    generation = chain.generations[attempt.generation]
+    return attrs.evolve(
+        _from_line(chain, generation, attempt),
         phase=attempt.phase,
         origin=attempt.origin,
-        elapsed_s=float(attempt.opened.data.get("elapsed_s", 0.0))
-        if end is None
-        else end.elapsed_s,
-        idle_s=0.0 if end is None else end.idle_s,
-        used=() if end is None else end.usage,
+        elapsed_s=attempt.elapsed_s,
+        idle_s=attempt.idle_s,
         closing=attempt.reason,
     )
 
@@ -208,22 +210,19 @@ def _begin_branch(branch: Branch, *, reason: str) -> Begin:
 
 def _continue(chain: ChainState, generation: GenerationState, attempt: AttemptState) -> Next:
     if attempt.step == "opened":
-        others = [other for other in generation.attempts if other is not attempt]
-        before = attrs.evolve(generation, attempts=others)
-        begin = _from_line(chain, before, attempt)
-        return Prepare(attempt=attempt, begin=begin)
+        return Prepare(attempt=attempt, begin=_from_line(chain, generation, attempt))
     if attempt.step == "scored":
         return Commit(attempt=attempt)
     return Interrupt(attempt=attempt)
 
 
-def _from_line(chain: ChainState, before: GenerationState, attempt: AttemptState) -> Begin:
+def _from_line(chain: ChainState, generation: GenerationState, attempt: AttemptState) -> Begin:
     """Return how an attempt was begun, from its line and the lines before."""
-    if attempt.origin is not None:
-        point = next((p for p in before.checkpoints() if p.ref == attempt.origin), None)
-        if point is not None:
-            return _begin_from(point, reason=str(attempt.opened.data.get("reason", "")))
-    return _begin_at_start(chain, before, reason=str(attempt.opened.data.get("reason", "")))
+    reason = str(attempt.opened.data.get("reason", ""))
+    points = (point for point in generation.checkpoints() if point.ref == attempt.origin)
+    if (point := next(points, None)) is not None:
+        return _begin_from(point, reason=reason)
+    return _begin_at_start(chain, generation, reason=reason)
 
 
 def _retry(

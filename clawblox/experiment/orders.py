@@ -37,8 +37,16 @@ def make_order(state: ExperimentState, chain: Chain, begin: Begin, run_id: str) 
         branch=begin.branch,
         message=message,
         world=find_world(state, chain, begin),
-        revision=state.revision,
+        revision=_find_revision(state, chain, begin),
     )
+
+
+def _find_revision(state: ExperimentState, chain: Chain, begin: Begin) -> int:
+    """Return the revision of the plan under which a generation was begun, or begins now."""
+    generation = state.chain(chain.name).generations.get(begin.generation)
+    if generation is None or not generation.attempts:
+        return state.revision
+    return generation.attempts[0].revision
 
 
 def describe_order(order: Order, begin: Begin) -> Mapping[str, Any]:
@@ -49,6 +57,7 @@ def describe_order(order: Order, begin: Begin) -> Mapping[str, Any]:
         "phase": order.phase,
         "reason": begin.reason,
         "elapsed_s": order.elapsed_s,
+        "idle_s": begin.idle_s,
         "revision": order.revision,
     }
 

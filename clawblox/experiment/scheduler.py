@@ -107,7 +107,7 @@ class Scheduler:
         self._chain_of = chain_of
         self._begun_at = clock.monotonic() - wall_s
         self._running: dict[str, _Running] = {}
-        self._slots = Slots(lambda: plan().limits, self._can_start)
+        self._slots = Slots(lambda: plan().limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._is_disk_low = False
         self.pauses: dict[str, Pause] = {}
@@ -371,7 +371,7 @@ class Scheduler:
         )
 
     async def _commit(self, chain: Chain, attempt: AttemptState) -> None:
-        begin = begin_of_commit(attempt)
+        begin = begin_of_commit(self.state.chain(chain.name), attempt)
         usage = tuple(await self._workshop.usage(chain.name, attempt.run_id))
         in_force = self._in_force(chain, begin)
         order = make_order(self.state, in_force, begin, attempt.run_id)
@@ -391,11 +391,11 @@ class Scheduler:
             # From here the attempt decides when it ends; its lines are never cut off by a pause.
             runner = await self._open(running, step)
             await runner.run()
+            await self._note_end(runner)
         finally:
             running.runner, running.usd = None, 0.0
             self.accounts.release(chain.name)
             self._slots.leave(place)
-        await self._note_end(running)
 
     async def _open(self, running: _Running, step: Begin | Prepare) -> GenerationRunner:
         chain = running.chain
@@ -457,10 +457,12 @@ class Scheduler:
         if limit is not None and (spent := self.spending.ended_usd + self.running_usd) >= limit:
             text = f"${spent:.2f} of ${limit:g} are spent"
             self.close_all(Pause(reason="dollars", text=text))
-        if self.accounts.is_probing(running.chain.name):
-            self._clear_accounts(runner)
+        self._clear_accounts(runner)
 
     def _clear_accounts(self, runner: GenerationRunner) -> None:
+        """Note that the accounts work which this attempt tries, if its agents have got answers."""
+        if not self.accounts.is_probing(runner.order.chain.name):
+            return
         accounts = self._workshop.accounts(runner.order.chain)
         for account, usage in zip(accounts, runner.usage, strict=False):
             if usage.output_tokens and self.accounts.clear(account):
@@ -470,17 +472,19 @@ class Scheduler:
     async def _write_cleared(self, account: str) -> None:
         await self._recorder.write("account.cleared", {"account": account})
 
-    async def _note_end(self, running: _Running) -> None:
-        """Note why the latest attempt of a chain has ended."""
-        ending = last_ending(self.state.chain(running.chain.name))
-        if ending is None or ending.type != "paused":
-            return
-        reason, account = ending.data["reason"], ending.data.get("account")
+    async def _note_end(self, runner: GenerationRunner) -> None:
+        """Note which accounts the end of an attempt has shown to be limited, or to work."""
+        name = runner.order.chain.name
+        ending = last_ending(self.state.chain(name))
+        facts = {} if ending is None or ending.type != "paused" else ending.data
+        reason, account = facts.get("reason"), facts.get("account")
         if reason in ("limit", "auth") and account is not None:
-            until = parse_utc(ending.data.get("until"))
-            self.accounts.limit(account, reason, until)
-            facts = {"account": account, "reason": reason, "until": ending.data.get("until")}
-            await self._recorder.write("account.limited", facts)
+            until = facts.get("until")
+            self.accounts.limit(account, reason, parse_utc(until), chain=name)
+            limit = {"account": account, "reason": reason, "until": until}
+            await self._recorder.write("account.limited", limit)
+        else:
+            self._clear_accounts(runner)
 
     def _priority(self, chain: Chain, step: Begin | Prepare) -> tuple[int, ...]:
         begin = step if isinstance(step, Begin) else step.begin

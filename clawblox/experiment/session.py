@@ -193,8 +193,7 @@ class Session:
         """Take the limits into account that an earlier session has met."""
         for account, facts in self._opened.state.accounts.items():
             until = parse_utc(facts.get("until"))
-            if until is not None and until > self._clock.utc():
-                self._scheduler.accounts.limit(account, facts["reason"], until)
+            self._scheduler.accounts.recall(account, facts["reason"], until)
 
     # -- the outcome ----------------------------------------------------------------------------
 

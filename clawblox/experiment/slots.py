@@ -41,11 +41,18 @@ class Slots:
     Args:
         limits: Returns the limits in force.
         can_start: Returns whether an attempt may start, whatever else runs.
+        on_wait: Called when no place is free for an attempt, so that it begins to wait.
     """
 
-    def __init__(self, limits: Callable[[], Limits], can_start: Callable[[Place], bool]) -> None:
+    def __init__(
+        self,
+        limits: Callable[[], Limits],
+        can_start: Callable[[Place], bool],
+        on_wait: Callable[[], object],
+    ) -> None:
         self._limits = limits
         self._can_start = can_start
+        self._on_wait = on_wait
         self._waiting: list[_Waiting] = []
         self._taken: list[Place] = []
 
@@ -73,6 +80,8 @@ class Slots:
             # Attempts that want a place in the same moment compete by priority.
             await anyio.lowlevel.checkpoint()
             self.grant()
+            if not waiting.is_granted.is_set():
+                self._on_wait()
             await waiting.is_granted.wait()
         except BaseException:
             if waiting.is_granted.is_set():

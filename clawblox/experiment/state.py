@@ -109,6 +109,8 @@ class AttemptState:
         checkpoints: Its checkpoints that exist, in order.
         working: Data of its line ``working``; empty before.
         reason: Why the generation closes; empty before.
+        elapsed_s: Active seconds of the generation, as far as its lines record them.
+        idle_s: Seconds in which all agents only waited for their providers, likewise.
         scores: Data of its line ``scored``; None before.
         ending: The line that ended it; None while it is under way.
     """
@@ -123,6 +125,8 @@ class AttemptState:
     checkpoints: list[Checkpoint] = attrs.field(factory=list)
     working: Mapping[str, Any] = attrs.field(factory=dict)
     reason: str = ""
+    elapsed_s: float = 0.0
+    idle_s: float = 0.0
     scores: Mapping[str, Any] | None = None
     ending: Line | None = None
 
@@ -320,6 +324,8 @@ class ExperimentState:
                 opened=line,
                 phase=line.data.get("phase", "work"),
                 origin=None if origin is None else CheckpointRef(**origin),
+                elapsed_s=line.data.get("elapsed_s", 0.0),
+                idle_s=line.data.get("idle_s", 0.0),
             )
         )
 
@@ -334,6 +340,7 @@ class ExperimentState:
         checkpoint = _read_checkpoint(line)
         attempt.checkpoints.append(checkpoint)
         attempt.reason = checkpoint.reason or attempt.reason
+        attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
 
     def _remove_checkpoint(self, line: Line) -> None:
         attempt = self._own_attempt(line)
@@ -352,6 +359,8 @@ class ExperimentState:
             attempt.working = line.data
         elif line.type == "closing":
             attempt.reason = str(line.data["reason"])
+            attempt.elapsed_s = line.data.get("elapsed_s", attempt.elapsed_s)
+            attempt.idle_s = line.data.get("idle_s", attempt.idle_s)
         elif line.type == "scored":
             attempt.scores = line.data
 

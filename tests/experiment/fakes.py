@@ -51,6 +51,8 @@ class MemoryJournal:
     Attributes:
         kill_at: Number of the line at which the orchestrator is killed; None for never.
         is_written: Whether that line is still written.
+        fails_at: Number of the line from which the disk is full; None for never.
+        is_dead: Whether the orchestrator was killed, so that nothing is written any longer.
     """
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -58,6 +60,7 @@ class MemoryJournal:
         self.kill_at: int | None = None
         self.is_written = False
         self.fails_at: int | None = None
+        self.is_dead = False
         self._clock = clock
 
     def append(
@@ -70,6 +73,8 @@ class MemoryJournal:
         attempt: str | None = None,
     ) -> Line:
         seq = len(self.lines) + 1
+        if self.is_dead:
+            raise Killed
         if self.fails_at is not None and seq >= self.fails_at:
             raise OSError(errno.ENOSPC, "no space")
         at = format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000)
@@ -86,6 +91,7 @@ class MemoryJournal:
         if not is_last or self.is_written:
             self.lines.append(decode(encode(line), seq))
         if is_last:
+            self.is_dead = True
             raise Killed
         return line
 
@@ -115,7 +121,9 @@ class FakeAttempt:
     report: Callable[[Signal], object]
     trouble: Trouble | None
     started_at: float = math.nan
-    stopped_at: float = math.nan
+    working_since: float = math.nan
+    worked_s: float = 0.0
+    allowed_tokens: float = math.inf
     is_over: bool = False
     saved: int = 0
     messages: list[str] = attrs.field(factory=list)
@@ -127,7 +135,7 @@ class FakeAttempt:
     async def start(self) -> Mapping[str, Any]:
         if self.trouble is not None and self.trouble.at == 0:
             self._raise(self.trouble)
-        self.started_at = self.workshop.clock.monotonic()
+        self.started_at = self.working_since = self.workshop.clock.monotonic()
         if self.order.message is not None:
             self.messages.append(self.order.message)
         names = [f"{spec.name}-r{self.order.run_id}" for spec in self._specs]
@@ -161,11 +169,10 @@ class FakeAttempt:
         trouble = self.trouble
         if trouble is None or trouble.at == 0:
             return
-        while math.isnan(self.started_at):
-            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 1.0)
-        await self.workshop.clock.sleep_until(self.started_at + trouble.at)
+        await self._sleep(trouble.at)
         name = str(self._specs[0].name)
         if trouble.kind in ("agent", "limit", "auth", "ended", "budget"):
+            self._rest()
             self.is_over = True  # its state and its last turn are known before its end is reported
             self.report(AgentTurned(name=name))
             await anyio.sleep(0)
@@ -174,12 +181,48 @@ class FakeAttempt:
                 self.report(WorldEnded(text="the world has ended"))
             case "agent" | "limit" | "auth":
                 self.report(self._failure(trouble))
-            case "ended":
-                self.report(AgentEnded(name=name, is_budget=False, text="it ended"))
-            case "budget":
-                self.report(AgentEnded(name=name, is_budget=True, text="budget used up"))
+            case "ended" | "budget":
+                self._end(is_budget=trouble.kind == "budget")
             case "waiting":
                 self.report(AgentTurned(name=name))
+
+    async def turn(self) -> None:
+        """Report the end of each turn, at which an agent ends that has used up its budget."""
+        turn_s = self.workshop.turn_s
+        turns = 0
+        while turn_s and not self.is_over:
+            turns += 1
+            await self._sleep(turns * turn_s)
+            if self._is_working and self._tokens >= self.allowed_tokens:
+                self._end(is_budget=True)
+            self.report(AgentTurned(name=str(self._specs[0].name)))
+
+    async def _sleep(self, after_s: float) -> None:
+        """Wait until some seconds after the start."""
+        while math.isnan(self.started_at):
+            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 1.0)
+        await self.workshop.clock.sleep_until(self.started_at + after_s)
+
+    def _end(self, *, is_budget: bool) -> None:
+        self._rest()
+        self.is_over = True
+        name = str(self._specs[0].name)
+        self.report(AgentEnded(name=name, is_budget=is_budget, text="it ended"))
+
+    def _rest(self) -> None:
+        if self._is_working:
+            self.worked_s += self.workshop.clock.monotonic() - self.working_since
+        self.working_since = math.nan
+
+    @property
+    def _is_working(self) -> bool:
+        return not math.isnan(self.working_since)
+
+    @property
+    def _tokens(self) -> int:
+        now = self.workshop.clock.monotonic()
+        running_s = now - self.working_since if self._is_working else 0.0
+        return int((self.worked_s + running_s) * TOKENS_PER_S)
 
     @property
     def _wait_s(self) -> float:
@@ -190,12 +233,11 @@ class FakeAttempt:
         return max(1e-3, waited) if waited >= 0 else 0.0
 
     def activity(self) -> Sequence[AgentActivity]:
-        is_working = math.isnan(self.stopped_at) and not self.is_over
         return [
             AgentActivity(
                 name=str(spec.name),
                 is_over=self.is_over,
-                is_working=is_working,
+                is_working=self._is_working,
                 provider_wait_s=self._wait_s,
                 account=ACCOUNT,
             )
@@ -205,10 +247,7 @@ class FakeAttempt:
     def usage(self) -> Sequence[Usage]:
         if math.isnan(self.started_at) or self.order.phase == "score":
             return [Usage() for _ in self._specs]
-        ends_at = self.workshop.clock.monotonic()
-        if not math.isnan(self.stopped_at):
-            ends_at = self.stopped_at
-        tokens = int((ends_at - self.started_at) * TOKENS_PER_S)
+        tokens = self._tokens
         usage = Usage(output_tokens=tokens, cost_usd=tokens * 1e-4, turns=tokens // 10)
         self.workshop.ledgers[self.order.chain.name, self.order.run_id] = [usage] * len(self._specs)
         return [usage for _ in self._specs]
@@ -233,15 +272,20 @@ class FakeAttempt:
         self.workshop.archives.remove((self.order.chain.name, self.order.run_id, file))
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
-        pass
+        budget = self._specs[0].budget
+        if is_saving or budget is None or budget.output_tokens is None:
+            self.allowed_tokens = math.inf
+        else:
+            before = used[0].output_tokens if used else 0
+            self.allowed_tokens = budget.output_tokens - before
 
     async def send(self, text: str) -> None:
         self.messages.append(text)
-        self.stopped_at = math.nan
+        self.is_over = False
+        self.working_since = self.workshop.clock.monotonic()
 
     async def stop_agents(self) -> None:
-        if math.isnan(self.stopped_at):
-            self.stopped_at = self.workshop.clock.monotonic()
+        self._rest()
 
     def view(self) -> Any:
         return self
@@ -254,6 +298,7 @@ class FakeWorkshop:
         troubles: By chain, what goes wrong in its next attempts.
         open_now: Chains whose attempts are open.
         most_open: Largest number of attempts that were open at the same time.
+        turn_s: Seconds of each turn whose end agents report; 0 reports none.
     """
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -267,6 +312,7 @@ class FakeWorkshop:
         self.most_open = 0
         self.free = 10**12
         self.is_logged_in = True
+        self.turn_s = 0.0
 
     def accounts(self, chain: Chain) -> Sequence[str]:
         return [ACCOUNT for _ in chain.plan.agents]
@@ -300,6 +346,7 @@ class FakeWorkshop:
         try:
             async with Tasks() as tasks:
                 tasks.start_soon(attempt.suffer)
+                tasks.start_soon(attempt.turn)
                 yield attempt
         finally:
             attempt.usage()
@@ -387,6 +434,7 @@ class Simulation:
     def kill_at(self, seq: int | None, *, is_written: bool = False) -> None:
         self.journal.kill_at = seq
         self.journal.is_written = is_written
+        self.journal.is_dead = False
 
     async def run_to_end(self, sessions: int = 20) -> None:
         """Run sessions until one comes to its end."""

@@ -217,3 +217,21 @@ async def test_spent_usage_is_the_sum_of_all_attempts() -> None:
     assert committed.ending is not None
     assert committed.ending.data["used"][0]["output_tokens"] == 3600
     assert Usage() not in spent[0]
+
+
+async def test_a_scored_attempt_is_committed_with_the_totals_of_its_closing() -> None:
+    async def score(_end: Any) -> dict[str, float]:
+        return {"cubes": 3.0}
+
+    policy = {"every": 900.0, "idle_wait": 0.0, "end": False, "boundary": False}
+    simulation = Simulation(make_plan(checkpoint=policy), Callbacks(score=score))
+    simulation.kill_at(10, is_written=True)
+    assert not await simulation.run()
+    assert simulation.types()[-1] == "scored"
+    simulation.kill_at(None)
+    assert await simulation.run()
+    committed = simulation.journal.lines[-2]
+    assert committed.type == "committed"
+    assert committed.data["elapsed_s"] == 3300.0
+    assert committed.data["used"] == committed.data["usage"]
+    assert committed.data["used"][0]["output_tokens"] == 3600

@@ -12,6 +12,7 @@ from clawblox.experiment.pauses import Pause
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.scheduler import Scheduler
 from clawblox.experiment.state import Branch, ChainState
+from clawblox.system.clock import parse_utc
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +87,18 @@ async def test_budgets_that_exceed_the_money_are_not_begun() -> None:
     assert simulation.scheduler.pauses["r3"].reason == "dollars"
 
 
+async def test_a_session_ends_that_has_no_money_from_the_beginning() -> None:
+    simulation = Simulation(make_plan(repeats=2, limits={"dollars": 0.3}))
+    assert await simulation.run()
+    assert simulation.scheduler.spending.ended_usd > 0.3
+    before = len(simulation.journal.lines)
+    assert await simulation.run()
+    assert [line.type for line in simulation.journal.lines[before:]] == [
+        "session.begun",
+        "session.ended",
+    ]
+
+
 async def test_the_wall_time_closes_what_runs() -> None:
     simulation = Simulation(make_plan(generations=5, limits={"wall": 5000.0}))
     assert await simulation.run()
@@ -141,6 +154,17 @@ async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
     assert [chain for chain, elapsed in opened if elapsed == 1000.0].count("r1") == 1
     assert statuses(simulation) == dict.fromkeys(("r1", "r2", "r3"), "committed")
     check_history(simulation)
+
+
+async def test_the_waits_before_further_tries_of_a_limit_get_longer() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(0, "limit")] * 6
+    assert await simulation.run()
+    paused = [parse_utc(line.at) for line in simulation.journal.lines if line.type == "paused"]
+    opened = [parse_utc(line.at) for line in simulation.journal.lines if line.type == "opened"]
+    waits = [(after - before).total_seconds() for before, after in zip(paused, opened[1:])]  # type: ignore[operator]  # noqa: B905
+    assert waits == [60.0, 120.0, 300.0, 600.0, 900.0, 900.0]
+    assert simulation.state.accounts == {}
 
 
 async def test_a_limit_that_does_not_lift_ends_the_run_and_the_chain_is_whole() -> None:

@@ -1,0 +1,214 @@
+"""Histories of an experiment over fakes: sessions in which everything may go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.abc
+import attrs
+
+from clawblox.errors import UsageError
+from clawblox.experiment import opening
+from clawblox.experiment.callbacks import Callbacks
+from clawblox.experiment.chain_set import all_chains
+from clawblox.experiment.experiment_run import RunOutcome
+from clawblox.experiment.forking import Fork, plan_fork
+from clawblox.experiment.lines import Line
+from clawblox.experiment.opening import OpenExperiment
+from clawblox.experiment.plan import Plan
+from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.session import Session
+from clawblox.experiment.state import ExperimentState
+from tests.experiment.fakes import FakeWorkshop, Killed, MemoryJournal, Trouble
+from tests.simulated_clock import SimulatedClock
+
+MAX_JUMPS = 20_000
+"""Jumps of the clock after which a session should have ended: a week of looks at the disk."""
+
+
+@attrs.frozen
+class PauseChains:
+    """A person pauses a chain, or all of them."""
+
+    chain: str | None
+
+
+@attrs.frozen
+class ForkChain:
+    """A person forks a chain at one of its checkpoints."""
+
+    chain: str
+    checkpoint: int
+    generations: int = 1
+    duration_s: float | None = None
+
+
+@attrs.frozen
+class FillDisk:
+    """The disk gets full, or room is made."""
+
+    free_bytes: int
+
+
+@attrs.frozen
+class LogIn:
+    """The login of the account expires, or is renewed."""
+
+    is_logged_in: bool
+
+
+Happening: TypeAlias = PauseChains | ForkChain | FillDisk | LogIn
+
+
+@attrs.frozen(kw_only=True)
+class SessionScript:
+    """What happens in a session.
+
+    Attributes:
+        happenings: What happens, each with the seconds after its beginning.
+        troubles: By chain, what goes wrong in its next attempts.
+        kill_after: Number of lines after which the orchestrator is killed; None for never.
+        is_written: Whether the last of them is still written.
+        full_after: Number of lines after which no more can be written; None for never.
+        duration_s: Duration of the generations from now on; None for the one so far.
+        dollars: Limit of the cost from now on.
+        retries_failed: Whether chains that have failed are tried again.
+    """
+
+    happenings: Sequence[tuple[float, Happening]] = ()
+    troubles: dict[str, list[Trouble | None]] = attrs.field(factory=dict)
+    kill_after: int | None = None
+    is_written: bool = False
+    full_after: int | None = None
+    duration_s: float | None = None
+    dollars: float | None = None
+    retries_failed: bool = False
+
+
+class History:
+    """An experiment over fakes, session by session.
+
+    Args:
+        plan: The plan.
+        callbacks: The hooks.
+    """
+
+    def __init__(self, plan: Plan, callbacks: Callbacks) -> None:
+        self.clock = SimulatedClock()
+        self.journal = MemoryJournal(self.clock)
+        self.workshop = FakeWorkshop(self.clock)
+        self.plans = [plan]
+        self._callbacks = callbacks
+        self._session: Session
+        self._recorder: Recorder
+        self.journal.append("experiment.begun", {"plan": "plan.toml", "format": 1})
+
+    @property
+    def state(self) -> ExperimentState:
+        return ExperimentState(self.journal.lines)
+
+    @property
+    def plan(self) -> Plan:
+        return self.plans[-1]
+
+    async def play(self, script: SessionScript) -> RunOutcome | None:
+        """Play a session; return its outcome, or None if it was killed or its disk was full."""
+        self._revive()
+        self._amend(script)
+        self.workshop.troubles = {name: list(queue) for name, queue in script.troubles.items()}
+        begins_at = len(self.journal.lines)
+        if script.kill_after is not None:
+            self.journal.kill_at = begins_at + 1 + script.kill_after
+            self.journal.is_written = script.is_written
+        if script.full_after is not None:
+            self.journal.fails_at = begins_at + 1 + script.full_after
+        try:
+            return await self._run(script)
+        except (OSError, Killed):
+            return None
+        except BaseExceptionGroup as group:
+            if group.subgroup(Killed) is None:
+                raise
+            return None
+
+    def _revive(self) -> None:
+        self.journal.kill_at = self.journal.fails_at = None
+        self.journal.is_dead = False
+        self.workshop.open_now.clear()
+
+    def _amend(self, script: SessionScript) -> None:
+        plan = self.plan
+        limits = attrs.evolve(plan.limits, dollars=script.dollars)
+        self.plans[-1] = plan.but(limits=limits)
+        if script.duration_s is not None:
+            self.plans.append(self.plan.but(duration=script.duration_s))
+            revision = len(self.plans) - 1
+            facts = {"revision": revision, "plan": f"plan-{revision}.toml", "changes": []}
+            self.journal.append("plan.amended", facts)
+
+    async def _run(self, script: SessionScript) -> RunOutcome:
+        journal: Any = self.journal
+        state = self.state
+        opening._end_killed_session(journal, state)
+        if script.retries_failed:
+            opening._retry_failed(journal, state, self.plan)
+
+        async def call(function: Callable[[], Line]) -> Line:
+            return function()
+
+        opened = OpenExperiment(journal=journal, plans=self.plans, state=state)
+        self._recorder = Recorder(journal, state, lambda line: self._session.note(line), call)
+        self._session = Session(opened, self.workshop, self._recorder, self.clock, self._callbacks)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tick)
+            for after_s, happening in script.happenings:
+                tasks.start_soon(self._happen, self.clock.monotonic() + after_s, happening)
+            await self._session.run()
+            tasks.cancel_scope.cancel()
+        return await self._session.wait()
+
+    async def _tick(self) -> None:
+        for _ in range(MAX_JUMPS):
+            await self.clock.settle()
+            assert self.clock.sleepers, "everything waits, and for no time"
+            await self.clock.jump()
+        raise AssertionError("the session does not end")
+
+    async def _happen(self, at: float, happening: Happening) -> None:
+        await self.clock.sleep_until(at)
+        match happening:
+            case PauseChains(chain=name):
+                self._session.pause(None if name is None else [name])
+            case ForkChain():
+                await self._fork(happening)
+            case FillDisk(free_bytes=free):
+                self.workshop.free = free
+            case LogIn(is_logged_in=is_logged_in):
+                self.workshop.is_logged_in = is_logged_in
+
+    async def _fork(self, wish: ForkChain) -> None:
+        state = self._recorder.state
+        chain = all_chains(self.plan, state)[wish.chain]
+        points = [
+            point
+            for generation in state.chain(wish.chain).generations.values()
+            for point in generation.checkpoints()
+        ]
+        if not points:
+            return
+        fork = Fork(
+            source=points[wish.checkpoint % len(points)],
+            generations=wish.generations,
+            duration_s=wish.duration_s,
+        )
+        try:
+            branches = plan_fork(fork, chain, state, self._session.running)
+        except UsageError:  # its agents run outside a sandbox
+            return
+        with contextlib.suppress(OSError):
+            for name, branch in branches:
+                await self._recorder.write("chain.forked", attrs.asdict(branch), chain=name)
+                self._session.add([name])
