@@ -23,7 +23,6 @@ from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
 from clawblox.experiment.lines import Line
 from clawblox.experiment.state import AttemptState, Checkpoint
 from tests.agents.standins import ANSWER, install, misbehave, told
-from tests.agents.standins.common import read_lines as read_records
 from tests.support import make_world, processes_in, wait_until
 
 AGENTS = {"Eko": "claude", "Moa": "codex"}
@@ -53,7 +52,9 @@ def die(*moments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def stop(live):
-    return "enough" if Path(root, f"enough-{live.generation}").exists() else None
+    enough = Path(root, f"enough-{live.generation}")
+    turns = min(agent.usage.turns for agent in live.agents)
+    return "enough" if enough.exists() and turns >= int(enough.read_text()) else None
 
 async def score(end):
     return {"counter": (await end.observe("Moa"))["counter"]}
@@ -126,9 +127,10 @@ class Trial:
             "limits": {"min_free": None},
             "retry": {"delay": 0.0},
         }
-        plan = Plan(make_world(root), specs, **{**settings, **changes})
+        world = make_world(root)
+        _watch_worlds(world / "world.toml")
+        plan = Plan(world, specs, **{**settings, **changes})
         (root / "plan.toml").write_text(plan.dumps())
-        _watch_worlds(plan.world.dir / "world.toml")
         return cls(root, plan)
 
     # -- programs ---------------------------------------------------------------------------
@@ -164,9 +166,14 @@ class Trial:
         """Wait until no process works for the experiment."""
         wait_until(lambda: not processes_in(self.root), what="no process is left")
 
-    def close(self, generation: int) -> None:
-        """Have a generation closed at the next end of a turn."""
-        (self.root / f"enough-{generation}").touch()
+    def close(self, generation: int, turns: int = 0) -> None:
+        """Have a generation closed at the end of a turn.
+
+        Args:
+            generation: Its number.
+            turns: Turns that each agent has in an attempt until then.
+        """
+        (self.root / f"enough-{generation}").write_text(str(turns))
 
     # -- what they leave --------------------------------------------------------------------
 
@@ -222,9 +229,10 @@ class Trial:
 
 def count_answers(transcript: Path) -> int:
     """Return the number of turns that a transcript has in full."""
+    records = map(json.loads, transcript.read_text().splitlines())
     messages = [
         record.get("message") or record.get("payload") or {}
-        for record in read_records(transcript)
+        for record in records
         if record.get("type") in ("assistant", "response_item")
     ]
     answers = [m for m in messages if m.get("role") == "assistant"]
