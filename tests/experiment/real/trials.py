@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from tests.support import make_world, processes_in, wait_until
 
 AGENTS = {"Eko": "claude", "Moa": "codex"}
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}
-ACT = 'RUN curl -s -d \'{"type":"add"}\' $(grep -o \'http[^"]*\' ../world_access.json)/input'
-"""Has an agent outside a sandbox add 1 to the counter of its world."""
+_ADDRESS = "$(grep -o 'http[^\"]*' ../world_access.json)"
 SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 
 PROGRAM = """
@@ -70,6 +69,16 @@ Journal.append = append_or_die
 sys.exit(anyio.run(main))
 """
 
+
+def act(number: int = 1, *, sandbox: bool = False) -> str:
+    """Return a message that has an agent add a number to the counter of its world."""
+    address = "http://counter" if sandbox else _ADDRESS
+    data = json.dumps({"type": "add", "data": number})
+    return f"RUN curl -s -d '{data}' {address}/input"
+
+
+ACT = act()
+
 ALONE = """
 import fcntl, os, sys
 place = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], "../../.."))
@@ -97,24 +106,35 @@ class Trial:
     plan: Plan
 
     @classmethod
-    def make(cls, root: Path, *, agents: Iterable[str] = AGENTS, **changes: Any) -> Trial:
+    def make(
+        cls,
+        root: Path,
+        *,
+        agents: Iterable[str] = AGENTS,
+        faults: Mapping[str, Any] | None = None,
+        sandbox: bool = False,
+        **changes: Any,
+    ) -> Trial:
         """Make a trial whose agents end turns quickly and act in their world once.
 
         Args:
             root: Where; it exists.
             agents: Names of the agents.
+            faults: Faults of the agents, which their workspaces begin with.
+            sandbox: Whether the agents have a sandbox.
             **changes: Further fields of the plan.
         """
         template = root / "template"
         template.mkdir()
-        misbehave(template, turn_s=0.05)
+        misbehave(template, **{"turn_s": 0.05, **(faults or {})})
         specs = [
             AgentSpec(
                 AGENTS[name],
                 name=name,
                 binary=install(root / "bin", AGENTS[name]),
                 template=template,
-                prompt=f"Begin\n{ACT}",
+                prompt=f"Begin\n{act(sandbox=sandbox)}",
+                sandbox=sandbox,
             )
             for name in agents
         ]
