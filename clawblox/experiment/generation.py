@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.agents.values import Usage
-from clawblox.errors import CheckpointSecretError, ClawbloxError
+from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedError
 from clawblox.experiment.callbacks import Callbacks
 from clawblox.experiment.layout import failed_name
 from clawblox.experiment.lines import CheckpointKind, FailureCause, usage_data
@@ -183,7 +183,7 @@ class GenerationRunner:
         self.meter.stop()
         await self._attempt.stop_agents()
         if self._plan.checkpoint.boundary and self._plan.save is not None:
-            await self._checkpoint("boundary")
+            await self._save_firmly("boundary")
         await self._write("closing", {"reason": self._closing, **self._seconds()})
 
     async def _save(self) -> None:
@@ -196,7 +196,7 @@ class GenerationRunner:
             await self._attempt.stop_agents()
             await self._write("saved")
         if self._plan.checkpoint.end:
-            await self._checkpoint("end")
+            await self._save_firmly("end")
 
     async def _score(self) -> None:
         scored = await self._callbacks.score(self._attempt)
@@ -376,18 +376,27 @@ class GenerationRunner:
         every = self._plan.checkpoint.every
         return math.inf if every is None else self._clock.monotonic() + every * share
 
-    async def _checkpoint(self, kind: CheckpointKind) -> None:
+    async def _save_firmly(self, kind: CheckpointKind) -> None:
+        """Make a checkpoint that the generation needs; after three failures it is paused."""
+        while not await self._checkpoint(kind) and self._plan.checkpoint.required:
+            pass
+
+    async def _checkpoint(self, kind: CheckpointKind) -> bool:
+        """Make a checkpoint; return whether it was made."""
         policy = self._plan.checkpoint
         idle_wait = policy.idle_wait if kind == "periodic" else _PAUSE_IDLE_WAIT_S
         try:
             saved = await self._attempt.checkpoint(kind, self.meter.active_s, idle_wait=idle_wait)
+        except WorldExitedError as error:
+            raise AttemptError("world", str(error)) from error
         except (ClawbloxError, OSError) as error:
             await self._note_failed_save(kind, error)
-            return
+            return False
         self._failed_saves = 0
         self._world_time = saved.world_time
         await self._write("checkpoint", self._describe(kind, saved))
         await self._retain()
+        return True
 
     def _describe(self, kind: CheckpointKind, saved: SavedAttempt) -> Mapping[str, Any]:
         self._usage = tuple(self._attempt.usage())
@@ -414,7 +423,7 @@ class GenerationRunner:
             return
         if is_secret and kind in ("boundary", "end"):
             raise PauseError(Paused(reason="secret", text=str(error)))
-        if kind != "periodic" or self._failed_saves >= _MAX_FAILED_SAVES:
+        if self._failed_saves >= _MAX_FAILED_SAVES:
             raise PauseError(Paused(reason="checkpoint", text=str(error)))
         self._save_at = self._next_save(0.5)
 

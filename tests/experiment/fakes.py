@@ -14,7 +14,7 @@ import attrs
 
 from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
-from clawblox.errors import CheckpointSecretError
+from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
 from clawblox.experiment.callbacks import Callbacks
 from clawblox.experiment.lines import CheckpointKind, Line, LineType, decode, encode
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -103,7 +103,7 @@ class Trouble:
     Attributes:
         at: Seconds after its start; 0 at the start itself.
         kind: ``world``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``, ``secret``,
-            ``full``, ``waiting`` or ``defect``.
+            ``full``, ``waiting``, ``defect``, ``flaky`` or ``dead``: a world that ends unseen.
         lasts: Seconds of a limit as its provider reports it; None if it reports none.
     """
 
@@ -261,6 +261,11 @@ class FakeAttempt:
         trouble = self.trouble
         if trouble is not None and trouble.kind == "secret":
             raise CheckpointSecretError("a secret", findings=())
+        if trouble is not None and trouble.kind == "flaky" and kind in ("boundary", "end"):
+            self.trouble = None
+            raise CheckpointError("the snapshot did not arrive in time")
+        if trouble is not None and trouble.kind == "dead" and kind == "boundary":
+            raise WorldExitedError("the world has ended")
         if trouble is not None and trouble.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
         self.saved += 1

@@ -158,6 +158,22 @@ async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
     assert paused.data["elapsed_s"] == 900.0 + 450.0 + 450.0
 
 
+async def test_a_checkpoint_that_fails_once_at_the_boundary_is_made_again() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "flaky")]
+    assert await simulation.run()
+    assert simulation.types() == [*STEPS[:6], "checkpoint.failed", *STEPS[6:], *WHOLE[-2:]]
+
+
+async def test_a_world_that_ends_while_it_is_saved_fails_the_attempt_and_is_retried() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "dead")]
+    assert await simulation.run()
+    failed = next(line for line in simulation.journal.lines if line.type == "failed")
+    assert failed.data["cause"] == "world"
+    assert simulation.types()[-1] == "committed"
+
+
 async def test_a_defect_ends_one_attempt_and_is_reported() -> None:
     simulation = Simulation(make_plan(repeats=2))
     simulation.workshop.troubles["r1"] = [Trouble(0, "defect")]
