@@ -12,6 +12,7 @@ above a block tells more:
 
 The examples of a page run one after the other in one directory that looks like a clone. It also
 has the files of the page: blocks whose first line is a path in a comment, as ``-- lamp/main.lua``.
+On pages with agents, ``claude`` is a stand-in that plays marbles.
 """
 
 from __future__ import annotations
@@ -25,20 +26,25 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.agents.standins import install
+
 __all__ = [
     "LONG_PAGES",
     "PAGES",
+    "PAGES_WITH_AGENTS",
     "Example",
     "find_examples",
     "find_files",
+    "install_agents",
     "is_alike",
     "run_examples",
     "run_page",
+    "write_files",
 ]
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -46,9 +52,10 @@ PAGES: Final = [
     _ROOT / "README.md",
     *(_ROOT / "docs" / name for name in ("engine.md", "world.md", "many.md")),
 ]
-LONG_PAGES: Final = [_ROOT / "docs" / "tutorial.md"]
+PAGES_WITH_AGENTS: Final = [_ROOT / "docs" / "experiments.md"]
+LONG_PAGES: Final = [_ROOT / "docs" / "tutorial.md", *PAGES_WITH_AGENTS]
 """Pages whose examples take a minute; the others are run whenever the tests are."""
-_TIMEOUT_S: Final = 60
+_TIMEOUT_S: Final = 300
 _HOME: Final = "/home/ada/clawblox"
 """Where the clone is, in the outputs that the pages show."""
 
@@ -123,17 +130,34 @@ def find_files(page: Path) -> dict[str, str]:
     return {match["path"]: match["text"] for match in _FILE.finditer(page.read_text())}
 
 
+def write_files(page: Path, directory: Path) -> None:
+    """Write the files that a page shows into a directory."""
+    for name, text in find_files(page).items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def install_agents(directory: Path) -> dict[str, str]:
+    """Install the stand-ins for agents' programs; return the environment in which they work.
+
+    Args:
+        directory: Where they are installed; made if it is missing.
+    """
+    install(directory, "claude", plays=True)
+    path = f"{directory}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    return {"PATH": path, "ANTHROPIC_API_KEY": "sk-of-the-example"}
+
+
 def run_page(page: Path, directory: Path) -> list[str]:
     """Write a page's files into a directory and run its examples there; return what each prints.
 
     Raises:
         RuntimeError: One of them failed, or printed nothing.
     """
-    for name, text in find_files(page).items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return run_examples(find_examples(page), directory)
+    write_files(page, directory)
+    env = install_agents(directory / ".agents") if page in PAGES_WITH_AGENTS else {}
+    return run_examples(find_examples(page), directory, env)
 
 
 def is_alike(shown: str, printed: str) -> bool:
@@ -146,8 +170,15 @@ def _shape(output: str) -> list[str]:
     return sorted(" ".join(words) for words in lines)
 
 
-def run_examples(examples: Sequence[Example], directory: Path) -> list[str]:
+def run_examples(
+    examples: Sequence[Example], directory: Path, env: Mapping[str, str] | None = None
+) -> list[str]:
     """Run examples in a directory; return what each prints.
+
+    Args:
+        examples: The examples.
+        directory: Where they run.
+        env: Additional environment variables.
 
     Raises:
         RuntimeError: One of them failed, or printed nothing.
@@ -159,7 +190,7 @@ def run_examples(examples: Sequence[Example], directory: Path) -> list[str]:
     beside: tuple[int, _Running] | None = None
     try:
         for number, example in enumerate(examples):
-            running = _Running(example.command(ports), directory)
+            running = _Running(example.command(ports), directory, env or {})
             if example.mode == "first terminal":
                 beside = (number, running)
                 running.read_until(example.words)
@@ -192,16 +223,17 @@ class _Running:
     Args:
         command: The command.
         directory: Where it runs.
+        extra: Additional environment variables.
     """
 
-    def __init__(self, command: Sequence[str], directory: Path) -> None:
+    def __init__(self, command: Sequence[str], directory: Path, extra: Mapping[str, str]) -> None:
         left = ("VIRTUAL_ENV", "CONDA_PREFIX", "WORLD_", "COLUMNS")
         env = {key: value for key, value in os.environ.items() if not key.startswith(left)}
         self._directory = directory
         self.process = subprocess.Popen(
             command,
             cwd=directory,
-            env={**env, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+            env={**env, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **extra},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -27,7 +27,7 @@ from clawblox.config.options import ManyOptions, SaveOptions, StartOptions
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sync_world import World
 
-__all__ = ["TARGETS", "Target", "main", "render"]
+__all__ = ["TARGETS", "Target", "main", "read_entries", "render"]
 
 _WIDTH: Final = 100
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+):(?: |$)")
@@ -96,16 +96,16 @@ def render() -> dict[Path, str]:
     for target in TARGETS:
         known: dict[str, str] = {}
         for options in target.options:
-            known = {**_documented(options), **known}
+            known = {**read_entries(options), **known}
         _rewrite(
             texts, target.call, {name: known[field.name] for name, field in target.fields.items()}
         )
     for call, original in TWINS:
-        _rewrite(texts, call, _documented(original))
+        _rewrite(texts, call, read_entries(original))
     return texts
 
 
-def _documented(owner: type) -> dict[str, str]:
+def read_entries(owner: type) -> dict[str, str]:
     """Return what a class and its bases say about each attribute or argument."""
     texts: dict[str, str] = {}
     for cls in reversed(owner.__mro__):

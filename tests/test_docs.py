@@ -36,8 +36,8 @@ SPAN = re.compile(r"`([^`]+)`")
 DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"from (clawblox[\w.]*) import ([\w, ]+)")
 NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
-HOMONYMS = {"Begin", "DATABASE_URL", "Host", "Origin", "boot_id", "state_dir"}
-"""A prompt, a variable, two headers and two keys of documents: no names of the package."""
+HOMONYMS = {"Begin", "DATABASE_URL", "Host", "Origin", "boot_id", "run_prefix", "state_dir"}
+"""A prompt, a variable, two headers and three keys of documents: no names of the package."""
 
 
 def public_names(module: ModuleType) -> set[str]:

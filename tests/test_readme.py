@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox import Plan
 from docs import examples
 
 ROOT = Path(__file__).parent.parent
@@ -38,14 +39,23 @@ def test_the_examples_of_the_readme_can_be_run_as_often_as_one_likes(tmp_path: P
         assert all(output.strip() for output in examples.run_examples(shown, tmp_path))
 
 
-def test_every_block_of_the_readme_is_an_example_but_the_check_and_the_agent() -> None:
+def test_every_block_of_the_readme_is_an_example_but_the_check_and_those_with_agents() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"^```(?:bash|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     run = [example.code for example in examples.find_examples(ROOT / "README.md")]
     assert [block for block in blocks if block not in run] == [
         "clawblox run examples/marbles --agent claude --max-turns 20\n",
+        "clawblox experiment run experiment.toml\n",
         "python3 -m venv .venv && . .venv/bin/activate && pip install -e '.[test]' && pytest\n",
     ]
+
+
+def test_the_plan_of_the_readme_is_valid_and_short() -> None:
+    (text,) = re.findall(
+        r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert [chain.name for chain in Plan.loads(text).chains()][:2] == ["fable-r1", "opus-r1"]
+    assert len(text.splitlines()) <= 16
 
 
 def test_outputs_are_alike_whatever_their_numbers_and_order() -> None:

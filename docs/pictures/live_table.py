@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
-__all__ = ["PICTURE"]
+__all__ = ["PICTURE", "use_local_fonts"]
 
 PICTURE: Final = Path(__file__).with_name("live_table.svg")
 _ROOT: Final = Path(__file__).parent.parent.parent
@@ -126,6 +126,11 @@ def draw(frame: str) -> str:
     console.print(Text(f"$ {_COMMAND}\n", style="dim"), no_wrap=True, end="", overflow="crop")
     console.print(Text.from_ansi(frame.rstrip("\n")), no_wrap=True, overflow="crop")
     svg = console.export_svg(title="clawblox up", theme=DIMMED_MONOKAI, unique_id="live-table")
+    return use_local_fonts(svg)
+
+
+def use_local_fonts(svg: str) -> str:
+    """Return a picture of rich that loads no font from the web."""
     svg = _WEB_FONT.sub("", svg)
     return svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
 

@@ -72,11 +72,16 @@ USAGE = common.USAGE
 FAULTS_FILE = common.FAULTS_FILE
 
 _HERE = Path(__file__).parent
-_MODULES = ("common", "claude", "codex", "kimi", "acp", "opencode")
+_MODULES = ("common", "claude", "codex", "kimi", "acp", "opencode", "player")
 
 
 def install(
-    directory: Path, program: str, *, name: str | None = None, version: str | None = None
+    directory: Path,
+    program: str,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+    plays: bool = False,
 ) -> Path:
     """Write a stand-in into a directory and return its path.
 
@@ -87,6 +92,7 @@ def install(
         program: ``claude``, ``codex``, ``kimi``, ``opencode`` or ``acp``.
         name: Name of the file; None takes that of the program.
         version: The version that it gives itself out for; None takes the usual one.
+        plays: Whether it plays marbles in each turn, better the more notes it has (``player.py``).
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / (name or program)
@@ -97,6 +103,7 @@ def install(
             for module in _MODULES:
                 archive.writestr(f"{module}.pyc", _compiled(module))
             setting = f"{program}.VERSION = {version!r}\n" if version else ""
+            setting += "import common, player\ncommon.plan = player.plan\n" if plays else ""
             archive.writestr("__main__.py", f"import {program}\n{setting}{program}.main()\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return path

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
 from clawblox.experiment.lines import Line
 from clawblox.experiment.state import AttemptState, Checkpoint
 from tests.agents.standins import ANSWER, install, misbehave, told
+from tests.agents.standins.common import read_lines as read_records
 from tests.support import make_world, processes_in, wait_until
 
 AGENTS = {"Eko": "claude", "Moa": "codex"}
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}
-_ADDRESS = "$(grep -o 'http[^\"]*' ../world_access.json)"
+ACT = 'RUN curl -s -d \'{"type":"add"}\' $(grep -o \'http[^"]*\' ../world_access.json)/input'
+"""Has an agent outside a sandbox add 1 to the counter of its world."""
 SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 
 PROGRAM = """
@@ -51,9 +53,7 @@ def die(*moments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def stop(live):
-    enough = Path(root, f"enough-{live.generation}")
-    turns = min(agent.usage.turns for agent in live.agents)
-    return "enough" if enough.exists() and turns >= int(enough.read_text()) else None
+    return "enough" if Path(root, f"enough-{live.generation}").exists() else None
 
 async def score(end):
     return {"counter": (await end.observe("Moa"))["counter"]}
@@ -68,16 +68,6 @@ async def main():
 Journal.append = append_or_die
 sys.exit(anyio.run(main))
 """
-
-
-def act(number: int = 1, *, sandbox: bool = False) -> str:
-    """Return a message that has an agent add a number to the counter of its world."""
-    address = "http://counter" if sandbox else _ADDRESS
-    data = json.dumps({"type": "add", "data": number})
-    return f"RUN curl -s -d '{data}' {address}/input"
-
-
-ACT = act()
 
 ALONE = """
 import fcntl, os, sys
@@ -106,35 +96,24 @@ class Trial:
     plan: Plan
 
     @classmethod
-    def make(
-        cls,
-        root: Path,
-        *,
-        agents: Iterable[str] = AGENTS,
-        faults: Mapping[str, Any] | None = None,
-        sandbox: bool = False,
-        **changes: Any,
-    ) -> Trial:
+    def make(cls, root: Path, *, agents: Iterable[str] = AGENTS, **changes: Any) -> Trial:
         """Make a trial whose agents end turns quickly and act in their world once.
 
         Args:
             root: Where; it exists.
             agents: Names of the agents.
-            faults: Faults of the agents, which their workspaces begin with.
-            sandbox: Whether the agents have a sandbox.
             **changes: Further fields of the plan.
         """
         template = root / "template"
         template.mkdir()
-        misbehave(template, **{"turn_s": 0.05, **(faults or {})})
+        misbehave(template, turn_s=0.05)
         specs = [
             AgentSpec(
                 AGENTS[name],
                 name=name,
                 binary=install(root / "bin", AGENTS[name]),
                 template=template,
-                prompt=f"Begin\n{act(sandbox=sandbox)}",
-                sandbox=sandbox,
+                prompt=f"Begin\n{ACT}",
             )
             for name in agents
         ]
@@ -147,10 +126,9 @@ class Trial:
             "limits": {"min_free": None},
             "retry": {"delay": 0.0},
         }
-        world = make_world(root)
-        _watch_worlds(world / "world.toml")
-        plan = Plan(world, specs, **{**settings, **changes})
+        plan = Plan(make_world(root), specs, **{**settings, **changes})
         (root / "plan.toml").write_text(plan.dumps())
+        _watch_worlds(plan.world.dir / "world.toml")
         return cls(root, plan)
 
     # -- programs ---------------------------------------------------------------------------
@@ -186,14 +164,9 @@ class Trial:
         """Wait until no process works for the experiment."""
         wait_until(lambda: not processes_in(self.root), what="no process is left")
 
-    def close(self, generation: int, turns: int = 0) -> None:
-        """Have a generation closed at the end of a turn.
-
-        Args:
-            generation: Its number.
-            turns: Turns that each agent has in an attempt until then.
-        """
-        (self.root / f"enough-{generation}").write_text(str(turns))
+    def close(self, generation: int) -> None:
+        """Have a generation closed at the next end of a turn."""
+        (self.root / f"enough-{generation}").touch()
 
     # -- what they leave --------------------------------------------------------------------
 
@@ -249,10 +222,9 @@ class Trial:
 
 def count_answers(transcript: Path) -> int:
     """Return the number of turns that a transcript has in full."""
-    records = map(json.loads, transcript.read_text().splitlines())
     messages = [
         record.get("message") or record.get("payload") or {}
-        for record in records
+        for record in read_records(transcript)
         if record.get("type") in ("assistant", "response_item")
     ]
     answers = [m for m in messages if m.get("role") == "assistant"]
