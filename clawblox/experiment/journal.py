@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from clawblox.errors import ClawbloxError, RunLockedError, UsageError
 from clawblox.experiment.lines import Line, LineType, decode, encode
 from clawblox.rundir.claims import describe_holder
-from clawblox.rundir.paths import state_dir
+from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.append_log import append, complete_lines
 from clawblox.system.clock import Clock, SystemClock, format_utc_ms
 from clawblox.system.files import fsync_directory, make_private_dir, publish_bytes
@@ -26,6 +26,8 @@ from clawblox.system.regular_files import open_own, read_regular
 
 JOURNAL_NAME: Final = "journal.jsonl"
 MAX_JOURNAL_BYTES: Final = 1 << 30
+JOURNAL_FORMAT: Final = 1
+"""Version of the journal's format, in the line ``experiment.begun``, which is its first."""
 _LOCK_NAME: Final = "experiment.lock"
 _RESERVE_NAME: Final = "reserve"
 _RESERVE_BYTES: Final = 1 << 20
@@ -178,12 +180,23 @@ def read_lines(directory: Path) -> list[Line]:
 def _decode_all(path: Path, data: bytes) -> Iterator[Line]:
     for number, text in enumerate(complete_lines(data), start=1):
         try:
-            yield decode(text, number)
+            line = decode(text, number)
         except ValueError as error:
             raise ClawbloxError(
                 f"{path}: {error}",
                 hint="restore the file from a copy: no line of it can be left out",
             ) from error
+        if line.type == "experiment.begun":
+            _require_known_format(path, line.data.get("format"))
+        yield line
+
+
+def _require_known_format(path: Path, version: object) -> None:
+    if not isinstance(version, int) or version > JOURNAL_FORMAT:
+        raise ClawbloxError(
+            f"{path} has the format {version}, and this clawblox reads up to {JOURNAL_FORMAT}",
+            hint=UPDATE_HINT,
+        )
 
 
 def _locked_error(directory: Path, lock: Path) -> RunLockedError:

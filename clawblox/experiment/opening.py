@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.imports import import_archive, import_rows, set_aside_unknown
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
-from clawblox.experiment.journal import Journal
+from clawblox.experiment.journal import JOURNAL_FORMAT, Journal
 from clawblox.experiment.layout import chain_dir, run_prefix
 from clawblox.experiment.lines import Line
 from clawblox.experiment.machine import Over, last_generation, next_step
@@ -26,8 +26,6 @@ from clawblox.experiment.state import ExperimentState
 from clawblox.results import PlanChange
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
-
-_FORMAT: Final = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -90,7 +88,7 @@ def open_experiment(
 def _begin(journal: Journal, directory: Path, plan: Plan) -> None:
     kept = _write_plan(directory, PLAN_NAME, plan)
     inputs = digest_inputs(kept, experiment_dir=directory)
-    facts = {"plan": PLAN_NAME, "format": _FORMAT, "inputs": attrs.asdict(inputs)}
+    facts = {"plan": PLAN_NAME, "format": JOURNAL_FORMAT, "inputs": attrs.asdict(inputs)}
     journal.append("experiment.begun", facts)
 
 

@@ -1,0 +1,74 @@
+"""The experiment of an earlier version opens, and that of a later version is refused.
+
+Every change of the journal's format adds a directory here; none is ever replaced. Fakes of worlds
+and agents left the directory of version 1: two chains with a dead world, a limit, a defect and
+waiting for the provider, an amendment, and a fork with two branches. Then its paths were replaced.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clawblox import ClawbloxError
+from clawblox.experiment.journal import JOURNAL_NAME, Journal, read_lines
+from clawblox.experiment.machine import Over, last_generation, next_step
+from clawblox.experiment.record import read_experiment
+from tests.golden.test_golden_run_directory import ADVICE
+
+V1 = Path(__file__).parent / "experiment" / "v1"
+
+
+@pytest.fixture
+def experiment_dir(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(V1, tmp_path / "exp"))
+
+
+@pytest.mark.parametrize("name", ["results.csv", "agents.csv"])
+def test_an_experiment_of_format_1_has_the_rows_that_it_had(
+    experiment_dir: Path, name: str
+) -> None:
+    recorded = list(csv.DictReader(io.StringIO((experiment_dir / name).read_text())))
+    results = read_experiment(experiment_dir).results()
+    now = list(csv.DictReader(io.StringIO(results.to_csv(agents=name == "agents.csv"))))
+    assert [{column: row[column] for column in recorded[0]} for row in now] == recorded
+
+
+def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_dir: Path) -> None:
+    record = read_experiment(experiment_dir)
+    assert [plan.duration for plan in record.plans] == [3600.0, 1800.0]
+    chains = record.state.chains
+    assert list(chains) == ["r1", "r2", "r1-f1-1", "r1-f1-2"]
+    assert {name: [a.outcome for a in chain.attempts] for name, chain in chains.items()} == {
+        "r1": ["failed", "committed", "paused", "committed", "committed"],
+        "r2": ["paused", "committed", "failed", "committed", "committed"],
+        "r1-f1-1": ["committed"],
+        "r1-f1-2": ["committed"],
+    }
+    for chain in chains.values():
+        last = last_generation(chain, record.plan.generations)
+        assert next_step(chain, last, record.plan.retry) == Over(status="done")
+        assert next_step(chain, last + 1, record.plan.retry) != Over(status="done")
+    assert record.state.accounts == {}
+    assert record.checkpoint("r1/g001", at="20m").elapsed_s == 900.0
+    with Journal(experiment_dir) as journal:
+        assert journal.lines == record.lines
+
+
+def test_an_experiment_of_a_later_format_is_refused_with_advice(experiment_dir: Path) -> None:
+    path = experiment_dir / JOURNAL_NAME
+    first, *others = path.read_text().splitlines(keepends=True)
+    later = first.replace('"format": 1', '"format": 2')
+    assert later != first
+    path.write_text("".join([later, others[0].replace("session.begun", "an.event.of.later")]))
+    advice = pytest.raises(ClawbloxError, match=f"format 2, and this .* 1\n.*{ADVICE}")
+    with advice:
+        read_lines(experiment_dir)
+    with advice:
+        read_experiment(experiment_dir)
+    with advice, Journal(experiment_dir):
+        pass
