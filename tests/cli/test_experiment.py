@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawblox.experiment.journal import Journal
-from clawblox.experiment.opening import begin
+from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import install, misbehave
@@ -60,7 +60,7 @@ def begun(plan: Path) -> Path:
     directory = plan.parent / "experiments" / "memory"
     directory.mkdir(parents=True)
     with Journal(directory) as journal:
-        begin(journal, directory, Plan.load(plan))
+        open_experiment(journal, directory, Plan.load(plan))
     return directory
 
 
@@ -95,7 +95,9 @@ def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
 
 def test_all_faults_of_a_plan_are_reported(plan: Path, call: Start) -> None:
     plan.write_text(plan.read_text().replace("bin/claude", "bin/nothing"))
-    error = refuse(call, "run", "exp.toml", "--dry-run", "--set", "seeds=[1]")
+    for more in ((), ("--dry-run",), ("--detach",)):
+        error = refuse(call, "run", "exp.toml", "--set", "seeds=[1]", *more)
+        assert not Path("experiments").exists()
     assert "seeds: must be left out: the world takes no seed" in error
     assert "agents.Eko:" in error
 

@@ -151,6 +151,7 @@ def test_wrong_values_are_refused_in_the_words_of_options(
     assert command.wait() in (1, 2)
     assert text in command.err
     assert command.out == ""
+    assert not Path("counter/results").exists()
 
 
 def run(call: Start, env: dict[str, str], *words: str) -> Any:

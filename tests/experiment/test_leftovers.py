@@ -10,7 +10,7 @@ import pytest
 from clawblox.errors import RunLockedError
 from clawblox.experiment.journal import Journal
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
-from clawblox.experiment.opening import begin
+from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from tests.support import make_world
@@ -26,7 +26,7 @@ class Scene:
         self.directory.mkdir()
         plan = Plan(make_world(root), [AgentSpec("claude")], name="exp", generations=2)
         with Journal(self.directory) as journal:
-            begin(journal, self.directory, plan)
+            open_experiment(journal, self.directory, plan)
 
     @property
     def runs(self) -> Path:

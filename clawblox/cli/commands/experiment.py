@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -33,7 +34,7 @@ from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.survey import survey_plan
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
-from clawblox.views.experiments import describe_status
+from clawblox.views.experiments import MAX_COLUMNS, describe_status
 from clawblox.views.formatting import shorten_path, suggest
 
 _CONTROL = "-"
@@ -144,11 +145,11 @@ def run(
     call = _call(ctx, directory, **how)
     if not call.is_spawned:  # else the directory has the log of this process
         require_new(directory)
-    if dry_run:
-        survey = anyio.run(survey_plan, plan, directory)
-        facts = {**attrs.asdict(survey), "chains": [chain.name for chain in plan.chains()]}
-        show(facts, "\n".join(describe_plan(plan, survey)), as_json=call.as_json)
-        return 0
+        survey = anyio.run(survey_plan, plan, directory)  # a plan with faults leaves nothing
+        if dry_run:
+            facts = {**attrs.asdict(survey), "chains": [chain.name for chain in plan.chains()]}
+            show(facts, "\n".join(describe_plan(plan, survey)), as_json=call.as_json)
+            return 0
     return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
 
 
@@ -251,7 +252,8 @@ def status(directory: str, *, is_watching: bool, as_json: bool) -> None:
         anyio.run(_watch, place)
         return
     found = anyio.run(look_at_experiment, place).status
-    show(attrs.asdict(found), "\n".join(describe_status(found)), as_json=as_json)
+    columns = shutil.get_terminal_size(fallback=(MAX_COLUMNS, 0)).columns
+    show(attrs.asdict(found), "\n".join(describe_status(found, columns)), as_json=as_json)
 
 
 async def _watch(directory: Path) -> None:

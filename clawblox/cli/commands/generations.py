@@ -18,6 +18,7 @@ from clawblox.cli.running.generation_plans import (
     BACKENDS,
     GenerationDuration,
     GenerationOptions,
+    check_new,
     open_generations,
 )
 from clawblox.experiment.layout import format_stamp
@@ -331,7 +332,6 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
         detach=detach,
         starter_fd=starter_fd,
     )
-    make = partial(open_generations, options, is_spawned=call.is_spawned)
-    if call.detach and not call.is_spawned:
-        make()  # reports what is wrong before anything is spawned
-    return anyio.run(run_experiment, call, make)
+    if options.is_new and not call.is_spawned:
+        anyio.run(check_new, options)
+    return anyio.run(run_experiment, call, partial(open_generations, options))

@@ -21,6 +21,7 @@ from clawblox.experiment.journal import JOURNAL_NAME, read_lines
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.survey import survey_plan
 from clawblox.views.formatting import shorten_path
 
 RESULTS_DIR: Final = "results"
@@ -112,6 +113,11 @@ class GenerationOptions:
             ConfigError: The world does not exist.
         """
         return self.world_dir / RESULTS_DIR / self.name
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the experiment begins."""
+        return self.values["resume_from"] is None and not self.values["resume"]
 
     @property
     def agents(self) -> int:
@@ -217,23 +223,35 @@ def _usual_template() -> Path | None:
 # -- experiments --------------------------------------------------------------------------------
 
 
-def open_generations(options: GenerationOptions, *, is_spawned: bool) -> Experiment:
+async def check_new(options: GenerationOptions) -> None:
+    """Check everything that a new experiment needs; nothing is left where something is missing.
+
+    Args:
+        options: The options.
+
+    Raises:
+        ConfigError: The value of an option is wrong, or something is missing.
+        UsageError: The directory exists.
+
+    Cancellation: ends the programs of the checks.
+    """
+    _require_new(options.directory)
+    await survey_plan(options.new_plan(), options.directory)
+
+
+def open_generations(options: GenerationOptions) -> Experiment:
     """Return the experiment that the options begin or continue, not open yet. Blocks.
 
     Args:
         options: The options.
-        is_spawned: Whether another command has checked that the directory is new.
 
     Raises:
         ConfigError: The value of an option is wrong.
-        UsageError: The directory exists and is not to be continued.
         ClawbloxError: There is nothing to continue.
     """
     directory = options.directory
     archive = options.values["resume_from"]
-    if archive is None and not options.values["resume"]:
-        if not is_spawned:
-            _require_new(directory)
+    if options.is_new:
         return Experiment(options.new_plan(), dir=directory)
     resume_from = None if archive is None else Path(archive)
     if _has_run_here(directory):
