@@ -78,6 +78,8 @@ def write_chain_files(
     if latest is None:
         _remove_dangling_pointer(chain_dir)
         return
+    if _is_imported_after(latest[0], lines) and _has_sound_pointer(chain_dir):
+        return
     line, archive = latest
     write_pointer(
         layout.pointer_path(chain_dir),
@@ -90,9 +92,18 @@ def write_chain_files(
 
 def _remove_dangling_pointer(chain_dir: Path) -> None:
     """Remove the pointer, unless it names an archive of a generation that was imported."""
-    archive = read_pointer(chain_dir)
-    if archive is None or not archive.is_file():
+    if not _has_sound_pointer(chain_dir):
         layout.pointer_path(chain_dir).unlink(missing_ok=True)
+
+
+def _has_sound_pointer(chain_dir: Path) -> bool:
+    archive = read_pointer(chain_dir)
+    return archive is not None and archive.is_file()
+
+
+def _is_imported_after(line: Line, lines: Sequence[Line]) -> bool:
+    """Return whether the public scripts have completed a generation after a line."""
+    return any(other.type == "imported" and other.seq > line.seq for other in lines)
 
 
 def find_latest(chain_dir: Path, lines: Sequence[Line]) -> tuple[Line, Path] | None:
@@ -150,10 +161,11 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     opened = {line.attempt: line for line in lines if line.type == "opened"}
     origins = _Origins(chain_dir, lines)
-    for line in lines:
+    complete = {line.generation: line for line in lines if line.type in ("committed", "imported")}
+    for line in complete.values():
         if line.type == "imported":
             yield from _imported_rows(chain_dir, line)
-        if line.type == "committed":
+        else:
             beginning = opened[line.attempt]
             planned = revisions[int(beginning.data.get("revision", 0))]
             yield from _committed_rows(chain_dir, line, beginning, planned, origins)

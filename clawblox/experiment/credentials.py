@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from clawblox.agents.drivers import find_driver
+from clawblox.checkpoint.secrets.patterns.known import known_values
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.protocol import SECRET_NAME
@@ -54,8 +55,8 @@ class Credentials:
         return {name: self._values[name] for name in spec.env}
 
     def secrets(self, spec: AgentSpec) -> list[str]:
-        """Return the secret values among the variables of an agent."""
-        return [value for name, value in self.env(spec).items() if SECRET_NAME.search(name)]
+        """Return the secret values among the variables of an agent; the short ones are left out."""
+        return list(known_values(self.env(spec), ()).values())
 
     def account(self, spec: AgentSpec) -> str:
         """Return the name of the account that an agent uses."""

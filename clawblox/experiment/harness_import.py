@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import attrs
 
@@ -155,22 +155,36 @@ def read_chain(chain_dir: Path, *, agents: int) -> ImportedChain:
     for row in rows:
         generations.setdefault(int(row["generation"]), []).append(row)
     last = max(generations)
-    _check_last(generations[last], path, agents=agents)
-    sample = max(generations[last], key=_index)
+    runs = {number: _complete_run(rows, agents=agents) for number, rows in generations.items()}
+    sample = (runs[last] or _refuse_last(generations[last], path, agents=agents))[-1]
     return ImportedChain(
         generations=tuple(
-            ImportedGeneration(number, tuple(_located(chain_dir, rows, is_last=number == last)))
-            for number, rows in sorted(generations.items())
+            ImportedGeneration(number, tuple(_located(chain_dir, run, is_last=number == last)))
+            for number, run in sorted((n, runs[n] or _latest_rows(generations[n])) for n in runs)
         ),
         run_prefix=layout.next_prefix(sample["run_id"]),
         tmux_prefix=layout.next_prefix(sample["tmux_session"]) or None,
     )
 
 
-def _check_last(rows: Sequence[Row], path: Path, *, agents: int) -> None:
-    """Refuse a last generation that is not complete, or was completed twice."""
-    if sorted(map(_index, rows)) == list(range(agents)):
-        return
+def _complete_run(rows: Sequence[Row], *, agents: int) -> Sequence[Row]:
+    """Return the rows of the latest complete run of a generation, by agents; empty without one.
+
+    A generation that was completed again, from an older archive, has rows of several runs.
+    """
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["run_id"], []).append(row)
+    ordered = [sorted(run, key=_index) for run in runs.values()]
+    complete = [run for run in ordered if [*map(_index, run)] == [*range(agents)]]
+    return complete[-1] if complete else ()
+
+
+def _latest_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    return sorted({_index(row): row for row in rows}.values(), key=_index)
+
+
+def _refuse_last(rows: Sequence[Row], path: Path, *, agents: int) -> NoReturn:
     indexes = ", ".join(row["agent_index"] for row in rows)
     raise ConfigError(
         f"the last generation, {rows[0]['generation']}, must have a row for each of {agents} "
@@ -181,8 +195,8 @@ def _check_last(rows: Sequence[Row], path: Path, *, agents: int) -> None:
 
 
 def _located(chain_dir: Path, rows: Sequence[Row], *, is_last: bool) -> Iterator[Row]:
-    """Yield the latest row of each agent, with its workspace relative to the chain's directory."""
-    for row in sorted({_index(row): row for row in rows}.values(), key=_index):
+    """Yield rows, each with its workspace relative to the directory of the chain."""
+    for row in rows:
         workspace = _find_workspace(chain_dir, row)
         if workspace is None and is_last:
             raise ConfigError(

@@ -1,31 +1,46 @@
 """Takes over what the public generation scripts did in the directory of a chain. Blocks.
 
-Their complete generations become lines of the journal. So an experiment continues a directory that
-they began, or in which they have continued.
+Their complete generations become lines of the journal. A generation that is continued from an
+archive becomes an attempt that was interrupted right after that checkpoint. So an experiment
+continues a directory that they began, or in which they have continued.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clawblox.checkpoint.api import read_metadata
-from clawblox.errors import ConfigError
+from clawblox.errors import ConfigError, RunLockedError
 from clawblox.experiment import layout
+from clawblox.experiment.chain_files import moved_attempts
 from clawblox.experiment.ended_attempts import set_aside
-from clawblox.experiment.harness_import import find_resume_point, read_chain, read_rows
+from clawblox.experiment.harness_import import (
+    ImportedGeneration,
+    ResumePoint,
+    find_resume_point,
+    read_chain,
+    read_rows,
+)
 from clawblox.experiment.journal import Journal
+from clawblox.experiment.lines import Line, LineType
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.rows import find_latest
 from clawblox.experiment.state import ExperimentState
+from clawblox.rundir.claims import find_owner
 from clawblox.system.clock import utc_now
 from clawblox.system.files import digest_file, make_private_dir
 
 
 def import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_dir: Path) -> None:
     """Record the complete generations of a chain's table that the journal does not have.
+
+    A generation that the scripts completed once more, from an older archive, counts as they
+    completed it: their later generations continue from there.
 
     Args:
         journal: The journal, open.
@@ -37,23 +52,51 @@ def import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_di
         ConfigError: The table is not valid, or a workspace is missing.
         OSError: A line cannot be written.
     """
+    recorded = _recorded_runs(journal.lines, chain.name)
+    for generation in _read_generations(chain, chain_dir):
+        number, data = generation.number, generation.data
+        if (number, data["run_id"]) not in recorded:
+            state.apply(journal.append("imported", data, chain=chain.name, generation=number))
+
+
+def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> None:
+    """Refuse what cannot be taken over, before anything is recorded.
+
+    Args:
+        chain: The chain.
+        chain_dir: Its directory.
+        archive: The archive from which it continues; None for none.
+
+    Raises:
+        CheckpointError: The archive cannot be read, or is not sound.
+        ConfigError: The table is not valid, or does not fit the plan, or the archive does not.
+    """
+    generations = _read_generations(chain, chain_dir)
+    if archive is not None:
+        point = find_resume_point(archive, agents=len(chain.plan.agents))
+        _require_incomplete(max((g.number for g in generations), default=0), point, archive)
+
+
+def _read_generations(chain: Chain, chain_dir: Path) -> Sequence[ImportedGeneration]:
     table = layout.table_path(chain_dir)
     if not table.exists() or next(read_rows(table), None) is None:
-        return
-    own = state.chain(chain.name).generations
-    imported = read_chain(chain_dir, agents=len(chain.plan.agents))
-    for generation in imported.generations:
-        if generation.number not in own or not own[generation.number].is_over:
-            line = journal.append(
-                "imported", generation.data, chain=chain.name, generation=generation.number
-            )
-            state.apply(line)
+        return ()
+    return read_chain(chain_dir, agents=len(chain.plan.agents)).generations
+
+
+def _recorded_runs(lines: Sequence[Line], chain: str) -> set[tuple[int | None, str]]:
+    """Return the complete generations of a chain in the journal, with their names in its table."""
+    return {
+        (line.generation, str(line.data.get("run_id", line.data.get("files", line.attempt))))
+        for line in lines
+        if line.type in ("committed", "imported") and line.chain == chain
+    }
 
 
 def import_archive(
     journal: Journal, state: ExperimentState, chain: Chain, chain_dir: Path, archive: Path
 ) -> None:
-    """Let a chain continue from an archive of the public scripts or of this package.
+    """Let a chain continue from an archive of the public scripts or of this package. Idempotent.
 
     An archive outside the directory of the chain is copied into it.
 
@@ -70,58 +113,72 @@ def import_archive(
         OSError: It cannot be copied, or a line cannot be written.
     """
     point = find_resume_point(archive, agents=len(chain.plan.agents))
-    known = state.chain(chain.name).generations.get(point.generation)
-    if known is not None and known.is_over:
+    generations = state.chain(chain.name).generations.values()
+    last = max((generation.number for generation in generations if generation.is_over), default=0)
+    _require_incomplete(last, point, archive)
+    directory, path = _place(chain_dir, archive, read_metadata(archive))
+    moved = {name: attempt for attempt, name in moved_attempts(journal.lines).items()}
+    attempt = moved.get(directory, directory)
+    facts = _find_facts(journal.lines, chain.name, attempt, path) or _read_facts(path, point)
+    _write_attempt(journal, state, chain.name, point.generation, attempt, facts)
+
+
+def _write_attempt(
+    journal: Journal,
+    state: ExperimentState,
+    chain: str,
+    number: int,
+    attempt: str,
+    facts: Mapping[str, Any],
+) -> None:
+    """Write what is missing of an attempt that was interrupted after its checkpoint."""
+
+    def write(type_: LineType, data: Mapping[str, Any], attempt: str = attempt) -> None:
+        line = journal.append(type_, data, chain=chain, generation=number, attempt=attempt)
+        state.apply(line)
+
+    generation = state.chain(chain).generations.get(number)
+    if generation is None or generation.find_attempt(attempt) is None:
+        write("opened", {"phase": "work", "reason": "imported"})
+    generation = state.chain(chain).generations[number]
+    latest = find_latest(generation)
+    if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt, facts["file"]):
+        write("checkpoint", facts)
+    for other in generation.attempts:
+        if other.ending is None and not other.working:
+            write("interrupted", {"usage": []}, other.run_id)
+
+
+def _require_incomplete(last: int, point: ResumePoint, archive: Path) -> None:
+    """Refuse an archive of a generation that is complete, as all are up to ``last``."""
+    if point.generation <= last:
         raise ConfigError(
             f"must be of a generation that is not complete, not of generation {point.generation}",
             key="resume_from",
             value=str(archive),
             hint="clawblox experiment fork begins branches at such a checkpoint",
         )
-    metadata = read_metadata(archive)
-    attempt, path = _place(chain_dir, archive, metadata)
-    facts = {
+
+
+def _find_facts(
+    lines: Sequence[Line], chain: str, attempt: str, path: Path
+) -> Mapping[str, Any] | None:
+    """Return what the journal records about a checkpoint of this package; None if nothing."""
+    for line in reversed(lines):
+        is_of_attempt = (line.chain, line.attempt) == (chain, attempt)
+        if is_of_attempt and line.type == "checkpoint" and line.data["file"] == path.name:
+            return line.data
+    return None
+
+
+def _read_facts(path: Path, point: ResumePoint) -> Mapping[str, Any]:
+    return {
         "file": path.name,
         "sha256": digest_file(path),
         "kind": "periodic",
         "elapsed_s": float(point.elapsed_s),
         "size_bytes": path.stat().st_size,
     }
-    names: dict[str, Any] = {
-        "chain": chain.name,
-        "generation": point.generation,
-        "attempt": attempt,
-    }
-    # A call that was killed between two lines is completed by the next.
-    if known is None or known.find_attempt(attempt) is None:
-        state.apply(journal.append("opened", {"phase": "work", "reason": "imported"}, **names))
-    generation = state.chain(chain.name).generations[point.generation]
-    ancestry = generation.ancestry()
-    if not ancestry or (ancestry[0].ref.attempt, ancestry[0].ref.file) != (attempt, path.name):
-        state.apply(journal.append("checkpoint", facts, **names))
-    made_by = generation.find_attempt(attempt)
-    if made_by is not None and made_by.ending is None:
-        state.apply(journal.append("interrupted", {"usage": []}, **names))
-
-
-def set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:
-    """Rename what an interrupted script left of the next generation, whose name is needed.
-
-    Args:
-        state: The state of the experiment.
-        chain: The chain.
-        chain_dir: Its directory.
-        prefix: Prefix of the names of its runs.
-
-    Raises:
-        OSError: The directory cannot be renamed.
-    """
-    generations = state.chain(chain.name).generations
-    latest = max(generations, default=0)
-    if latest in generations and not generations[latest].is_over:
-        return
-    attempt = layout.attempt_name(prefix, latest + 1)
-    set_aside(chain_dir, attempt, layout.failed_name(attempt, utc_now()))
 
 
 def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple[str, Path]:
@@ -138,3 +195,30 @@ def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple
         shutil.copyfile(resolved, partial)
         partial.replace(place)
     return attempt[:200], place
+
+
+def set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:
+    """Rename what an interrupted script left of the next generation, whose name is needed.
+
+    Args:
+        state: The state of the experiment.
+        chain: The chain.
+        chain_dir: Its directory.
+        prefix: The prefix of its runs.
+
+    Raises:
+        RunLockedError: A script still runs that generation.
+        OSError: The directory cannot be renamed.
+    """
+    own = state.chain(chain.name)
+    number = 1 if own.latest is None else own.latest.number + own.latest.is_over
+    attempt = layout.attempt_name(prefix, number)
+    run_dir = layout.attempt_dir(chain_dir, attempt)
+    is_own = any(other.run_id == attempt for other in own.attempts)
+    if is_own or number > chain.plan.generations or not os.path.lexists(run_dir):
+        return
+    pid = find_owner(run_dir)
+    if pid is not None:
+        message = f"process {pid} runs generation {number} in {run_dir}"
+        raise RunLockedError(message, pid=pid, hint="stop it first; its checkpoints remain")
+    set_aside(chain_dir, attempt, layout.failed_name(attempt, utc_now()))

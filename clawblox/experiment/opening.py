@@ -13,14 +13,19 @@ from typing import Any
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.imports import import_archive, import_rows, set_aside_unknown
+from clawblox.experiment.imports import (
+    check_imports,
+    import_archive,
+    import_rows,
+    set_aside_unknown,
+)
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.journal import JOURNAL_FORMAT, Journal
 from clawblox.experiment.layout import chain_dir, run_prefix
 from clawblox.experiment.lines import Line
 from clawblox.experiment.machine import Over, last_generation, next_step
 from clawblox.experiment.plan.changes import compare, require_acceptable
-from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.record import PLAN_NAME, read_plans
 from clawblox.experiment.state import ExperimentState
 from clawblox.results import PlanChange
@@ -73,6 +78,8 @@ def open_experiment(
         if plan is None:
             hint = "give the directory of an experiment, by default experiments/<name>"
             raise UsageError(f"there is no experiment in {directory}", hint=hint)
+        for chain, place in _places(directory, plan, resume_from):
+            check_imports(chain, place, resume_from)
         _begin(journal, directory, plan)
     else:
         _amend(journal, directory, plan, accept)
@@ -147,17 +154,21 @@ def _import(
     resume_from: Path | None,
 ) -> None:
     """Record what the public scripts have done in the directories of the chains."""
-    chains = plan.chains()
-    for chain in chains:
-        place = chain_dir(directory, chain.name, plan.layout)
+    for chain, place in _places(directory, plan, resume_from):
         import_rows(journal, state, chain, place)
         if resume_from is not None:
-            if len(chains) > 1:
-                message = f"must be left out for an experiment of {len(chains)} chains"
-                raise ConfigError(message, key="resume_from", value=str(resume_from))
             import_archive(journal, state, chain, place, resume_from)
         prefix = run_prefix(plan.name, chain.name, plan.layout, given=plan.run_prefix)
         set_aside_unknown(state, chain, place, prefix)
+
+
+def _places(directory: Path, plan: Plan, resume_from: Path | None) -> list[tuple[Chain, Path]]:
+    """Return the chains of a plan with their directories."""
+    chains = plan.chains()
+    if resume_from is not None and len(chains) > 1:
+        message = f"must be left out for an experiment of {len(chains)} chains"
+        raise ConfigError(message, key="resume_from", value=str(resume_from))
+    return [(chain, chain_dir(directory, chain.name, plan.layout)) for chain in chains]
 
 
 def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:

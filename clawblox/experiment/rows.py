@@ -221,7 +221,7 @@ def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
     if committed is not None and committed.ending is not None:
         return read_usage(committed.ending.data.get("used"))
     latest = find_latest(generation)
-    return () if latest is None else latest.usage
+    return () if latest is None or generation.imported is not None else latest.usage
 
 
 def find_latest(generation: GenerationState) -> Checkpoint | None:
@@ -311,7 +311,9 @@ class _Record:
 
     @property
     def _latest_attempt(self) -> AttemptState | None:
-        return self.generation.attempts[-1] if self.generation.attempts else None
+        """The latest attempt; None if the generation was imported."""
+        attempts = () if self.generation.imported is not None else self.generation.attempts
+        return attempts[-1] if attempts else None
 
     @property
     def _end(self) -> Mapping[str, Any]:
@@ -330,11 +332,12 @@ class _Record:
     @property
     def _started_at(self) -> str | None:
         first = [attempt.opened.at for attempt in self.generation.attempts[:1]]
-        return next(iter([*first, *(row["start_utc"] for row in self._imported)]), None)
+        return next(iter([*(row["start_utc"] for row in self._imported), *first]), None)
 
     def _facts(self) -> dict[str, Any]:
         """Return the members that are those of the end, or else of the latest checkpoint."""
-        point, end, latest = find_latest(self.generation), self._end, self._latest_attempt
+        end, latest = self._end, self._latest_attempt
+        point = None if latest is None else find_latest(self.generation)
         ended_at = None if latest is None or latest.ending is None else latest.ending.at
         imported = [row["end_utc"] for row in self._imported]
         return {
@@ -390,7 +393,7 @@ class _Record:
         return str(layout.attempt_dir(self._chain_dir, name)) if name else ""
 
     def _describe_checkpoint(self) -> str:
-        points = list(self.generation.checkpoints())
+        points = list(self.generation.checkpoints()) if self._latest_attempt is not None else []
         ends = [point for point in points if point.kind == "end"]
         return self._archive((ends or points)[-1].ref) if points else ""
 

@@ -154,7 +154,8 @@ class GenerationState:
         chain: Its chain.
         number: Its number, from 1.
         attempts: Its attempts, in order.
-        imported: Data of the line that imported it from another harness; None otherwise.
+        imported: Data of the line that imported it from another harness; None otherwise. It is
+            then over, whatever attempts there are.
         rescored: Data of the latest line ``rescored``; None without one.
         failures_from: Number of the line from which failures count.
     """
@@ -168,7 +169,9 @@ class GenerationState:
 
     @property
     def committed(self) -> AttemptState | None:
-        """The attempt that was committed; None before."""
+        """The attempt that was committed; None before, and after an import."""
+        if self.imported is not None:
+            return None
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.outcome == "committed" else None
 

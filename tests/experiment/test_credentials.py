@@ -9,14 +9,19 @@ from clawblox.experiment.credentials import Credentials
 from clawblox.experiment.plan import AgentSpec
 
 TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"
+SECRET = "s3cret-s3cret"
 EKO = AgentSpec("claude", name="Eko", env=[TOKEN, "LANG"])
 
 
 def test_an_agent_gets_the_variables_that_the_plan_names_and_no_others() -> None:
-    credentials = Credentials({TOKEN: "s3cret", "LANG": "C", "OTHER": "x"}, inherited={})
-    assert credentials.env(EKO) == {TOKEN: "s3cret", "LANG": "C"}
-    assert credentials.secrets(EKO) == ["s3cret"]
-    assert "s3cret" not in repr(credentials)
+    credentials = Credentials({TOKEN: SECRET, "LANG": "C", "OTHER": "x"}, inherited={})
+    assert credentials.env(EKO) == {TOKEN: SECRET, "LANG": "C"}
+    assert credentials.secrets(EKO) == [SECRET]
+    assert SECRET not in repr(credentials)
+
+
+def test_a_secret_that_is_too_short_to_search_for_prevents_no_checkpoint() -> None:
+    assert Credentials({TOKEN: "x", "LANG": "C"}, inherited={}).secrets(EKO) == []
 
 
 def test_a_variable_without_a_value_is_refused_by_name() -> None:
@@ -30,7 +35,7 @@ def test_an_account_is_a_program_an_address_and_a_credential() -> None:
         "ANTHROPIC_BASE_URL": "https://me:pw@models.example:8443/v1",
         "OPENAI_API_KEY": "other",
     }
-    credentials = Credentials({TOKEN: "s3cret"}, inherited=inherited)
+    credentials = Credentials({TOKEN: SECRET}, inherited=inherited)
     assert credentials.account(EKO) == f"claude at models.example {TOKEN}"
     assert credentials.account(AgentSpec("codex", name="Moa")) == "codex OPENAI_API_KEY"
     assert Credentials({}, inherited={}).account(EKO) == "claude"

@@ -74,6 +74,16 @@ def test_workspaces_of_earlier_generations_may_be_gone(chain_dir: Path) -> None:
     assert read_chain(chain_dir, agents=1).generations[0].rows[0]["workspace_out"] == str(first)
 
 
+def test_the_latest_complete_run_of_a_generation_counts(chain_dir: Path) -> None:
+    for run_id in ("exp-g001", "exp-g001-rS"):
+        harness.complete(chain_dir, 1, agents=PAIR, run_id=run_id)
+    with pytest.raises(harness.Refused):
+        harness.resume(chain_dir, 2)
+    harness.complete(chain_dir, 1, agents=PAIR[:1], run_id="exp-g001-rT")  # killed in between
+    (generation,) = read_chain(chain_dir, agents=2).generations
+    assert [row["run_id"] for row in generation.rows] == ["exp-g001-rS"] * 2
+
+
 def test_the_latest_row_of_an_earlier_generation_counts(chain_dir: Path) -> None:
     for generation, run_id in ((1, "exp-g001"), (1, "exp-g001-rS"), (2, "exp-g001-rS-g002")):
         harness.complete(chain_dir, generation, run_id=run_id)
@@ -100,12 +110,13 @@ def test_another_number_of_agents_is_refused(chain_dir: Path, agents: int) -> No
     assert f"must have a row for each of {agents} agents" in refusal(chain_dir, agents)
 
 
-def test_a_last_generation_with_two_rows_of_an_agent_is_refused(chain_dir: Path) -> None:
-    harness.complete(chain_dir, 1)
-    harness.complete(chain_dir, 1, run_id="exp-g001-rS")
-    assert "not for the indexes 0, 0" in refusal(chain_dir)
-    with pytest.raises(harness.Refused):
-        harness.resume(chain_dir, 1)
+def test_a_last_generation_with_rows_of_incomplete_runs_is_refused(chain_dir: Path) -> None:
+    harness.complete(chain_dir, 1, agents=PAIR[:1])
+    harness.complete(chain_dir, 1, agents=PAIR[:1])
+    assert "not for the indexes 0, 0" in refusal(chain_dir, 2)
+    assert "not for the indexes 0, 0" in refusal(chain_dir, 1)
+    harness.complete(chain_dir, 1, run_id="exp-g001-rS", changed={"agent_index": 1})
+    assert "not for the indexes 0, 0, 1" in refusal(chain_dir, 2)
 
 
 def test_a_missing_workspace_is_refused(chain_dir: Path) -> None:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from clawblox import save_checkpoint
+from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ConfigError
-from clawblox.experiment.journal import read_lines
+from clawblox.errors import ConfigError, RunLockedError
+from clawblox.experiment.journal import Journal, read_lines
+from clawblox.experiment.lines import LineType
 from clawblox.experiment.plan import Plan
+from clawblox.experiment.pointer import read_pointer
 from clawblox.experiment.record import read_experiment
+from clawblox.rundir.claims import claim_run
+from clawblox.system.files import digest_file
 from tests.experiment import harness
 from tests.experiment.test_experiment import Scene, run
 
@@ -56,6 +63,73 @@ async def test_an_empty_table_of_the_scripts_is_continued_from_the_beginning(sce
     assert (await run(scene, scene.plan(generations=1, layout="flat"))).status == "done"
 
 
+async def test_a_generation_that_the_scripts_completed_again_counts_as_they_did(
+    scene: Scene,
+) -> None:
+    harness.begin(scene.directory)
+    for generation in (1, 2):
+        harness.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
+    async with scene.experiment(flat_plan(scene)):
+        pass
+    harness.complete(scene.directory, 2, run_id="old-g002-rS")
+    with pytest.raises(harness.Refused):
+        harness.resume(scene.directory, 1)
+    for _ in range(2):
+        async with scene.experiment(flat_plan(scene)):
+            pass
+    assert [line.type for line in read_lines(scene.directory)].count("imported") == 3
+    (row,) = read_experiment(scene.directory).results().rows()[1:]
+    assert row.run_dir == "runs/old-g002-rS"
+    assert harness.resume(scene.directory, 1).generation == 3
+    await run(scene, flat_plan(scene))
+    assert scene.workshop.attempts[0].order.inherited == "old-g002-rS"
+
+
+async def test_an_attempt_that_the_scripts_completed_is_imported(scene: Scene) -> None:
+    harness.begin(scene.directory)
+    harness.complete(scene.directory, 1, run_id="old-g001")
+    async with scene.experiment(flat_plan(scene)):
+        pass
+    await run_blocking(leave_attempt, scene)
+    harness.complete(scene.directory, 2, run_id="old-g002-rS")
+    archive = scene.directory / "runs" / "old-g002-rS" / "gen002-t000900.ckpt"
+    archive.touch()
+    harness.point_to(scene.directory, archive)
+    async with scene.experiment(flat_plan(scene)) as exp:
+        row = exp.results().rows()[1]
+        assert (row.status, row.ended_at, row.active_s) == ("imported", "2026-06-22T19:29:25Z", 0.0)
+        assert (row.run_dir, row.checkpoint) == ("runs/old-g002-rS", "")
+    assert read_pointer(scene.directory) == archive
+    archive.unlink()
+    async with scene.experiment(None):
+        pass
+    assert read_pointer(scene.directory) == scene.directory / OWN_ARCHIVE
+
+
+OWN_ARCHIVE = "runs/old-g002/checkpoints/gen-t000900.ckpt"
+
+
+def leave_attempt(scene: Scene) -> None:
+    """Leave what a killed orchestrator leaves of generation 2, with a checkpoint."""
+    own_archive(scene, 2)
+    usage = attrs.asdict(Usage(output_tokens=7))
+    steps: dict[LineType, dict[str, Any]] = {
+        "opened": {"phase": "work"},
+        "prepared": {},
+        "working": {"agents": [{"name": "Eko-rold-g002-w0-a0"}], "world": {}},
+        "checkpoint": {
+            "file": "gen-t000900.ckpt",
+            "sha256": digest_file(scene.directory / OWN_ARCHIVE),
+            "kind": "periodic",
+            "elapsed_s": 900.0,
+            "usage": [usage],
+        },
+    }
+    with Journal(scene.directory) as journal:
+        for type_, data in steps.items():
+            journal.append(type_, data, chain="r1", generation=2, attempt="old-g002")
+
+
 async def test_a_damaged_table_is_refused_and_left_as_it_is(scene: Scene) -> None:
     harness.begin(scene.directory)
     table = scene.directory / "generation_chain.csv"
@@ -64,6 +138,7 @@ async def test_a_damaged_table_is_refused_and_left_as_it_is(scene: Scene) -> Non
     with pytest.raises(ConfigError, match=r"generation_chain\.csv"):
         await run(scene, scene.plan(layout="flat"))
     assert table.read_bytes() == before
+    assert not read_lines(scene.directory)  # so another plan can still begin the experiment
 
 
 # -- archives -----------------------------------------------------------------------------------
@@ -158,3 +233,56 @@ async def test_a_run_that_an_interrupted_script_left_half_done_is_set_aside(scen
     async with scene.experiment(flat_plan(scene)):
         (moved,) = (scene.directory / "runs").glob("old-g002*")
         assert moved.name.startswith("old-g002.failed-")
+
+
+async def test_a_run_that_a_script_still_runs_is_left_to_it(scene: Scene) -> None:
+    harness.begin(scene.directory)
+    run_dir = scene.directory / "runs" / "old-g001"
+    run_dir.mkdir()
+    claim = await run_blocking(claim_run, run_dir)
+    with pytest.raises(RunLockedError, match="runs generation 1 in"):
+        await run(scene, flat_plan(scene))
+    assert run_dir.is_dir()
+    await run_blocking(claim.release)
+    async with scene.experiment(flat_plan(scene)):
+        assert not run_dir.exists()
+
+
+async def test_a_directory_after_the_last_generation_of_the_plan_is_kept(scene: Scene) -> None:
+    harness.begin(scene.directory)
+    harness.complete(scene.directory, 1, run_id="old-g001")
+    run_dir = scene.directory / "runs" / "old-g002"
+    run_dir.mkdir()
+    await run(scene, flat_plan(scene).but(generations=1))
+    assert run_dir.is_dir()
+
+
+async def test_an_older_checkpoint_of_this_package_continues_with_its_totals(scene: Scene) -> None:
+    harness.begin(scene.directory)
+    harness.complete(scene.directory, 1, run_id="old-g001")
+    async with scene.experiment(flat_plan(scene)):
+        pass
+    aside = await run_blocking(leave_failed_attempt, scene)
+    archive = aside / "checkpoints" / "gen-t000900.ckpt"
+    scene.workshop.archives.add(("r1", "old-g002", archive.name))
+    await run(scene, flat_plan(scene), resume_from=archive)
+    order = scene.workshop.attempts[0].order
+    assert order.origin is not None
+    assert (order.origin.attempt, order.origin.file) == ("old-g002", archive.name)
+    recorded = [line.data for line in read_lines(scene.directory) if line.type == "checkpoint"]
+    first, _, again, *_ = recorded
+    assert again == first
+
+
+def leave_failed_attempt(scene: Scene) -> Path:
+    """Leave an attempt with two checkpoints that failed; return its directory."""
+    leave_attempt(scene)
+    with Journal(scene.directory) as journal:
+        facts = {**journal.lines[-1].data, "file": "gen-t001800.ckpt", "usage": []}
+        place: dict[str, Any] = {"chain": "r1", "generation": 2, "attempt": "old-g002"}
+        journal.append("checkpoint", facts, **place)
+        ending = {"cause": "world", "moved_to": "old-g002.failed-S", "usage": []}
+        journal.append("failed", ending, **place)
+    aside = scene.directory / "runs" / "old-g002.failed-S"
+    aside.with_name("old-g002").rename(aside)
+    return aside
