@@ -53,6 +53,14 @@ def test_the_programs_of_the_page_run_one_after_the_other(tmp_path: Path) -> Non
     assert shown.endswith("Wrote scores.svg\n")
 
 
+@pytest.mark.thorough
+def test_the_programs_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+    shown = examples.find_examples(PAGE)
+    for example, printed in zip(shown, examples.run_page(PAGE, tmp_path), strict=True):
+        if example.language == "python":  # the status has times, which differ in their units
+            assert examples.is_alike(example.output, printed), f"{example.code}\n{printed}"
+
+
 def test_every_program_of_the_page_is_tried() -> None:
     blocks = PAGE.read_text().count("```python\n")
     files = [name for name in examples.find_files(PAGE) if name.endswith(".py")]
