@@ -10,13 +10,13 @@ from typing import Final
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.chain_files import PlannedChain, write_chain_files
-from clawblox.experiment.chain_set import all_chains
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.layout import chain_dir, experiment_prefix
-from clawblox.experiment.lines import Line
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.results import make_results, write_results
-from clawblox.experiment.state import ExperimentState
+from clawblox.experiment.tables.chain_files import PlannedChain, write_chain_files
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.results import make_results, write_results
 from clawblox.telemetry.own_log import OwnLog
 
 _CHANGES_FILES = frozenset(

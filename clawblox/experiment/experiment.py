@@ -16,27 +16,27 @@ from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_duration, check_env, check_path
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment_run import ExperimentRun
 from clawblox.experiment.forking import Fork, plan_fork
-from clawblox.experiment.journal import Journal
-from clawblox.experiment.lines import Line
-from clawblox.experiment.live_workshop import LiveWorkshop
+from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.opening import OpenExperiment, open_experiment
 from clawblox.experiment.plan.plan import Plan
-from clawblox.experiment.ports import Workshop
 from clawblox.experiment.record import ExperimentRecord
-from clawblox.experiment.recorder import Recorder
 from clawblox.experiment.reporting import EventHook, Reporter, RowHook
 from clawblox.experiment.requests import make_control_server
 from clawblox.experiment.rescoring import Rescoring
-from clawblox.experiment.results import Results
-from clawblox.experiment.rows import Row
+from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
+from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.session import Session
-from clawblox.experiment.state import Checkpoint, CheckpointRef, ExperimentState
-from clawblox.experiment.status import ExperimentStatus, LiveChain, encode_live, make_status
+from clawblox.experiment.tables.results import Results
+from clawblox.experiment.tables.rows import Row
+from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
 from clawblox.rundir.control_server import ControlServer
 from clawblox.spelling import nearest_name
 from clawblox.system.clock import Clock, SystemClock
@@ -57,7 +57,7 @@ class Experiment:
         plan: The plan. If the directory has an experiment already, it is compared with its plan.
         dir: Directory of the experiment; None means ``experiments/<name>``.
         score: Scores each generation at its end: an async function that takes a
-            :class:`~clawblox.experiment.hooks.LiveGeneration` and returns numbers by name. Its
+            :class:`~clawblox.experiment.live.hooks.LiveGeneration` and returns numbers by name. Its
             agents have been stopped, its world still runs. It may be called again after a crash.
         stop: Returns why a generation should close now, or None: an async function that takes a
             live generation, called at the end of turns and every 30 seconds.

@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.tasks import outlast
-from clawblox.experiment.rows import Row
+from clawblox.experiment.tables.rows import Row
 
 RunStatus: TypeAlias = Literal["done", "failed", "paused", "stopped"]
 """How a session ended: all generations are committed, a chain has failed, chains are paused by

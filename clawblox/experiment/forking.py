@@ -13,8 +13,8 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
 from clawblox.config.arguments import check_count, check_seed
 from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.history.state import Branch, Checkpoint, ExperimentState
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.state import Branch, Checkpoint, ExperimentState
 
 CONTROL: Final = "control"
 """Label of the branches that continue as if nothing had happened."""

@@ -22,8 +22,8 @@ from clawblox.checkpoint.api import read_metadata
 from clawblox.errors import ConfigError
 from clawblox.errors.general import shorten
 from clawblox.experiment import layout
-from clawblox.experiment.chain_files import COLUMNS
 from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.tables.chain_files import COLUMNS
 from clawblox.foreign_values import finite_number
 from clawblox.system.clock import parse_utc
 from clawblox.system.regular_files import open_directory, read_regular

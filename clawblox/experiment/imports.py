@@ -16,8 +16,6 @@ from typing import Any
 from clawblox.checkpoint.api import read_metadata
 from clawblox.errors import ConfigError, RunLockedError
 from clawblox.experiment import layout
-from clawblox.experiment.chain_files import moved_attempts
-from clawblox.experiment.ended_attempts import set_aside
 from clawblox.experiment.harness_import import (
     ImportedGeneration,
     ResumePoint,
@@ -25,12 +23,14 @@ from clawblox.experiment.harness_import import (
     read_chain,
     read_rows,
 )
-from clawblox.experiment.journal import Journal
-from clawblox.experiment.lines import Line, LineType
+from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.lines import Line, LineType
+from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.live.ended_attempts import set_aside
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.rows import find_latest
-from clawblox.experiment.state import ExperimentState
+from clawblox.experiment.tables.chain_files import moved_attempts
+from clawblox.experiment.tables.rows import find_latest
 from clawblox.rundir.claims import find_owner
 from clawblox.system.clock import utc_now
 from clawblox.system.files import digest_file, make_private_dir

@@ -16,7 +16,7 @@ from typing import Final
 
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Layout
-from clawblox.experiment.pointer import POINTER_NAME
+from clawblox.experiment.runs.pointer import POINTER_NAME
 
 DEFAULT_EXPERIMENTS: Final = "experiments"
 """Where experiments are by default, relative to the current directory."""

@@ -16,17 +16,17 @@ import attrs
 
 from clawblox.checkpoint.archive import registry
 from clawblox.experiment import layout
-from clawblox.experiment.cleaning import tree_size
-from clawblox.experiment.journal import Journal
-from clawblox.experiment.pointer import read_pointer
-from clawblox.experiment.preparing import find_archive, find_attempt
-from clawblox.experiment.record import ExperimentRecord
-from clawblox.experiment.state import (
+from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.state import (
     AttemptState,
     CheckpointRef,
     ExperimentState,
     GenerationState,
 )
+from clawblox.experiment.live.preparing import find_archive, find_attempt
+from clawblox.experiment.record import ExperimentRecord
+from clawblox.experiment.runs.cleaning import tree_size
+from clawblox.experiment.runs.pointer import read_pointer
 
 LeftoverKind: TypeAlias = Literal["run", "checkpoint"]
 

@@ -13,6 +13,10 @@ from typing import Any
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.imports import (
     check_imports,
     import_archive,
@@ -20,14 +24,10 @@ from clawblox.experiment.imports import (
     set_aside_unknown,
 )
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
-from clawblox.experiment.journal import JOURNAL_FORMAT, Journal
 from clawblox.experiment.layout import chain_dir, run_prefix
-from clawblox.experiment.lines import Line
-from clawblox.experiment.machine import Over, last_generation, next_step
 from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.record import PLAN_NAME, read_plans
-from clawblox.experiment.state import ExperimentState
 from clawblox.results import PlanChange
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes

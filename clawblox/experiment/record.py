@@ -10,13 +10,13 @@ import attrs
 
 from clawblox.config.arguments import check_path
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.chain_set import all_chains
-from clawblox.experiment.journal import read_lines
-from clawblox.experiment.lines import Line
+from clawblox.experiment.history.journal import read_lines
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.state import Checkpoint, CheckpointRef, ExperimentState
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.results import Results, make_results
 from clawblox.experiment.selection import find_checkpoint
-from clawblox.experiment.state import Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.results import Results, make_results
 
 PLAN_NAME = "plan.toml"
 

@@ -11,9 +11,9 @@ from typing import TypeAlias
 from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
 from clawblox.experiment.events import ExperimentEvent, describe_event, describe_line
-from clawblox.experiment.lines import Line
-from clawblox.experiment.ports import Order
-from clawblox.experiment.rows import Row
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.schedule.ports import Order
+from clawblox.experiment.tables.rows import Row
 from clawblox.results import Event
 from clawblox.telemetry.events import Hub, Subscription
 from clawblox.telemetry.own_log import OwnLog

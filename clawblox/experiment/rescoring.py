@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import anyio
 
-from clawblox.experiment.callbacks import Callbacks
-from clawblox.experiment.chain_set import all_chains
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import Checkpoint, GenerationState
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.plan import Plan
-from clawblox.experiment.ports import AttemptError, Order, Workshop
-from clawblox.experiment.recorder import Recorder
-from clawblox.experiment.state import Checkpoint, GenerationState
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.ports import AttemptError, Order, Workshop
+from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.system.clock import Clock
 
 

@@ -7,21 +7,21 @@ from collections.abc import Callable, Collection, Mapping
 
 import anyio
 
-from clawblox.experiment.callbacks import Callbacks
-from clawblox.experiment.chain_set import all_chains
 from clawblox.experiment.experiment_run import RunOutcome, RunStatus
-from clawblox.experiment.lines import Line
-from clawblox.experiment.machine import Over, last_generation, next_step
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import ChainState
 from clawblox.experiment.opening import OpenExperiment
-from clawblox.experiment.orders import last_ending
-from clawblox.experiment.pauses import Pause
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.ports import Workshop
-from clawblox.experiment.recorder import Recorder
-from clawblox.experiment.rows import Row, make_rows
-from clawblox.experiment.scheduler import Scheduler
-from clawblox.experiment.state import ChainState
-from clawblox.experiment.status import LiveChain
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.orders import last_ending
+from clawblox.experiment.schedule.pauses import Pause
+from clawblox.experiment.schedule.ports import Workshop
+from clawblox.experiment.schedule.scheduler import Scheduler
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.rows import Row, make_rows
+from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.clock import Clock, parse_utc
 
 _REQUEST = Pause(reason="request", text="paused on request")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from clawblox.agents.values import Usage
 from clawblox.experiment.events import ExperimentEvent
-from clawblox.experiment.lines import read_usage
+from clawblox.experiment.history.lines import read_usage
 from clawblox.results import WorldEvent
 from clawblox.system.clock import parse_utc
 from clawblox.views.event_lines import EventLine, describe_event

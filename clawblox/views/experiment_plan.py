@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from clawblox.agents.usage import Budget
+from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.live.survey import Survey
 from clawblox.experiment.plan.naming import original_name
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.state import ExperimentState
-from clawblox.experiment.status import make_status
-from clawblox.experiment.survey import Survey
+from clawblox.experiment.tables.status import make_status
 from clawblox.printable import printable
 from clawblox.system.clock import utc_now
 from clawblox.views.formatting import (

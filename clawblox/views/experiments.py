@@ -14,8 +14,8 @@ import attrs
 from rich.text import Text
 
 from clawblox.columns import Column
-from clawblox.experiment.ports import AgentActivity
-from clawblox.experiment.status import RUNNING, ChainStatus, ExperimentStatus
+from clawblox.experiment.schedule.ports import AgentActivity
+from clawblox.experiment.tables.status import RUNNING, ChainStatus, ExperimentStatus
 from clawblox.printable import printable
 from clawblox.system.clock import parse_utc
 from clawblox.views.board import (

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from clawblox.columns import shorten
-from clawblox.experiment.results import Results
+from clawblox.experiment.tables.results import Results
 from clawblox.printable import printable
 from clawblox.views import svg
 from clawblox.views.formatting import count_words, round_ticks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.experiment.journal import Journal
+from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment

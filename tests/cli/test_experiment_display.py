@@ -19,7 +19,7 @@ from clawblox.cli.running.experiment_table import (
     watch_experiment,
 )
 from clawblox.cli.terminal.output import Output
-from clawblox.experiment.status import make_status
+from clawblox.experiment.tables.status import make_status
 from tests.experiment.journals import Journal, make_plan, used
 
 pytestmark = pytest.mark.anyio

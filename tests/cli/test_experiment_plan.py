@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from clawblox.experiment.live.survey import Survey
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.survey import Survey
 from clawblox.views.experiment_plan import describe_plan
 
 GB = 10**9

@@ -10,8 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.ports import AgentActivity
-from clawblox.experiment.status import ChainStatus, ExperimentStatus
+from clawblox.experiment.schedule.ports import AgentActivity
+from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiments import (
     ExperimentView,

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from clawblox.experiment.results import make_results
+from clawblox.experiment.tables.results import make_results
 from clawblox.views.score_svg import draw_scores
 from tests.experiment.journals import Journal, make_plan, used
 

@@ -13,11 +13,11 @@ import pytest
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.live_attempt import LiveAttempt
-from clawblox.experiment.live_workshop import LiveWorkshop
+from clawblox.experiment.history.state import CheckpointRef
+from clawblox.experiment.live.live_attempt import LiveAttempt
+from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.ports import Order, SavedAttempt, Signal
-from clawblox.experiment.state import CheckpointRef
+from clawblox.experiment.schedule.ports import Order, SavedAttempt, Signal
 from tests.agents.standins import install, misbehave, told
 from tests.support import HANG_S, make_world, wait_until_async
 

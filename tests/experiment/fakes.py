@@ -15,11 +15,13 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
-from clawblox.experiment.callbacks import Callbacks
-from clawblox.experiment.lines import CheckpointKind, Line, LineType, decode, encode
+from clawblox.experiment.history.lines import CheckpointKind, Line, LineType, decode, encode
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.ports import (
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.ports import (
     AgentActivity,
     AgentEnded,
     AgentFailed,
@@ -31,9 +33,7 @@ from clawblox.experiment.ports import (
     Signal,
     WorldEnded,
 )
-from clawblox.experiment.recorder import Recorder
-from clawblox.experiment.scheduler import Scheduler
-from clawblox.experiment.state import ExperimentState
+from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.system.clock import format_utc_ms
 from tests.simulated_clock import SimulatedClock
 

@@ -12,16 +12,16 @@ import attrs
 
 from clawblox.errors import UsageError
 from clawblox.experiment import opening
-from clawblox.experiment.callbacks import Callbacks
-from clawblox.experiment.chain_set import all_chains
 from clawblox.experiment.experiment_run import RunOutcome
 from clawblox.experiment.forking import Fork, plan_fork
-from clawblox.experiment.lines import Line
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.opening import OpenExperiment
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.recorder import Recorder
+from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.session import Session
-from clawblox.experiment.state import ExperimentState
+from clawblox.experiment.tables.chain_set import all_chains
 from tests.experiment.fakes import FakeWorkshop, Killed, MemoryJournal, Trouble
 from tests.simulated_clock import SimulatedClock
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.lines import Line, usage_data
+from clawblox.experiment.history.lines import Line, usage_data
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.state import ExperimentState
 
 BEGIN = datetime(2026, 6, 22, 18, tzinfo=UTC)
 SHA = "ab" * 32

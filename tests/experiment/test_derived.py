@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox.experiment.chain_files import write_chain_files
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.pointer import read_pointer
+from clawblox.experiment.runs.pointer import read_pointer
+from clawblox.experiment.tables.chain_files import write_chain_files
 from tests.experiment.journals import Journal, make_plan, used
 from tests.support import HANG_S, wait_until_async
 

@@ -14,7 +14,7 @@ import pytest
 
 from clawblox.errors import ConfigError, PlanChangedError, RunLockedError, UsageError
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.journal import read_lines
+from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment

@@ -13,11 +13,11 @@ from clawblox import save_checkpoint
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, RunLockedError
-from clawblox.experiment.journal import Journal, read_lines
-from clawblox.experiment.lines import LineType
+from clawblox.experiment.history.journal import Journal, read_lines
+from clawblox.experiment.history.lines import LineType
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.pointer import read_pointer
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.rundir.claims import claim_run
 from clawblox.system.files import digest_file
 from tests.experiment import harness

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawblox.errors import RunLockedError
-from clawblox.experiment.journal import Journal
+from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import AgentSpec, Plan

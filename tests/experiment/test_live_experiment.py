@@ -14,11 +14,11 @@ import pytest
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.callbacks import Callbacks
-from clawblox.experiment.journal import Journal
-from clawblox.experiment.recorder import Recorder
-from clawblox.experiment.scheduler import Scheduler
-from clawblox.experiment.state import ExperimentState
+from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.rundir.manifest import read_manifest
 from clawblox.system.clock import SystemClock
 from clawblox.system.files import make_private_dir

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from clawblox import ClawbloxError
-from clawblox.experiment.journal import JOURNAL_NAME, Journal, read_lines
-from clawblox.experiment.machine import Over, last_generation, next_step
+from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
+from clawblox.experiment.history.machine import Over, last_generation, next_step
 from clawblox.experiment.record import read_experiment
 from tests.golden.test_golden_run_directory import ADVICE
 

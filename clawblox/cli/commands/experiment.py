@@ -28,10 +28,10 @@ from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.layout import DEFAULT_EXPERIMENTS
+from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.experiment.survey import survey_plan
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.experiments import MAX_COLUMNS, describe_status

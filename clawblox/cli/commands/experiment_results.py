@@ -18,7 +18,7 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.record import ExperimentRecord, read_experiment
-from clawblox.experiment.results import Results
+from clawblox.experiment.tables.results import Results
 from clawblox.views.formatting import (
     count_words,
     format_bytes,

@@ -29,7 +29,7 @@ from clawblox.cli.running.run_agents import (
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
-from clawblox.experiment.live_run import LiveRun
+from clawblox.experiment.runs.live_run import LiveRun
 from clawblox.printable import printable
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir

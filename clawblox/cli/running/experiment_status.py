@@ -12,7 +12,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.experiment.status import LiveChain, decode_live, make_status
+from clawblox.experiment.tables.status import LiveChain, decode_live, make_status
 from clawblox.foreign_values import finite_number
 from clawblox.system.clock import utc_now
 

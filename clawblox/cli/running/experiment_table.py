@@ -15,8 +15,8 @@ from clawblox.cli.running.live_table import LiveTable
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.events import describe_line
-from clawblox.experiment.lines import Line
-from clawblox.experiment.status import ExperimentStatus
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
 from clawblox.views.experiments import ExperimentView, render_experiment

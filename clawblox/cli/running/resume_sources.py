@@ -24,8 +24,8 @@ from clawblox.cli.running.run_agents import (
 )
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.pointer import POINTER_NAME, read_pointer
-from clawblox.experiment.run_resume import RunResume
+from clawblox.experiment.runs.pointer import POINTER_NAME, read_pointer
+from clawblox.experiment.runs.run_resume import RunResume
 from clawblox.rundir.interrupted import Interruption, read_interruption
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, read_records

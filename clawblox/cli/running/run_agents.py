@@ -22,7 +22,7 @@ from clawblox.cli.options import AgentRunOptions
 from clawblox.cli.running.run_dirs import AGENTS_DIR
 from clawblox.config.options import take_options
 from clawblox.errors import ClawbloxError, ConfigError
-from clawblox.experiment.pointer import read_pointer
+from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.foreign_values import parse_json
 from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import state_dir

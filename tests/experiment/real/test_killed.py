@@ -12,7 +12,7 @@ import pytest
 
 from clawblox import load_checkpoint
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.experiment.state import AttemptState
+from clawblox.experiment.history.state import AttemptState
 from tests.agents.standins import USAGE, told
 from tests.experiment.harness import COLUMNS
 from tests.experiment.real.trials import ACT, AGENTS, KEYS, SAVE, Trial, count_answers

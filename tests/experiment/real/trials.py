@@ -18,10 +18,10 @@ import attrs
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.experiment import AgentSpec, ExperimentRecord, Plan, read_experiment
-from clawblox.experiment.journal import read_lines
+from clawblox.experiment.history.journal import read_lines
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.state import AttemptState, Checkpoint
 from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
-from clawblox.experiment.lines import Line
-from clawblox.experiment.state import AttemptState, Checkpoint
 from tests.agents.standins import ANSWER, install, misbehave, told
 from tests.agents.standins.common import read_lines as read_records
 from tests.support import make_world, processes_in, wait_until
@@ -37,7 +37,7 @@ import json, os, signal, sys
 from pathlib import Path
 import anyio
 from clawblox.experiment import Experiment, Plan
-from clawblox.experiment.journal import Journal
+from clawblox.experiment.history.journal import Journal
 
 root, *deaths = sys.argv[1:]
 append = Journal.append

@@ -1,0 +1,94 @@
+"""Writes the lines of a journal one after the other, and keeps the state up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.history.lines import Line, LineType
+from clawblox.experiment.history.state import ExperimentState
+
+
+class LineSink(Protocol):
+    """A journal that is open for writing."""
+
+    def append(
+        self,
+        type: LineType,  # noqa: A002 - the name of the member
+        data: Mapping[str, Any] | None = None,
+        *,
+        chain: str | None = None,
+        generation: int | None = None,
+        attempt: str | None = None,
+    ) -> Line:
+        """Write a line. Blocks.
+
+        Raises:
+            OSError: It is not in the journal.
+        """
+
+
+class Recorder:
+    """Writes lines; see :class:`~clawblox.experiment.history.journal.Journal`.
+
+    Args:
+        journal: The journal.
+        state: The state, which takes every line into account that is written.
+        on_line: Called with each line that was written.
+        call: Calls a function that blocks.
+    """
+
+    def __init__(
+        self,
+        journal: LineSink,
+        state: ExperimentState,
+        on_line: Callable[[Line], object],
+        call: Callable[[Callable[[], Line]], Awaitable[Line]] = run_blocking,
+    ) -> None:
+        self._journal = journal
+        self.state = state
+        self._on_line = on_line
+        self._call = call
+        self._writing = anyio.Lock()
+
+    async def write(
+        self,
+        type: LineType,  # noqa: A002 - the name of the member
+        data: Mapping[str, Any] | None = None,
+        *,
+        chain: str | None = None,
+        generation: int | None = None,
+        attempt: str | None = None,
+    ) -> Line:
+        """Write a line; it is durable when this returns.
+
+        Args:
+            type: Its type.
+            data: Further facts, JSON values by name; None for none.
+            chain: The chain that it is about.
+            generation: The generation.
+            attempt: The attempt.
+
+        Raises:
+            OSError: The line is not in the journal.
+
+        Cancellation: the line is written nevertheless.
+        """
+        append = partial(
+            self._journal.append,
+            type,
+            data,
+            chain=chain,
+            generation=generation,
+            attempt=attempt,
+        )
+        with anyio.CancelScope(shield=True):
+            async with self._writing:
+                line = await self._call(append)
+                self.state.apply(line)
+        self._on_line(line)
+        return line

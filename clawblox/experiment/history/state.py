@@ -1,0 +1,424 @@
+"""The state of an experiment, computed from the lines of its journal. Pure.
+
+``machine`` decides from it what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.history.lines import ENDINGS, CheckpointKind, Line, Phase, read_usage
+
+Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
+"""The last step of an attempt that its lines record."""
+
+_STEPS: Final = frozenset({"prepared", "working", "closing", "saved", "scored"})
+
+
+@attrs.frozen(kw_only=True)
+class CheckpointRef:
+    """A checkpoint in the directory of an experiment.
+
+    Attributes:
+        chain: The chain that made it.
+        generation: The generation that made it.
+        attempt: The attempt that made it; the archive is in ``checkpoints`` of its run directory.
+        file: Name of the archive.
+        sha256: Its digest.
+    """
+
+    chain: str
+    generation: int
+    attempt: str
+    file: str
+    sha256: str
+
+
+@attrs.frozen(kw_only=True)
+class Branch:
+    """Why a chain begins at a checkpoint of another chain.
+
+    Attributes:
+        source: The checkpoint.
+        group: Number of the fork in the experiment, from 1; its branches share it.
+        number: Number of the branch in the fork, from 1.
+        prompt: First message to the agents; None continues as if nothing had happened.
+        label: Short name of the prompt, for tables.
+        elapsed_s: Active seconds of its generation when the checkpoint was made.
+        duration_s: Active seconds of the branch; None means the rest of its generation.
+        generations: Number of generations of the branch, the first of them begun by the source.
+        reseed: Seed of the world's random state from then on; None keeps the random state.
+    """
+
+    source: CheckpointRef
+    group: int
+    number: int
+    prompt: str | None = None
+    label: str = ""
+    elapsed_s: float = 0.0
+    duration_s: float | None = None
+    generations: int = 1
+    reseed: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Checkpoint:
+    """A checkpoint with the facts of its line.
+
+    Attributes:
+        ref: The checkpoint.
+        seq: Number of the line.
+        at: UTC time of the line.
+        kind: Why it was made.
+        elapsed_s: Active seconds of its generation.
+        idle_s: Seconds of the generation in which all agents only waited for their providers.
+        world_time: Simulation time; None if the world has none.
+        usage: Usage of each agent in the committed history of the generation up to here.
+        mid_turn: Names of agents that were cut in the middle of a turn.
+        reason: Why the generation closes; empty unless the checkpoint is one of its end.
+    """
+
+    ref: CheckpointRef
+    seq: int
+    at: str
+    kind: CheckpointKind
+    elapsed_s: float
+    idle_s: float = 0.0
+    world_time: float | None = None
+    usage: tuple[Usage, ...] = ()
+    mid_turn: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@attrs.define(kw_only=True)
+class AttemptState:
+    """An attempt.
+
+    Attributes:
+        chain: Its chain.
+        generation: Its generation.
+        run_id: Its name.
+        opened: Its first line.
+        phase: Where it began.
+        origin: The checkpoint from which it began; None for a fresh world.
+        step: The last step that it has done.
+        checkpoints: Its checkpoints that exist, in order.
+        working: Data of its line ``working``; empty before.
+        reason: Why the generation closes; empty before.
+        elapsed_s: Active seconds of the generation, as far as its lines record them.
+        idle_s: Seconds in which all agents only waited for their providers, likewise.
+        scores: Data of its line ``scored``; None before.
+        ending: The line that ended it; None while it is under way.
+    """
+
+    chain: str
+    generation: int
+    run_id: str
+    opened: Line
+    phase: Phase
+    origin: CheckpointRef | None
+    step: Step = "opened"
+    checkpoints: list[Checkpoint] = attrs.field(factory=list)
+    working: Mapping[str, Any] = attrs.field(factory=dict)
+    reason: str = ""
+    elapsed_s: float = 0.0
+    idle_s: float = 0.0
+    scores: Mapping[str, Any] | None = None
+    ending: Line | None = None
+
+    @property
+    def outcome(self) -> str | None:
+        """Type of the line that ended it; None while it is under way."""
+        return None if self.ending is None else self.ending.type
+
+    @property
+    def spent(self) -> tuple[Usage, ...]:
+        """Usage of each agent in this attempt; empty while it is under way."""
+        return () if self.ending is None else read_usage(self.ending.data.get("usage"))
+
+    @property
+    def revision(self) -> int:
+        """Revision of the plan under which it was opened."""
+        return int(self.opened.data.get("revision", 0))
+
+
+@attrs.define(kw_only=True)
+class GenerationState:
+    """A generation of a chain.
+
+    Attributes:
+        chain: Its chain.
+        number: Its number, from 1.
+        attempts: Its attempts, in order.
+        imported: Data of the line that imported it from another harness; None otherwise. It is
+            then over, whatever attempts there are.
+        rescored: Data of the latest line ``rescored``; None without one.
+        failures_from: Number of the line from which failures count.
+    """
+
+    chain: str
+    number: int
+    attempts: list[AttemptState] = attrs.field(factory=list)
+    imported: Mapping[str, Any] | None = None
+    rescored: Mapping[str, Any] | None = None
+    failures_from: int = 0
+
+    @property
+    def committed(self) -> AttemptState | None:
+        """The attempt that was committed; None before, and after an import."""
+        if self.imported is not None:
+            return None
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and last.outcome == "committed" else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the next generation can begin."""
+        return self.imported is not None or self.committed is not None
+
+    @property
+    def source(self) -> str | None:
+        """Attempt whose workspaces the next generation inherits; None before the end."""
+        if self.imported is not None:
+            return str(self.imported["run_id"])
+        return None if self.committed is None else self.committed.run_id
+
+    def find_attempt(self, run_id: str) -> AttemptState | None:
+        """Return an attempt by its name; None if there is none."""
+        return next((attempt for attempt in self.attempts if attempt.run_id == run_id), None)
+
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """Yield its checkpoints that exist, in order."""
+        for attempt in self.attempts:
+            yield from attempt.checkpoints
+
+    def ancestry(self) -> list[Checkpoint]:
+        """Return the latest checkpoint, and those from which it came, the latest first."""
+        newest = max(self.checkpoints(), key=lambda checkpoint: checkpoint.seq, default=None)
+        path: list[Checkpoint] = []
+        while newest is not None:
+            attempt = self.find_attempt(newest.ref.attempt)
+            assert attempt is not None
+            before = [other for other in attempt.checkpoints if other.seq <= newest.seq]
+            path += reversed(before)
+            newest = self._find(attempt.origin)
+        return path
+
+    def _find(self, ref: CheckpointRef | None) -> Checkpoint | None:
+        return next((point for point in self.checkpoints() if point.ref == ref), None)
+
+
+@attrs.define(kw_only=True)
+class ChainState:
+    """A chain.
+
+    Attributes:
+        name: Its name.
+        branch: Why it begins at a checkpoint; None for a chain of the plan.
+        generations: Its generations by number, in order.
+    """
+
+    name: str
+    branch: Branch | None = None
+    generations: dict[int, GenerationState] = attrs.field(factory=dict)
+
+    @property
+    def latest(self) -> GenerationState | None:
+        """The latest generation; None before the first."""
+        return next(reversed(self.generations.values()), None)
+
+    @property
+    def attempts(self) -> Iterator[AttemptState]:
+        """All attempts, in order."""
+        for generation in self.generations.values():
+            yield from generation.attempts
+
+
+class ExperimentState:
+    """The state of an experiment.
+
+    Args:
+        lines: Lines of the journal, from the first.
+
+    Attributes:
+        chains: Its chains with any line, by name, in the order of their first line.
+        revision: Revision of the plan.
+        plan_file: Name of the file with the plan.
+        accounts: Data of the latest line of each account that is limited.
+        wall_s: Seconds of the sessions that have ended.
+        session: The line with which the current or a killed session began; None without one.
+        seq: Number of the last line.
+        endings: Number of attempts that have ended.
+    """
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        self.chains: dict[str, ChainState] = {}
+        self.revision = 0
+        self.plan_file = "plan.toml"
+        self.accounts: dict[str, Mapping[str, Any]] = {}
+        self.wall_s = 0.0
+        self.session: Line | None = None
+        self.seq = 0
+        self.endings = 0
+        for line in lines:
+            self.apply(line)
+
+    @property
+    def fork_sources(self) -> set[CheckpointRef]:
+        """The checkpoints at which branches begin."""
+        return {chain.branch.source for chain in self.chains.values() if chain.branch is not None}
+
+    def chain(self, name: str) -> ChainState:
+        """Return the state of a chain; an empty one if it has no line."""
+        return self.chains.get(name) or ChainState(name=name)
+
+    def apply(self, line: Line) -> None:
+        """Take the next line into account; lines that change nothing are ignored."""
+        self.seq = line.seq
+        handler = _HANDLERS.get(line.type)
+        if handler is not None:
+            handler(self, line)
+        elif line.type in _STEPS or line.type in ENDINGS:
+            self._advance(line)
+
+    def _begin(self, line: Line) -> None:
+        self.plan_file = str(line.data.get("plan", self.plan_file))
+
+    def _begin_session(self, line: Line) -> None:
+        self.session = line
+
+    def _end_session(self, line: Line) -> None:
+        self.wall_s += float(line.data.get("elapsed_s", 0.0))
+        self.session = None
+
+    def _amend(self, line: Line) -> None:
+        self.revision = int(line.data["revision"])
+        self.plan_file = str(line.data["plan"])
+
+    def _limit(self, line: Line) -> None:
+        self.accounts[str(line.data["account"])] = line.data
+
+    def _clear(self, line: Line) -> None:
+        self.accounts.pop(str(line.data["account"]), None)
+
+    def _fork(self, line: Line) -> None:
+        data = dict(line.data)
+        source = CheckpointRef(**data.pop("source"))
+        chain = self._own_chain(line)
+        chain.branch = Branch(source=source, **data)
+
+    def _retry(self, line: Line) -> None:
+        latest = self._own_chain(line).latest
+        if latest is not None:
+            latest.failures_from = line.seq
+
+    def _open(self, line: Line) -> None:
+        origin = line.data.get("origin")
+        generation = self._own_generation(line)
+        generation.attempts.append(
+            AttemptState(
+                chain=generation.chain,
+                generation=generation.number,
+                run_id=str(line.attempt),
+                opened=line,
+                phase=line.data.get("phase", "work"),
+                origin=None if origin is None else CheckpointRef(**origin),
+                elapsed_s=line.data.get("elapsed_s", 0.0),
+                idle_s=line.data.get("idle_s", 0.0),
+            )
+        )
+
+    def _import(self, line: Line) -> None:
+        self._own_generation(line).imported = line.data
+
+    def _rescore(self, line: Line) -> None:
+        self._own_generation(line).rescored = line.data
+
+    def _checkpoint(self, line: Line) -> None:
+        attempt = self._own_attempt(line)
+        checkpoint = _read_checkpoint(line)
+        attempt.checkpoints.append(checkpoint)
+        attempt.reason = checkpoint.reason or attempt.reason
+        attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
+
+    def _remove_checkpoint(self, line: Line) -> None:
+        attempt = self._own_attempt(line)
+        attempt.checkpoints = [
+            other for other in attempt.checkpoints if other.ref.file != line.data["file"]
+        ]
+
+    def _advance(self, line: Line) -> None:
+        attempt = self._own_attempt(line)
+        if line.type in ENDINGS:
+            attempt.ending = line
+            self.endings += 1
+            return
+        attempt.step = line.type  # type: ignore[assignment] # one of _STEPS
+        if line.type == "working":
+            attempt.working = line.data
+        elif line.type == "closing":
+            attempt.reason = str(line.data["reason"])
+            attempt.elapsed_s = line.data.get("elapsed_s", attempt.elapsed_s)
+            attempt.idle_s = line.data.get("idle_s", attempt.idle_s)
+        elif line.type == "scored":
+            attempt.scores = line.data
+
+    def _own_chain(self, line: Line) -> ChainState:
+        name = str(line.chain)
+        return self.chains.setdefault(name, ChainState(name=name))
+
+    def _own_generation(self, line: Line) -> GenerationState:
+        chain = self._own_chain(line)
+        number = int(line.generation or 0)
+        return chain.generations.setdefault(
+            number, GenerationState(chain=chain.name, number=number)
+        )
+
+    def _own_attempt(self, line: Line) -> AttemptState:
+        attempt = self._own_generation(line).find_attempt(str(line.attempt))
+        if attempt is None:
+            raise ValueError(f"line {line.seq}: there is no attempt {line.attempt}")
+        return attempt
+
+
+def _read_checkpoint(line: Line) -> Checkpoint:
+    data = line.data
+    return Checkpoint(
+        ref=CheckpointRef(
+            chain=str(line.chain),
+            generation=int(line.generation or 0),
+            attempt=str(line.attempt),
+            file=data["file"],
+            sha256=data["sha256"],
+        ),
+        seq=line.seq,
+        at=line.at,
+        kind=data["kind"],
+        elapsed_s=data["elapsed_s"],
+        idle_s=data.get("idle_s", 0.0),
+        world_time=data.get("world_time"),
+        usage=read_usage(data.get("usage")),
+        mid_turn=tuple(data.get("mid_turn", ())),
+        reason=data.get("reason", ""),
+    )
+
+
+_HANDLERS: Final[Mapping[str, Callable[[ExperimentState, Line], None]]] = {
+    "experiment.begun": ExperimentState._begin,
+    "session.begun": ExperimentState._begin_session,
+    "session.ended": ExperimentState._end_session,
+    "plan.amended": ExperimentState._amend,
+    "account.limited": ExperimentState._limit,
+    "account.cleared": ExperimentState._clear,
+    "chain.forked": ExperimentState._fork,
+    "chain.retried": ExperimentState._retry,
+    "opened": ExperimentState._open,
+    "imported": ExperimentState._import,
+    "rescored": ExperimentState._rescore,
+    "checkpoint": ExperimentState._checkpoint,
+    "checkpoint.removed": ExperimentState._remove_checkpoint,
+}

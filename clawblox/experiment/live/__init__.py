@@ -1,0 +1,11 @@
+"""Attempts on real worlds and agents: the implementation of the protocols in ``schedule.ports``.
+
+- ``live_workshop``, ``preparing``, ``attempt_files``: make attempts, and their run directories.
+- ``live_attempt``, ``attempt_agents``, ``attempt_errors``: an attempt, its agents and its errors.
+- ``branches``: the agents of a branch, forked from those in a checkpoint.
+- ``new_runs``, ``workspaces``: new run directories, each complete or absent, and their workspaces.
+- ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
+- ``credentials``, ``prompts``: variables, accounts and system prompts of agents.
+- ``hooks``: the live view of a generation that hooks get.
+- ``survey``: looks for every fault before anything starts.
+"""

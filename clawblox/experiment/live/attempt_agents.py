@@ -1,0 +1,269 @@
+"""An agent of an attempt: what it does, what it uses and may use, and how it ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.usage import Budget
+from clawblox.agents.values import AgentEvent, StartedAgent, Usage
+from clawblox.errors import AgentError, AgentSetupError, ClawbloxError
+from clawblox.errors.general import shorten
+from clawblox.experiment.live.attempt_errors import failure_cause
+from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.experiment.schedule.ports import (
+    AgentActivity,
+    AgentEnded,
+    AgentFailed,
+    AgentTurned,
+    AttemptError,
+    ProviderError,
+    Signal,
+)
+
+PASSING: Final = frozenset({"auth", "rate_limit", "limit", "overloaded"})
+"""Kinds of failures after which the same agent may work again later."""
+
+_TURNS: Final = frozenset({"turn.started", "turn.finished", "process.exited"})
+_MAX_EVENTS: Final = 256
+_MAX_REASON_CHARS: Final = 4000
+_LEAST_USD: Final = 1e-9
+
+
+@attrs.define(eq=False)
+class AttemptAgent:
+    """An agent of an attempt.
+
+    Args:
+        spec: The agent in the plan.
+        agent: The agent.
+        before: Its usage when the attempt began.
+        account: Name of the account that it uses.
+        env: Its environment variables.
+
+    Attributes:
+        events: Its latest events.
+    """
+
+    spec: AgentSpec
+    agent: AsyncAgent
+    before: Usage
+    account: str
+    env: Mapping[str, str] = attrs.field(repr=False)
+    events: deque[AgentEvent] = attrs.field(
+        factory=lambda: deque(maxlen=_MAX_EVENTS), init=False, repr=False
+    )
+    _watch: anyio.Event | None = attrs.field(default=None, init=False)
+    _is_stopping: bool = attrs.field(default=False, init=False)
+    _first_started_at: float | None = attrs.field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """Its display name."""
+        return str(self.spec.name)
+
+    @property
+    def usage(self) -> Usage:
+        """Its usage since the attempt began."""
+        return self._reading.minus(self.before)
+
+    @property
+    def _reading(self) -> Usage:
+        now = self.agent.usage
+        return self.before if now == Usage() else now
+
+    def activity(self) -> AgentActivity:
+        """Return what it does now."""
+        is_over = self.agent.state in ("idle", "stopped", "failed")
+        return AgentActivity(
+            name=self.name,
+            is_over=is_over,
+            is_working=not (is_over or self.agent.is_between_turns),
+            provider_wait_s=self.agent.provider_wait_s,
+            account=self.account,
+        )
+
+    # -- what it may use --------------------------------------------------------------------------
+
+    def set_budget(self, used: Usage, elapsed_s: float) -> None:
+        """Limit its usage in the generation.
+
+        Args:
+            used: Its usage in the generation before the attempt.
+            elapsed_s: Active seconds of the generation before the attempt.
+        """
+        budget = self.spec.budget
+        self.agent.set_budget(
+            None if budget is None else _continued(budget, self.before, used, -elapsed_s / 60)
+        )
+
+    def set_save_budget(self, budget: Budget | None) -> None:
+        """Limit its usage from now on."""
+        begun_at = self._first_started_at
+        minutes = 0.0 if begun_at is None else (anyio.current_time() - begun_at) / 60
+        self.agent.set_budget(
+            None if budget is None else _continued(budget, self._reading, Usage(), minutes)
+        )
+
+    # -- its starts -------------------------------------------------------------------------------
+
+    async def start(self, system_prompt: str) -> StartedAgent:
+        """Begin its conversation.
+
+        Raises:
+            AttemptError: It could not be started; nothing of it is left.
+            ProviderError: A limit or an expired login; nothing of it is left.
+
+        Cancellation: nothing of it is left.
+        """
+        self._note_start()
+        try:
+            return await self.agent.start(
+                self.spec.prompt, system_prompt=system_prompt, env=self.env
+            )
+        except ClawbloxError as error:
+            raise self.blame(error) from error
+
+    async def send(self, text: str) -> StartedAgent:
+        """Send it a message; an agent that does not run continues its conversation with it.
+
+        Raises:
+            AttemptError: It could not be started.
+            ProviderError: A limit or an expired login.
+
+        Cancellation: it may have the message.
+        """
+        self._note_start()
+        try:
+            return await self.agent.send(text, env=self.env)
+        except ClawbloxError as error:
+            raise self.blame(error) from error
+
+    def _note_start(self) -> None:
+        self._is_stopping = False
+        if self._first_started_at is None:
+            self._first_started_at = anyio.current_time()
+
+    async def stop(self) -> None:
+        """Stop it. Idempotent.
+
+        Cancellation: it is stopped nevertheless.
+        """
+        self._is_stopping = True
+        await self.agent.stop()
+        if self._watch is not None:  # it must not take the next start for this one
+            await self._watch.wait()
+
+    def require_version(self, started: StartedAgent) -> None:
+        """Check that its program has the version of the plan.
+
+        Raises:
+            AttemptError: It has another.
+        """
+        pinned = self.spec.version
+        if pinned is not None and started.version != pinned:
+            raise AttemptError(
+                "setup",
+                f"agents.{self.name}.version: must be {pinned}, as the plan says, not"
+                f" {started.version}",
+            )
+
+    def blame(self, error: ClawbloxError) -> AttemptError | ProviderError:
+        """Return the error of the attempt for an error of this agent."""
+        failure = self._describe(error)
+        if failure.kind in PASSING:
+            return ProviderError(failure)
+        return AttemptError(failure_cause(error), f"{self.name}: {failure.text}")
+
+    def _describe(self, error: Exception | None) -> AgentFailed:
+        kind = error.kind if isinstance(error, AgentError) else None
+        if kind is None and isinstance(error, AgentSetupError) and "logged in" in error.message:
+            kind = "auth"
+        return AgentFailed(
+            name=self.name,
+            kind=kind,
+            text=shorten(str(error), _MAX_REASON_CHARS),
+            retry_at=error.retry_at if isinstance(error, AgentError) else None,
+            account=self.account,
+        )
+
+    # -- what it reports --------------------------------------------------------------------------
+
+    async def watch_turns(
+        self, report: Callable[[Signal], object], pass_on: Callable[[AgentEvent], object]
+    ) -> None:
+        """Report its turns and its waits for the provider, until it is closed.
+
+        Args:
+            report: Called with each signal.
+            pass_on: Called with each event.
+
+        Cancellation: nothing more is reported.
+        """
+        was_waiting = False
+        async with self.agent.events() as events:
+            async for event in events:
+                self.events.append(event)
+                pass_on(event)
+                is_waiting = self.agent.is_waiting_for_provider
+                if event.kind in _TURNS or is_waiting is not was_waiting:
+                    was_waiting = is_waiting
+                    report(AgentTurned(name=self.name))
+
+    async def watch_end(self, report: Callable[[Signal], object]) -> None:
+        """Report once how it ended; nothing if it is watched already, or was stopped by us.
+
+        Cancellation: nothing is reported.
+        """
+        if self._watch is not None:
+            return
+        self._watch = is_over = anyio.Event()
+        try:
+            result = await self.agent.wait()
+            if self._is_stopping:
+                return
+        finally:
+            self._watch = None
+            is_over.set()
+        if result.state == "failed":
+            report(self._describe(self.agent.failure))
+        else:
+            is_budget = result.ended_by == "budget"
+            report(AgentEnded(name=self.name, is_budget=is_budget, text=result.reason))
+
+
+async def stop_all(agents: Sequence[AttemptAgent]) -> None:
+    """Stop agents concurrently.
+
+    Cancellation: they are stopped nevertheless.
+    """
+    async with anyio.create_task_group() as stops:
+        for agent in agents:
+            stops.start_soon(agent.stop)
+
+
+def _continued(budget: Budget, reading: Usage, used: Usage, minutes: float) -> Budget:
+    """Return the limits of a ledger that has a reading, of which some budget is used up.
+
+    Args:
+        budget: The budget.
+        reading: The reading from which the rest of the budget counts.
+        used: The usage that is counted already.
+        minutes: Minutes of the agent's own clock from which those of the budget count.
+    """
+    limits: dict[str, Any] = {}
+    for name, (limit, before, spent, least) in {
+        "tokens": (budget.tokens, reading.tokens, used.tokens, 1),
+        "output_tokens": (budget.output_tokens, reading.output_tokens, used.output_tokens, 1),
+        "turns": (budget.turns, reading.turns, used.turns, 1),
+        "usd": (budget.usd, reading.cost_usd or 0.0, used.cost_usd or 0.0, _LEAST_USD),
+        "minutes": (budget.minutes, minutes, 0.0, _LEAST_USD),
+    }.items():
+        if limit is not None:
+            limits[name] = max(least, before + max(0, limit - spent))
+    return Budget(**limits)

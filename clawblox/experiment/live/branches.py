@@ -1,0 +1,103 @@
+"""The agents of a branch: copies of those in a checkpoint, with conversations of their own.
+
+The checkpoint is loaded into the run directory of the branch, and each agent is forked from there.
+Nothing of the original is opened for writing. Each new agent is the same player as the original, in
+a world of its own that continues from the same snapshot.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.live.attempt_agents import AttemptAgent
+from clawblox.experiment.live.attempt_files import RecordedAgent, copy_session, update_manifest
+from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.experiment.schedule.ports import AttemptError
+from clawblox.rundir.manifest_updates import agent_update
+from clawblox.rundir.paths import state_dir
+from clawblox.system.files import digest_file
+from clawblox.system.regular_files import read_file
+
+_SOURCE: Final = "source"
+_MAX_ID_BYTES: Final = 4096
+
+
+def source_dir(run_dir: Path) -> Path:
+    """Return where the loaded agents are that a branch is forked from."""
+    return state_dir(run_dir) / _SOURCE
+
+
+def require_branching(specs: Sequence[AgentSpec]) -> None:
+    """Check that the conversations of all agents can be branched.
+
+    Raises:
+        AttemptError: A driver cannot branch conversations.
+    """
+    for spec in specs:
+        if not find_driver(spec.driver).can_branch:
+            raise AttemptError(
+                "setup",
+                f"agents.{spec.name}.driver: must be one that can branch a conversation, not"
+                f" {spec.driver}",
+            )
+
+
+async def fork_agent(
+    source: AttemptAgent, recorded: RecordedAgent, run_dir: Path, origin: Path
+) -> AttemptAgent:
+    """Fork a loaded agent into the run directory of a branch.
+
+    Args:
+        source: The loaded agent.
+        recorded: The new agent.
+        run_dir: The run directory of the branch.
+        origin: Directory of the agent when it was archived.
+
+    Returns:
+        The new agent; its first message begins its conversation.
+
+    Raises:
+        AttemptError: Its conversation cannot be continued exactly.
+
+    Cancellation: no directory of the new agent remains, or it is complete.
+    """
+    target = run_dir / "agents" / recorded.name
+    await run_blocking(_remove, target)
+    branch = await source.agent.fork(target, name=recorded.name, origin=origin)
+    await run_blocking(_carry_over, source, branch, run_dir)
+    return attrs.evolve(source, agent=branch, before=recorded.before)
+
+
+def _remove(target: Path) -> None:
+    """Remove what an earlier fork left of it, which has never run."""
+    shutil.rmtree(target, ignore_errors=True)
+
+
+def _carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
+    copy_session(source.agent.dir, branch.dir)
+    update = agent_update(dir=branch.dir)
+    (entry,) = update.agents
+    known = {**entry, "forked_from": _describe(source)}
+    update_manifest(run_dir, attrs.evolve(update, agents=(known,)))
+
+
+def _describe(source: AttemptAgent) -> dict[str, Any]:
+    """Return the conversation that a branch continues."""
+    directory = AgentDir(source.agent.dir)
+    driver = find_driver(source.spec.driver)
+    id_file = directory.id_file(source.spec.driver)
+    content = read_file(directory.path, id_file.name, max_bytes=_MAX_ID_BYTES)
+    session = content.decode(errors="replace").strip()
+    transcript = (driver.transcripts(directory) or {}).get(session)
+    digest = None if transcript is None else digest_file(transcript)
+    facts = {"name": source.agent.name, "session": session, "transcript_sha256": digest}
+    return {name: value for name, value in facts.items() if value is not None}

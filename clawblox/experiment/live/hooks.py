@@ -1,0 +1,198 @@
+"""What hooks see of a generation: its world and its agents, to read and not to steer.
+
+A ``stop`` hook sees them while the agents work, a ``score`` hook after they were stopped, with the
+world still running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.trajectory import export_trajectory
+from clawblox.agents.values import AgentEvent, Usage
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import UsageError
+from clawblox.experiment.live.attempt_agents import AttemptAgent
+from clawblox.experiment.schedule.ports import Order
+from clawblox.results import Labels, SavedSnapshot
+from clawblox.world.access import make_member, read_session
+from clawblox.world.agent_client import AsyncAgentClient
+from clawblox.world.async_world import AsyncWorld
+
+
+@attrs.frozen
+class _Observer:
+    """An agent as the world knows it: its name, and the directory that records its session."""
+
+    name: str
+    dir: Path
+
+
+class LiveAgent:
+    """An agent of a generation that runs, or whose agents have just been stopped.
+
+    Args:
+        agent: The agent of the attempt.
+    """
+
+    def __init__(self, agent: AttemptAgent) -> None:
+        self._agent = agent
+
+    @property
+    def name(self) -> str:
+        """Its display name."""
+        return self._agent.name
+
+    @property
+    def full_name(self) -> str:
+        """Its full name, run suffix included."""
+        return self._agent.agent.name
+
+    @property
+    def dir(self) -> Path:
+        """Its directory. The agent may change everything in it: follow no link there."""
+        return self._agent.agent.dir
+
+    @property
+    def workspace(self) -> Path:
+        """Its workspace. The agent may change everything in it: follow no link there."""
+        return AgentDir(self.dir).workspace
+
+    @property
+    def usage(self) -> Usage:
+        """Its usage since the attempt at the generation began."""
+        return self._agent.usage
+
+    @property
+    def events(self) -> Sequence[AgentEvent]:
+        """Its latest events, at most 256, oldest first."""
+        return tuple(self._agent.events)
+
+    async def trajectory(self) -> dict[str, Any]:
+        """Return its trajectory so far in the format ATIF 1.7.
+
+        Raises:
+            UsageError: It has not begun a conversation.
+            ClawbloxError: A file of the agent is unreadable.
+            OSError: A file cannot be read.
+
+        Cancellation: has no effect.
+        """
+        return await run_blocking(export_trajectory, self.dir)
+
+
+class LiveGeneration:
+    """A generation that runs, or whose agents have just been stopped.
+
+    Args:
+        order: The attempt.
+        world: The world, open.
+        instance: Name of its instance.
+        seed: Seed of the world's random state.
+        agents: Its agents.
+        elapsed: Returns the seconds of the generation so far.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        world: AsyncWorld,
+        instance: str,
+        seed: int | None,
+        agents: Sequence[AttemptAgent],
+        elapsed: Callable[[], float],
+    ) -> None:
+        self._order = order
+        self._world = world
+        self._instance = instance
+        self._seed = seed
+        self._agents = tuple(map(LiveAgent, agents))
+        self._elapsed = elapsed
+        self._clients: dict[str, AsyncAgentClient] = {}
+
+    @property
+    def chain(self) -> str:
+        """Name of its chain."""
+        return self._order.chain.name
+
+    @property
+    def generation(self) -> int:
+        """Its number, from 1."""
+        return self._order.generation
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of its chain."""
+        return self._order.chain.labels
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the world's random state; None if it continues that of a snapshot."""
+        return self._seed
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the agents were started, those of earlier attempts included."""
+        return self._elapsed()
+
+    @property
+    def agents(self) -> Sequence[LiveAgent]:
+        """Its agents, in the order of the plan."""
+        return self._agents
+
+    async def observe(self, agent: str | None = None) -> Any:  # noqa: ANN401 - the world decides
+        """Return what an agent would observe now. The agent does not notice.
+
+        Args:
+            agent: Its display name; None means the first.
+
+        Returns:
+            The JSON value that the world answers.
+
+        Raises:
+            UsageError: There is no such agent, or it has not joined the world.
+            WorldError: The world did not answer, or has ended.
+
+        Cancellation: has no effect on the world.
+        """
+        found = self._find(agent)
+        if found.name not in self._clients:
+            observer = _Observer(found.full_name, found.dir)
+            if await run_blocking(read_session, make_member(observer)) is None:
+                raise UsageError(f"the agent {found.name!r} has not joined the world")
+            client = await self._world.join(observer, instance=self._instance)
+            self._clients[found.name] = client
+        return await self._clients[found.name].observe()
+
+    async def snapshot(self) -> SavedSnapshot:
+        """Save a snapshot of the world, in ``checkpoints`` of its run directory.
+
+        Raises:
+            WorldError: The world gave no usable snapshot, or has ended.
+            ManifestError: The file is complete, but not registered.
+
+        Cancellation: leaves both the file and its manifest entry, or neither.
+        """
+        return await self._world.save(instance=self._instance)
+
+    async def world_time(self) -> float | None:
+        """Return the world's simulation time; None if it reports none.
+
+        Raises:
+            WorldError: The world gave no usable answer, or has ended.
+
+        Cancellation: has no effect on the world.
+        """
+        return await self._world.simulation_time(self._instance)
+
+    def _find(self, name: str | None) -> LiveAgent:
+        for agent in self._agents:
+            if name in (None, agent.name):
+                return agent
+        names = ", ".join(agent.name for agent in self._agents)
+        raise UsageError(f"there is no agent {name!r}", hint=f"the agents are {names}")

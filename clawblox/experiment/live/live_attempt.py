@@ -1,0 +1,408 @@
+"""An attempt at a generation on a real world and real agents: their starts, checkpoints and ends.
+
+It implements :class:`~clawblox.experiment.schedule.ports.Attempt`. The world never restarts by
+itself: a world that came back alone would meet agents that remember what it does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.values import StartedAgent, Usage
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ClawbloxError, ManifestError, WorldError
+from clawblox.experiment.history.lines import CheckpointKind
+from clawblox.experiment.live.attempt_agents import AttemptAgent, stop_all
+from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
+from clawblox.experiment.live.hooks import LiveGeneration
+from clawblox.experiment.live.prompts import read_template, render
+from clawblox.experiment.runs.idle_moments import (
+    check_agents,
+    free_archive,
+    held,
+    idle_moment,
+    save_now,
+)
+from clawblox.experiment.schedule.ports import (
+    AgentActivity,
+    AttemptError,
+    Order,
+    SavedAttempt,
+    Signal,
+    WorldEnded,
+)
+from clawblox.protocol import SECRET_ENV, display_name
+from clawblox.results import Event, StartedWorld, describe_end
+from clawblox.system.clock import utc_now
+from clawblox.telemetry.logs import last_lines
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.async_world import AsyncWorld
+
+_log = OwnLog(__name__)
+
+_MAX_LABELS: Final = 16
+_LOG_LINES: Final = 12
+
+
+@attrs.define(eq=False, kw_only=True)
+class LiveAttempt:
+    """An attempt at a generation; see :class:`~clawblox.experiment.schedule.ports.Attempt`.
+
+    Args:
+        order: The attempt.
+        run_dir: Its run directory, which is prepared.
+        record: What was prepared.
+        world: The world; :meth:`opened` opens and closes it.
+        agents: The agents, in their order; opened and closed with the world.
+        find_input: Returns the copy of a file that the plan names.
+        secrets: Values that no archive may contain.
+        tmux: tmux session that shows world and agents; None for none.
+        report: Called with each signal.
+        pass_on: Called with each event of the world and of the agents.
+    """
+
+    order: Order
+    run_dir: Path
+    record: AttemptRecord
+    world: AsyncWorld
+    agents: Sequence[AttemptAgent]
+    _find_input: Callable[[Path], Path]
+    _secrets: Sequence[str] = attrs.field(repr=False)
+    _tmux: str | None
+    _report: Callable[[Signal], object]
+    _pass_on: Callable[[Event], object]
+    started: StartedWorld | None = attrs.field(default=None, init=False)
+    _tasks: Tasks = attrs.field(init=False)
+    _begun_at: float = attrs.field(default=math.inf, init=False)
+    _held: ExitStack = attrs.field(factory=ExitStack, init=False)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[LiveAttempt]:
+        """Open the world and the agents; leaving ends everything that was started.
+
+        Raises:
+            AttemptError: A defect in the bookkeeping of the attempt.
+
+        Cancellation: everything is ended.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._note_end)
+            with blaming("world not opened"):
+                await stack.enter_async_context(self.world)
+                for agent in self.agents:
+                    await stack.enter_async_context(agent.agent)
+            stack.push_async_callback(self._end)
+            self._tasks = await stack.enter_async_context(Tasks())
+            for agent in self.agents:
+                self._watch(agent.watch_turns, self._report, self._pass_on)
+            yield self
+
+    async def _end(self) -> None:
+        # A cancellation has reached the world and the agents before, which are ending themselves.
+        with anyio.CancelScope(shield=True), self._held, suppress(ClawbloxError):
+            await stop_all(self.agents)
+            if self.started is not None:
+                await self.world.stop(self.started.name)
+
+    async def _note_end(self) -> None:
+        with anyio.CancelScope(shield=True), suppress(ManifestError):
+            await run_blocking(label_run, self.run_dir, "interrupted", utc_now())
+
+    def _watch(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Run a task of the bookkeeping, whose defect ends the attempt."""
+
+        async def watch() -> None:
+            with blaming("bookkeeping of an attempt failed"):
+                await function(*args)
+
+        self._tasks.start_soon(watch)
+
+    # -- starts -----------------------------------------------------------------------------------
+
+    async def start(self) -> Mapping[str, Any]:
+        """Start the world, then connect and start the agents one by one.
+
+        Raises:
+            AttemptError: Something could not be started.
+            ProviderError: A limit or an expired login.
+
+        Cancellation: what was started is ended when the attempt is closed.
+        """
+        with blaming("attempt not started"):
+            await self._start_world()
+            agents = []
+            if self.order.phase != "score":
+                agents = [await self._start_agent(agent) for agent in self.agents]
+            self._begun_at = anyio.current_time()
+        return {**self._describe_world(), "agents": agents}
+
+    async def _start_world(self) -> None:
+        plan, record = self.order.chain.plan, self.record
+        spec = plan.world
+        snapshot = None if record.snapshot is None else self.run_dir / record.snapshot
+        self.started = await self.world.start(
+            run_dir=self.run_dir,
+            record=spec.record,
+            env=spec.env,
+            host=spec.host,
+            port=spec.port,
+            port_wait=spec.port_wait,
+            health_timeout=spec.health_timeout,
+            datastore=spec.datastore,
+            restart="never",
+            resume=None if snapshot is None else {"path": snapshot, "sha256": record.sha256},
+            reseed=self._seed,
+            labels=self._labels(),
+            _tmux_session=self._tmux,
+        )
+        await self.world.record_run(id=self.order.run_id)
+        self._watch(self._watch_world, self.started)
+
+    @property
+    def _seed(self) -> int | None:
+        """The seed of the world's random state; None keeps that of a snapshot."""
+        if self.order.branch is not None:
+            return self.order.branch.reseed
+        return self.order.chain.seed if self.record.snapshot is None else None
+
+    def _labels(self) -> dict[str, Any]:
+        chain = self.order.chain
+        own = {
+            "experiment": chain.plan.name,
+            "chain": chain.name,
+            "generation": self.order.generation,
+        }
+        return dict([*own.items(), *({**chain.labels, **own}).items()][:_MAX_LABELS])
+
+    async def _start_agent(self, agent: AttemptAgent) -> dict[str, Any]:
+        assert self.started is not None
+        is_continued = self.order.origin is not None
+        if is_continued and self.order.branch is None:
+            await run_blocking(_require_conversation, agent)
+        try:
+            access = await self.world.connect(agent.agent, instance=self.started.name)
+        except ClawbloxError as error:
+            raise agent.blame(error) from error
+        if is_continued:
+            started = await agent.send(self.order.message or AUTO_CONTINUE)
+        else:
+            started = await agent.start(await self._system_prompt(agent, access))
+        agent.require_version(started)
+        self._watch(agent.watch_end, self._report)
+        return _describe_agent(agent, started, access)
+
+    async def _system_prompt(self, agent: AttemptAgent, access: Mapping[str, Any]) -> str:
+        given = agent.spec.system_prompt
+        file = None if given is None else self._find_input(given)
+        template = await run_blocking(read_template, file, self.world.dir)
+        return render(
+            template,
+            name=display_name(agent.agent.name),
+            workspace=agent.agent.visible_workspace_dir,
+            base_url=access["base_url"],
+            skill_url=self.world.api_path(access=access),
+        )
+
+    def _describe_world(self) -> dict[str, Any]:
+        assert self.started is not None
+        started = self.started
+        return {
+            "world": {"pid": started.pid, "port": started.port, "seed": started.seed},
+            "name": started.name,
+        }
+
+    async def _watch_world(self, started: StartedWorld) -> None:
+        """Report the end of the world."""
+        end: Mapping[str, Any] = {}
+        async with self.world.events() as events:
+            async for event in events:
+                self._pass_on(event)
+                if event.kind == "exited" and event.subject == started.name:
+                    end = event.data
+                    break
+        if end:
+            self._report(WorldEnded(text=await self._describe_end(started, end)))
+
+    async def _describe_end(self, started: StartedWorld, end: Mapping[str, Any]) -> str:
+        how = describe_end(end.get("exit"), end.get("halt")) or "ended"
+        if end.get("unresponsive"):
+            how = f"it did not respond any longer: {how}"
+        secrets = [started.env[name] for name in SECRET_ENV if started.env.get(name)]
+        read = partial(last_lines, started.log_file, count=_LOG_LINES, secrets=secrets)
+        return "\n".join([how, *[f"| {line}" for line in await run_blocking(read)]])
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    def activity(self) -> Sequence[AgentActivity]:
+        """Return what the agents do, in their order."""
+        return [agent.activity() for agent in self.agents]
+
+    def usage(self) -> Sequence[Usage]:
+        """Return the usage of the agents since the attempt began, in their order."""
+        return [agent.usage for agent in self.agents]
+
+    async def world_time(self) -> float | None:
+        """Return the world's simulation time; None if it reports none, or does not answer.
+
+        Cancellation: has no effect.
+        """
+        assert self.started is not None
+        try:
+            return await self.world.simulation_time(self.started.name)
+        except WorldError as error:  # its end is reported by a signal
+            _log.warning("world's time not read", attempt=self.order.run_id, error=str(error))
+            return None
+
+    def view(self) -> LiveGeneration:
+        """Return the live view for hooks."""
+        assert self.started is not None
+        return LiveGeneration(
+            order=self.order,
+            world=self.world,
+            instance=self.started.name,
+            seed=self.started.seed,
+            agents=self.agents,
+            elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
+        )
+
+    # -- checkpoints ------------------------------------------------------------------------------
+
+    async def checkpoint(
+        self, kind: CheckpointKind, elapsed_s: float, *, idle_wait: float
+    ) -> SavedAttempt:
+        """Save world and agents in an archive, as ``schedule.ports.Attempt`` describes it.
+
+        Raises:
+            CheckpointSecretError: An agent's files contain a credential.
+            ClawbloxError: The checkpoint failed otherwise.
+
+        Cancellation: the archive is complete or absent.
+        """
+        assert self.started is not None
+        watched = check_agents([agent.agent for agent in self.agents])
+        stem = f"gen{self.order.generation:03d}-t{int(elapsed_s):06d}"
+        quiet_s = self.order.chain.plan.checkpoint.idle_quiet
+        with held(watched):
+            await idle_moment(watched, quiet_s=quiet_s, wait_s=idle_wait)
+            saved = await save_now(
+                self.world,
+                watched,
+                await run_blocking(free_archive, self.run_dir / "checkpoints", stem),
+                instance=self.started.name,
+                metadata=self._metadata(kind, elapsed_s),
+                known_secrets=self._secrets,
+            )
+        names = {agent.agent.name: agent.name for agent in self.agents}
+        return SavedAttempt(
+            file=saved.path.name,
+            sha256=saved.sha256,
+            size_bytes=saved.size_bytes,
+            world_time=(saved.metadata.get("world") or {}).get("time"),
+            mid_turn=tuple(names[name] for name in saved.mid_turn),
+        )
+
+    def _metadata(self, kind: CheckpointKind, elapsed_s: float) -> dict[str, Any]:
+        chain = self.order.chain
+        models = {agent.spec.model for agent in self.agents}
+        return {
+            "generation": self.order.generation,
+            "elapsed_seconds": int(elapsed_s),
+            "run_id": self.order.run_id,
+            "tmux_session": self._tmux or "",
+            "world_dir": str(self.world.dir),
+            "model": models.pop() or "" if len(models) == 1 else "",
+            "agents_per_world": len(self.agents),
+            "generation_duration": chain.plan.duration,
+            "experiment": chain.plan.name,
+            "chain": chain.name,
+            "attempt": self.order.run_id,
+            "kind": kind,
+            "plan_revision": self.order.revision,
+        }
+
+    async def remove_checkpoint(self, file: str) -> None:
+        """Remove an archive of this attempt; one that cannot be removed is logged.
+
+        Cancellation: it is removed or not.
+        """
+        assert self.started is not None
+        path = self.run_dir / "checkpoints" / file
+        try:
+            await self.world.remove_checkpoint(path, instance=self.started.name)
+        except ClawbloxError as error:
+            _log.warning("checkpoint not removed", path=str(path), error=str(error))
+
+    # -- the agents -------------------------------------------------------------------------------
+
+    async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
+        """Set what each agent may still use; while it saves, it is not asked to continue.
+
+        Cancellation: has no effect.
+        """
+        save = self.order.chain.plan.save
+        for index, agent in enumerate(self.agents):
+            if is_saving:
+                agent.set_save_budget(None if save is None else save.budget)
+            else:
+                spent = used[index] if index < len(used) else Usage()
+                agent.set_budget(spent, self.order.elapsed_s)
+        if is_saving:
+            self._held.close()
+            for agent in self.agents:
+                self._held.enter_context(agent.agent.hold_turns())
+
+    async def send(self, text: str) -> None:
+        """Send each agent a message, in their order.
+
+        Raises:
+            AttemptError: An agent could not be started.
+            ProviderError: A limit or an expired login.
+
+        Cancellation: some agents may have it.
+        """
+        with blaming("message not sent"):
+            for agent in self.agents:
+                await agent.send(text)
+                self._watch(agent.watch_end, self._report)
+
+    async def stop_agents(self) -> None:
+        """Stop the agents. Idempotent.
+
+        Cancellation: they are stopped nevertheless.
+        """
+        await stop_all(self.agents)
+
+
+def _require_conversation(agent: AttemptAgent) -> None:
+    driver = agent.spec.driver
+    if not AgentDir(agent.agent.dir).id_file(driver).is_file():
+        raise AttemptError(
+            "start",
+            f"{agent.name}: the archive has its workspace and not its conversation: archives hold"
+            f" no conversations of the driver {driver}",
+        )
+
+
+def _describe_agent(
+    agent: AttemptAgent, started: StartedAgent, access: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "name": agent.agent.name,
+        "session": access["session"],
+        "conversation": started.session_id,
+        "base_url": access["base_url"],
+        "version": started.version,
+        "dir": f"agents/{agent.agent.name}",
+    }

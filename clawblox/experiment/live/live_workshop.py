@@ -1,0 +1,349 @@
+"""Makes the attempts of an experiment, and cares for their directories.
+
+It implements :class:`~clawblox.experiment.schedule.ports.Workshop`. A run directory is complete
+or absent: it is made under another name and renamed, or loaded from an archive in one step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.drivers.driver import Interruption
+from clawblox.agents.values import Usage
+from clawblox.checkpoint.archive import registry
+from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.errors import AgentError, ManifestError
+from clawblox.experiment import layout
+from clawblox.experiment.history.state import CheckpointRef
+from clawblox.experiment.live.attempt_agents import AttemptAgent
+from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_files import (
+    AttemptRecord,
+    RecordedAgent,
+    label_run,
+    read_record,
+    usage_since,
+)
+from clawblox.experiment.live.branches import fork_agent, source_dir
+from clawblox.experiment.live.credentials import Credentials
+from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
+from clawblox.experiment.live.live_attempt import LiveAttempt
+from clawblox.experiment.live.preparing import Preparation, find_archive, find_attempt
+from clawblox.experiment.live.survey import survey_plan
+from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.experiment.plan.plan import Chain, Layout, Plan
+from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
+from clawblox.results import Event
+from clawblox.system.files import available_bytes, has_digest
+from clawblox.world.async_world import AsyncWorld
+
+
+def _same(path: Path) -> Path:
+    return path
+
+
+class LiveWorkshop:
+    """Makes attempts on real worlds and agents, as ``schedule.ports.Workshop`` describes it.
+
+    Args:
+        directory: Directory of the experiment.
+        layout: Layout of the experiment.
+        env: Values of the environment variables that the plan names.
+        find_input: Returns the copy of a file or directory that the plan names, which the
+            experiment keeps; by default the file itself.
+        on_event: Called with each event of a world or an agent, and its attempt.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        layout: Layout,
+        env: Mapping[str, str],
+        *,
+        find_input: Callable[[Path], Path] = _same,
+        on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
+    ) -> None:
+        self._directory = directory
+        self._layout = layout
+        self._env = env
+        self._credentials = Credentials(env)
+        self._find_input = find_input
+        self._on_event = on_event
+
+    def experiment_dir(self) -> Path:
+        """Return the directory of the experiment."""
+        return self._directory
+
+    def accounts(self, chain: Chain) -> Sequence[str]:
+        """Return the account that each agent of a chain uses, in their order."""
+        return [self._credentials.account(spec) for spec in chain.plan.agents]
+
+    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+        """Check everything that the experiment needs; nothing is started.
+
+        Args:
+            plan: The plan.
+            are_logins_checked: Whether programs must be logged in.
+
+        Raises:
+            ConfigError: There are faults; the error names all of them.
+
+        Cancellation: has no effect.
+        """
+        await survey_plan(plan, self._directory, self._env, are_logins_checked=are_logins_checked)
+
+    async def check(self, chain: Chain) -> None:
+        """Check that the programs of a chain's agents can work; nothing is started.
+
+        Raises:
+            AttemptError: A program is missing, or something else that does not pass.
+            ProviderError: A login has expired.
+
+        Cancellation: has no effect.
+        """
+        with blaming("agents not checked"):
+            for spec in chain.plan.agents:
+                place = self._chain_dir(chain.name) / str(spec.name)  # nothing is written there
+                agent = self._make_agent(spec, RecordedAgent(name=place.name), place)
+                try:
+                    await agent.agent.check(env=agent.env)
+                except AgentError as error:
+                    raise agent.blame(error) from error
+
+    # -- directories ------------------------------------------------------------------------------
+
+    async def prepare(self, order: Order) -> Mapping[str, Any]:
+        """Make the run directory of an attempt, complete or not at all; adopt a complete one.
+
+        Raises:
+            AttemptError: A template, prompt or checkpoint cannot be used.
+            OSError: The disk is full, for example.
+
+        Cancellation: no run directory remains, or it is complete.
+        """
+        with blaming("attempt not prepared"):
+            interruption = Interruption()
+            preparation = Preparation(
+                order, self._chain_dir, self._directory, self._find_input, interruption.check
+            )
+            return {"digests": await run_interruptible(preparation.run, interruption.set)}
+
+    async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+        """Check the files of an attempt that has ended, and prune what can be made again.
+
+        Raises:
+            AttemptError: A file is missing.
+
+        Cancellation: has no effect.
+        """
+        with blaming("attempt not checked"):
+            return await run_blocking(self._validate, chain, run_id)
+
+    def _validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+        # An attempt may have failed after its last checkpoint, when its files were complete.
+        moved = find_attempt(self._chain_dir(chain.name), run_id)
+        run_dir = moved or self._run_dir(chain.name, run_id)
+        record = _require_record(run_dir)
+        agents = []
+        for spec, recorded in zip(chain.plan.agents, record.agents, strict=True):
+            agent_dir = run_dir / "agents" / recorded.name
+            try:
+                validate_agent_dir(agent_dir, spec.driver)
+            except AgentError as error:
+                raise AttemptError("agent", str(error)) from error
+            if chain.plan.prune:
+                prune_agent_dir(agent_dir)
+            agents.append(
+                {
+                    "name": recorded.name,
+                    "display": spec.name,
+                    "model": spec.model,
+                    "driver": spec.driver,
+                }
+            )
+        label_run(run_dir, "complete")
+        workspaces = [layout.workspace_path(run_dir.name, agent.name) for agent in record.agents]
+        return {"workspaces": workspaces, "agents": agents}
+
+    async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
+        """Rename the directory of a failed attempt, if it exists; idempotent.
+
+        Raises:
+            OSError: It cannot be renamed.
+
+        Cancellation: it is renamed or not.
+        """
+
+        def move() -> None:
+            with contextlib.suppress(ManifestError):
+                label_run(self._run_dir(chain, run_id), "failed")
+            set_aside(self._chain_dir(chain), run_id, moved_to)
+
+        await run_blocking(move)
+
+    async def discard(self, order: Order) -> None:
+        """Remove the directory of an attempt that was only scored; idempotent.
+
+        Cancellation: a part of it may remain.
+        """
+        run_dir = self._run_dir(order.chain.name, order.run_id)
+        await run_blocking(partial(shutil.rmtree, run_dir, ignore_errors=True))
+
+    async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
+        """Return the usage of an attempt that nothing runs any longer, from its files.
+
+        Cancellation: has no effect.
+        """
+
+        def read() -> Sequence[Usage]:
+            run_dir = self._run_dir(chain, run_id)
+            record = read_record(run_dir)
+            return () if record is None else usage_since(run_dir, record)
+
+        return await run_blocking(read)
+
+    async def has_checkpoint(self, checkpoint: CheckpointRef) -> bool:
+        """Return whether an archive exists and is whole.
+
+        Cancellation: has no effect.
+        """
+
+        def check() -> bool:
+            path = find_archive(self._chain_dir(checkpoint.chain), checkpoint)
+            return path is not None and has_digest(path, checkpoint.sha256)
+
+        return await run_blocking(check)
+
+    async def remove_checkpoint(self, chain: str, run_id: str, file: str) -> None:
+        """Remove an archive that is no longer needed, if it exists.
+
+        Raises:
+            ManifestError: The removal cannot be noted; the archive is still there.
+            OSError: The archive cannot be removed.
+
+        Cancellation: it is removed or not.
+        """
+        path = layout.archive_path(self._chain_dir(chain), run_id, file)
+        await run_blocking(registry.remove, path)
+
+    async def free_bytes(self) -> int:
+        """Return the free space of the experiment's file system.
+
+        Raises:
+            OSError: It cannot be determined.
+
+        Cancellation: has no effect.
+        """
+        return await run_blocking(available_bytes, self._directory)
+
+    def _chain_dir(self, chain: str) -> Path:
+        return layout.chain_dir(self._directory, chain, self._layout)
+
+    def _run_dir(self, chain: str, run_id: str) -> Path:
+        return layout.attempt_dir(self._chain_dir(chain), run_id)
+
+    # -- attempts ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def open(
+        self, order: Order, report: Callable[[Signal], object]
+    ) -> AsyncIterator[Attempt]:
+        """Return an attempt; leaving it ends everything that it started.
+
+        Raises:
+            AttemptError: The attempt cannot be opened; or a defect in its bookkeeping.
+
+        Cancellation: everything is ended.
+        """
+        with blaming("attempt not opened"):
+            attempt = await self._make(order, report)
+        async with attempt.opened():
+            yield attempt
+
+    async def _make(self, order: Order, report: Callable[[Signal], object]) -> LiveAttempt:
+        chain_dir, plan = self._chain_dir(order.chain.name), order.chain.plan
+        run_dir = layout.attempt_dir(chain_dir, order.run_id)
+        record = await run_blocking(_require_record, run_dir)
+        prefix = layout.experiment_prefix(plan.name, given=plan.run_prefix)
+        tmux = layout.tmux_session(plan.tmux, order.run_id, prefix) or None
+        home = run_dir
+        if record.agents_of is not None:
+            home = layout.attempt_dir(chain_dir, record.agents_of)
+        recorded = list(zip(plan.agents, record.agents, strict=True))
+        if order.branch is not None:
+            agents = [await self._fork(order, run_dir, *pair, tmux) for pair in recorded]
+            await run_blocking(partial(shutil.rmtree, source_dir(run_dir), ignore_errors=True))
+        else:
+            agents = [
+                self._make_agent(spec, agent, home / "agents" / agent.name, tmux)
+                for spec, agent in recorded
+            ]
+        secrets = [value for spec in plan.agents for value in self._credentials.secrets(spec)]
+        return LiveAttempt(
+            order=order,
+            run_dir=run_dir,
+            record=record,
+            world=AsyncWorld(plan.world.dir),
+            agents=agents,
+            find_input=self._find_input,
+            secrets=secrets,
+            tmux=tmux,
+            report=report,
+            pass_on=partial(self._on_event, order),
+        )
+
+    async def _fork(
+        self,
+        order: Order,
+        run_dir: Path,
+        spec: AgentSpec,
+        recorded: RecordedAgent,
+        tmux: str | None,
+    ) -> AttemptAgent:
+        ref, name = order.origin, recorded.forked_from
+        assert ref is not None
+        assert name is not None
+        loaded = RecordedAgent(name=name)
+        place = source_dir(run_dir) / "agents" / name
+        origin = self._run_dir(ref.chain, ref.attempt) / "agents" / name
+        source = self._make_agent(spec, loaded, place, tmux)
+        return await fork_agent(source, recorded, run_dir, origin)
+
+    def _make_agent(
+        self, spec: AgentSpec, recorded: RecordedAgent, agent_dir: Path, tmux: str | None = None
+    ) -> AttemptAgent:
+        agent = AsyncAgent(
+            agent=spec.driver,
+            name=recorded.name,
+            dir=agent_dir,
+            model=spec.model,
+            binary=spec.binary,
+            permission_mode=spec.permission_mode,
+            tmux=tmux,
+            sandbox=spec.sandbox,
+            claude_native_sandbox=spec.claude_native_sandbox,
+            bare=spec.bare,
+            auto_continue=spec.auto_continue,
+            command=spec.command,
+        )
+        return AttemptAgent(
+            spec=spec,
+            agent=agent,
+            before=recorded.before,
+            account=self._credentials.account(spec),
+            env=self._credentials.env(spec),
+        )
+
+
+def _require_record(run_dir: Path) -> AttemptRecord:
+    record = read_record(run_dir)
+    if record is None:
+        raise AttemptError("start", f"{run_dir} is not complete")
+    return record

@@ -1,0 +1,248 @@
+"""Makes the run directory of an attempt: new workspaces, or what is in a checkpoint. Blocks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.agents.layout import AgentDir
+from clawblox.checkpoint import load_checkpoint
+from clawblox.checkpoint.load.load import extract_snapshot
+from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.config.world_toml import read_world_config
+from clawblox.experiment import layout
+from clawblox.experiment.history.state import CheckpointRef
+from clawblox.experiment.live.attempt_files import (
+    AttemptRecord,
+    RecordedAgent,
+    agent_names,
+    copy_session,
+    last_usage,
+    read_record,
+    require_agents,
+    update_manifest,
+    write_record,
+)
+from clawblox.experiment.live.branches import require_branching, source_dir
+from clawblox.experiment.live.new_runs import making_run
+from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
+from clawblox.experiment.schedule.ports import AttemptError, Order
+from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.manifest_entries import objects_in, read_text
+from clawblox.rundir.manifest_updates import run_update
+from clawblox.system.clock import utc_now
+from clawblox.system.files import has_digest
+from clawblox.world.async_world import AsyncWorld
+
+
+def find_archive(chain_dir: Path, checkpoint: CheckpointRef) -> Path | None:
+    """Return an archive, also of an attempt whose directory was set aside; None without one."""
+    attempt = find_attempt(chain_dir, checkpoint.attempt)
+    path = None if attempt is None else attempt / "checkpoints" / checkpoint.file
+    return path if path is not None and path.is_file() else None
+
+
+def find_attempt(chain_dir: Path, attempt: str) -> Path | None:
+    """Return the run directory of an attempt, also if it was set aside; None without one."""
+    place = layout.attempt_dir(chain_dir, attempt)
+    aside = sorted(layout.runs_dir(chain_dir).glob(f"{attempt}.failed-*"))
+    return next((path for path in (place, *reversed(aside)) if path.is_dir()), None)
+
+
+@attrs.frozen(eq=False)
+class Preparation:
+    """The making of one run directory.
+
+    Args:
+        order: The attempt.
+        chain_dir: Returns the directory of a chain.
+        experiment_dir: Directory of the experiment.
+        find_input: Returns the copy of a file that the plan names.
+        check: Called often while workspaces are copied; ends the call by raising an error.
+    """
+
+    order: Order
+    _chain_dir: Callable[[str], Path]
+    _experiment_dir: Path
+    _find_input: Callable[[Path], Path]
+    _check: Callable[[], None]
+
+    def run(self) -> Mapping[str, str]:
+        """Make the directory, unless it is complete; return digests of what is in it.
+
+        Raises:
+            AttemptError: A checkpoint cannot be used, or another directory is in the way.
+            ClawbloxError: An archive, a template or a file cannot be used.
+            OSError: A file cannot be written.
+        """
+        run_dir = layout.attempt_dir(self._own_chain, self.order.run_id)
+        if read_record(run_dir) is None:
+            try:
+                with making_run(self._own_chain, self.order.run_id) as directory:
+                    record = self._fill(directory)
+                    self._write_manifest(directory, record)
+                    write_record(directory, record)
+            except FileExistsError as error:
+                raise AttemptError("start", f"{run_dir} is in the way: {error}") from error
+        sources = {"checkpoint": self.order.origin, "world": self.order.world}
+        digests = {name: ref.sha256 for name, ref in sources.items() if ref is not None}
+        return digests if self.order.origin else {**digests, **digest_workspaces(run_dir)}
+
+    @property
+    def _own_chain(self) -> Path:
+        return self._chain_dir(self.order.chain.name)
+
+    def _fill(self, directory: Path) -> AttemptRecord:
+        origin = self.order.origin
+        if origin is None:
+            return self._make_new(directory)
+        if self.order.phase == "score":
+            return self._extract_world(origin, directory)
+        return self._load(origin, directory)
+
+    def _write_manifest(self, directory: Path, record: AttemptRecord) -> None:
+        order, ref = self.order, self.order.origin or self.order.world
+        update = run_update(
+            id=order.run_id,
+            index=order.generation - 1,
+            status="running",
+            started_at=utc_now(),
+            resume_from=None if ref is None else self._find_save(ref, record),
+            parent_sha256=record.sha256,
+            resume_archive=None if ref is None else find_archive(self._chain_dir(ref.chain), ref),
+        )
+        if order.branch is not None:
+            prompt = order.branch.prompt
+            digest = None if prompt is None else hashlib.sha256(prompt.encode()).hexdigest()
+            facts = {"label": order.branch.label, "prompt_sha256": digest}
+            update = attrs.evolve(update, run={**update.run, "branch": facts})
+        update_manifest(directory, update)
+
+    def _find_save(self, ref: CheckpointRef, record: AttemptRecord) -> Path:
+        """Return the save in a checkpoint as its own run lists it, or else the archive."""
+        attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
+        manifest = read_manifest(attempt)
+        for entry in objects_in(manifest.checkpoints):
+            path = read_text(entry, "path")
+            if path is not None and "instance" in entry and entry.get("sha256") == record.sha256:
+                return manifest.resolve(path)
+        return attempt / "checkpoints" / ref.file
+
+    # -- from checkpoints -------------------------------------------------------------------------
+
+    def _require_archive(self, ref: CheckpointRef) -> Path:
+        path = find_archive(self._chain_dir(ref.chain), ref)
+        if path is None or not has_digest(path, ref.sha256):
+            raise AttemptError(
+                "start", f"the checkpoint {ref.file} of {ref.attempt} is gone, or was changed"
+            )
+        return path
+
+    def _require_attempt(self, chain_dir: Path, attempt: str) -> Path:
+        path = find_attempt(chain_dir, attempt)
+        if path is None:
+            raise AttemptError("start", f"the run directory of {attempt} is gone")
+        return path
+
+    def _load(self, ref: CheckpointRef, directory: Path) -> AttemptRecord:
+        """Load world and agents; the agents of a branch elsewhere, since they are forked later."""
+        is_branch = self.order.branch is not None
+        if is_branch:
+            require_branching(self.order.chain.plan.agents)
+        place = source_dir(directory) if is_branch else directory
+        loaded = load_checkpoint(self._require_archive(ref), place)
+        names = self._require_whole(loaded)
+        if is_branch:
+            for path in place.glob(f"{SNAPSHOT_NAME}*"):  # also the rows of its data stores
+                path.rename(directory / path.name)
+            agents = [
+                RecordedAgent(name=self._full_name(index), forked_from=name)
+                for index, name in enumerate(names)
+            ]
+        else:
+            before = {name: last_usage(path) for name, path in loaded["agents"].items()}
+            agents = [RecordedAgent(name=name, before=before[name]) for name in names]
+        digest = loaded["metadata"]["files"][SNAPSHOT_NAME]["sha256"]
+        return AttemptRecord(agents=tuple(agents), snapshot=SNAPSHOT_NAME, sha256=digest)
+
+    def _require_whole(self, loaded: Mapping[str, Any]) -> Sequence[str]:
+        """Return the names of the agents, in their order."""
+        for name, reason in loaded["lost_sessions"].items():
+            raise AttemptError("start", f"{name}: its conversation was not restored: {reason}")
+        if loaded["world_snapshot"] is None:
+            raise AttemptError("start", "the checkpoint has no snapshot of the world")
+        names = sorted(loaded["agents"], key=layout.agent_index)
+        require_agents(names, len(self.order.chain.plan.agents))
+        return names
+
+    def _extract_world(self, ref: CheckpointRef, directory: Path) -> AttemptRecord:
+        """Extract the world only; the directories of the agents are those of its attempt."""
+        archive = self._require_archive(ref)
+        snapshot, sha256 = extract_snapshot(archive, directory / "checkpoints")
+        attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
+        agents = [
+            RecordedAgent(name=name, before=last_usage(attempt / "agents" / name))
+            for name in agent_names(attempt)
+        ]
+        return AttemptRecord(
+            agents=tuple(agents),
+            snapshot=str(snapshot.relative_to(directory)),
+            sha256=sha256,
+            agents_of=attempt.name,
+        )
+
+    # -- new agents -------------------------------------------------------------------------------
+
+    def _make_new(self, directory: Path) -> AttemptRecord:
+        """Make the workspaces of new agents, and extract the world that they continue, if any."""
+        order = self.order
+        names = [self._full_name(index) for index, _ in enumerate(order.chain.plan.agents)]
+        self._fill_workspaces([directory / "agents" / name for name in names])
+        record = AttemptRecord(agents=tuple(RecordedAgent(name=name) for name in names))
+        if order.world is None:
+            return record
+        archive = self._require_archive(order.world)
+        snapshot, sha256 = extract_snapshot(archive, directory / "checkpoints")
+        self._copy_sessions(order.world, directory, names)
+        place = str(snapshot.relative_to(directory))
+        return attrs.evolve(record, snapshot=place, sha256=sha256)
+
+    def _fill_workspaces(self, agent_dirs: Sequence[Path]) -> None:
+        plan = self.order.chain.plan
+        world = read_world_config(AsyncWorld(plan.world.dir).dir)
+        for spec, agent_dir, inherited in zip(
+            plan.agents, agent_dirs, self._inherited(), strict=True
+        ):
+            template = None if spec.template is None else self._find_input(spec.template)
+            fill_workspace(
+                AgentDir(agent_dir).workspace,
+                template if inherited is None else inherited,
+                world,
+                is_inherited=inherited is not None,
+                experiment_dir=self._experiment_dir,
+                check=self._check,
+            )
+
+    def _inherited(self) -> Sequence[Path | None]:
+        """Return the workspaces that new agents inherit; None for the templates."""
+        order, plan = self.order, self.order.chain.plan
+        if order.inherited is None or not plan.inherit.workspace:
+            return [None] * len(plan.agents)
+        attempt = self._require_attempt(self._own_chain, order.inherited)
+        names = agent_names(attempt)
+        require_agents(names, len(plan.agents))
+        return [AgentDir(attempt / "agents" / name).workspace for name in names]
+
+    def _copy_sessions(self, ref: CheckpointRef, directory: Path, names: Sequence[str]) -> None:
+        """Let each new agent rejoin as the player of the agent before it."""
+        attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
+        for old, new in zip(agent_names(attempt), names, strict=True):
+            copy_session(attempt / "agents" / old, directory / "agents" / new)
+
+    def _full_name(self, index: int) -> str:
+        display = str(self.order.chain.plan.agents[index].name)
+        return layout.full_name(display, self.order.run_id, index)

@@ -1,0 +1,469 @@
+"""Carries out one attempt at a generation, step by step, on a world and agents.
+
+It decides when something happens, and writes a line after each step; ``machine`` explains how an
+experiment continues that was killed between two lines.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from clawblox.agents.values import Usage
+from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedError
+from clawblox.experiment.history.lines import CheckpointKind, FailureCause, usage_data
+from clawblox.experiment.history.machine import Begin
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.layout import failed_name
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.mailbox import Mailbox
+from clawblox.experiment.schedule.meter import Meter
+from clawblox.experiment.schedule.pauses import Close, Message, Pause, Paused, PauseError
+from clawblox.experiment.schedule.ports import (
+    AgentEnded,
+    AgentFailed,
+    Attempt,
+    AttemptError,
+    Order,
+    ProviderError,
+    SavedAttempt,
+    Workshop,
+    WorldEnded,
+)
+from clawblox.experiment.schedule.spending import add_usage
+from clawblox.system.clock import Clock, format_utc
+from clawblox.telemetry.own_log import OwnLog
+
+_LOOK_S: Final = 30.0
+"""Seconds between two questions to the stop hook, and for the world's time."""
+_MAX_FAILED_SAVES: Final = 3
+_PAUSE_IDLE_WAIT_S: Final = 5.0
+"""Seconds to wait for a moment between turns before a pause."""
+_PASSING: Final = frozenset({"auth", "rate_limit", "limit", "overloaded"})
+"""Kinds of an agent's failure that pass: a pause, no failure of the attempt."""
+
+
+_log = OwnLog(__name__)
+
+
+class GenerationRunner:
+    """Runs one attempt at a generation, until a line has ended it.
+
+    Args:
+        order: The attempt, which was opened.
+        begin: How it begins.
+        workshop: Makes it.
+        recorder: Writes its lines.
+        clock: The clock of the generation.
+        callbacks: The hooks of the experiment.
+        usage: Usage of each agent in the attempt, if it has ended before.
+        on_progress: Called when the agents' usage has been read.
+
+    Attributes:
+        mailbox: Takes requests to close or pause, from any task of the event loop.
+        meter: Counts its seconds.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        begin: Begin,
+        workshop: Workshop,
+        recorder: Recorder,
+        clock: Clock,
+        callbacks: Callbacks,
+        usage: tuple[Usage, ...] = (),
+        on_progress: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.order = order
+        self.mailbox: Mailbox[Message] = Mailbox(clock)
+        self.meter = Meter(clock, begin.elapsed_s, begin.idle_s)
+        self._begin = begin
+        self._plan = order.chain.plan
+        self._workshop = workshop
+        self._recorder = recorder
+        self._clock = clock
+        self._callbacks = callbacks
+        self._attempt: Attempt
+        self._closing = begin.closing
+        self._usage = usage
+        self._on_progress = on_progress
+        self._world_time: float | None = None
+        self._failed_saves = 0
+        self._save_at = math.inf
+        self._look_at = math.inf
+        self._ended: set[str] = set()
+
+    # -- facts for tables -----------------------------------------------------------------
+
+    @property
+    def usage(self) -> tuple[Usage, ...]:
+        """Usage of each agent since the attempt began."""
+        return self._usage
+
+    @property
+    def used(self) -> tuple[Usage, ...]:
+        """Usage of each agent in the generation, without that of attempts that were lost."""
+        return add_usage(self._begin.used, self._usage)
+
+    @property
+    def world_time(self) -> float | None:
+        """Simulation time when it was last known; None before."""
+        return self._world_time
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The live attempt; None before it is open."""
+        return getattr(self, "_attempt", None)
+
+    # -- the steps --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry out the steps, and write the line that ends the attempt.
+
+        Raises:
+            OSError: A line could not be written.
+
+        Cancellation: world and agents are ended; no line ends the attempt, so that it is
+            interrupted.
+        """
+        try:
+            if self.order.phase != "score" or self._callbacks.has_score:
+                await self._write("prepared", await self._workshop.prepare(self.order))
+                await self._live()
+            await self._commit()
+        except AttemptError as error:
+            await self._fail(error.cause, error.text)
+        except ProviderError as error:
+            await self._pause(self._blame(error.failure))
+        except PauseError as error:
+            await self._pause(error.paused)
+        except OSError as error:
+            await self._note_os_error(error)
+        except Exception as error:  # noqa: BLE001 - a defect ends this attempt and no other
+            _log.exception("attempt failed", attempt=self.order.run_id)
+            await self._fail("defect", f"{type(error).__name__}: {error}")
+
+    async def _note_os_error(self, error: OSError) -> None:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            await self._pause(Paused(reason="disk", text=f"the disk is full: {error}"))
+        else:
+            await self._fail("start", str(error))
+
+    async def _live(self) -> None:
+        async with self._workshop.open(self.order, self.mailbox.put) as attempt:
+            self._attempt = attempt
+            try:
+                await self._take_steps()
+            except PauseError as error:
+                await self._save_pause(error.paused)
+                raise
+            finally:
+                self._usage = tuple(attempt.usage())
+
+    async def _take_steps(self) -> None:
+        await self._start()
+        if self.order.phase == "work":
+            await self._work()
+        if self.order.phase != "score":
+            await self._save()
+        await self._score()
+
+    async def _start(self) -> None:
+        await self._attempt.set_budgets(self._begin.used, is_saving=self.order.phase == "save")
+        await self._write("working", await self._attempt.start())
+
+    async def _work(self) -> None:
+        self.meter.start()
+        self._closing = await self._wait_for_end()
+        self.meter.stop()
+        await self._attempt.stop_agents()
+        if self._plan.checkpoint.boundary and self._plan.save is not None:
+            await self._save_firmly("boundary")
+        await self._write("closing", {"reason": self._closing, **self._seconds()})
+
+    async def _save(self) -> None:
+        save = self._plan.save
+        if save is not None:
+            if self.order.phase == "work":
+                await self._attempt.set_budgets(self._begin.used, is_saving=True)
+                await self._attempt.send(save.prompt)
+            await self._wait_for_saving()
+            await self._attempt.stop_agents()
+            await self._write("saved")
+        if self._plan.checkpoint.end:
+            await self._save_firmly("end")
+
+    async def _score(self) -> None:
+        scored = await self._callbacks.score(self._attempt)
+        if scored is not None:
+            await self._write("scored", scored)
+
+    async def finish(self) -> None:
+        """Commit an attempt that has taken all other steps before.
+
+        Raises:
+            OSError: The line could not be written.
+
+        Cancellation: the generation is committed or not.
+        """
+        try:
+            await self._commit()
+        except AttemptError as error:
+            await self._fail(error.cause, error.text)
+
+    async def _commit(self) -> None:
+        run_id = self.order.run_id
+        if self.order.phase == "score":
+            assert self.order.origin is not None
+            run_id = self.order.origin.attempt
+        validated = await self._workshop.validate(self.order.chain, run_id)
+        generation = self._recorder.state.chain(self.order.chain.name).latest
+        assert generation is not None
+        ends = [point for point in generation.checkpoints() if point.kind == "end"]
+        await self._write(
+            "committed",
+            {
+                **validated,
+                **self._totals(),
+                "used": usage_data(ends[-1].usage if ends else self.used),
+                "files": run_id,
+                "ended_by": self._closing,
+                "world_time": self._world_time,
+                "started_at": generation.attempts[0].opened.at,
+                "ended_at": format_utc(self._clock.utc()),
+            },
+        )
+
+    # -- the active phase -------------------------------------------------------------------
+
+    async def _wait_for_end(self) -> str:
+        """Return why the generation closes; make the checkpoints until then."""
+        self._look_at = self._clock.monotonic() + _LOOK_S
+        self._save_at = self._next_save(1.0)
+        while True:
+            self._usage = tuple(self._attempt.usage())
+            self._on_progress()
+            self._note_activity()
+            if reason := await self._find_end():
+                return reason
+            if self._clock.monotonic() >= self._save_at:
+                self._save_at = self._next_save(1.0)
+                await self._checkpoint("periodic")
+                continue
+            message = await self.mailbox.take(self._next_deadline())
+            if message is not None and (reason := self._take(message)):
+                return reason
+
+    def _next_deadline(self) -> float:
+        deadlines = [self.meter.reaches(self._active_limit_s), self._save_at, self._patience_ends]
+        if self._asks_world:
+            deadlines.append(self._look_at)
+        return min(deadlines)
+
+    @property
+    def _active_limit_s(self) -> float:
+        """Active seconds of the generation at which the save phase begins."""
+        duration_s = self._plan.duration
+        if self._plan.save is None:
+            return duration_s
+        remaining_s = max(1.0, duration_s - self._begin.elapsed_s)
+        return max(
+            self._begin.elapsed_s,
+            self._begin.elapsed_s + remaining_s - min(self._plan.save.before, remaining_s - 1.0),
+        )
+
+    @property
+    def _asks_world(self) -> bool:
+        return self._plan.stop.world_time is not None or self._callbacks.has_stop
+
+    @property
+    def _patience_ends(self) -> float:
+        """When the wait of an agent for its provider becomes a pause, by the clock."""
+        longest = max((a.provider_wait_s for a in self._attempt.activity()), default=0.0)
+        if not longest:
+            return math.inf
+        return self._clock.monotonic() + self._plan.retry.pause_after - longest
+
+    def _note_activity(self) -> None:
+        present = [agent for agent in self._attempt.activity() if not agent.is_over]
+        waits = [agent.provider_wait_s for agent in present]
+        self.meter.set_idle(bool(waits) and min(waits) > 0.0)
+        longest = max(present, key=lambda agent: agent.provider_wait_s, default=None)
+        if longest is not None and longest.provider_wait_s >= self._plan.retry.pause_after:
+            text = f"{longest.name} has waited {longest.provider_wait_s:.0f} s for its provider"
+            raise PauseError(Paused(reason="limit", text=text, account=longest.account))
+
+    async def _find_end(self) -> str:
+        """Return why the generation closes now; empty if it does not."""
+        if self.meter.active_s >= self._active_limit_s:
+            return "duration"
+        if self._has_no_agents():
+            return "agents_ended"
+        if not self._asks_world or self._clock.monotonic() < self._look_at:
+            return ""
+        self._look_at = self._clock.monotonic() + _LOOK_S
+        limit = self._plan.stop.world_time
+        if limit is not None:
+            self._world_time = await self._attempt.world_time()
+            if self._world_time is not None and self._world_time >= limit:
+                return "world_time"
+        reason = await self._callbacks.stop(self._attempt)
+        return f"stop: {reason}" if reason else ""
+
+    def _has_no_agents(self) -> bool:
+        policy = self._plan.stop.agents_ended
+        # An agent is over before the reason is reported, which may be a failure or a budget.
+        over = [agent.name in self._ended for agent in self._attempt.activity()]
+        return (policy == "all" and all(over)) or (policy == "any" and any(over))
+
+    def _take(self, message: Message) -> str:
+        """Take a message into account; return why the generation closes, or nothing."""
+        match message:
+            case WorldEnded(text=text):
+                raise AttemptError("world", text)
+            case AgentFailed():
+                raise self._failure(message)
+            case AgentEnded():
+                self._ended.add(message.name)
+                return "budget" if message.is_budget else ""
+            case Close(reason=reason):
+                return reason
+            case Pause():
+                raise PauseError(Paused(reason=message.reason, text=message.text))
+            case _:  # a turn: the stop hook is asked again
+                if self._callbacks.has_stop:
+                    self._look_at = self._clock.monotonic()
+                return ""
+
+    def _failure(self, failure: AgentFailed) -> Exception:
+        if failure.kind in _PASSING:
+            return PauseError(self._blame(failure))
+        return AttemptError("agent", f"{failure.name}: {failure.text}")
+
+    def _blame(self, failure: AgentFailed) -> Paused:
+        return Paused(
+            reason="auth" if failure.kind == "auth" else "limit",
+            text=f"{failure.name}: {failure.text}",
+            until=None if failure.retry_at is None else format_utc(failure.retry_at),
+            account=failure.account,
+        )
+
+    # -- the save phase ---------------------------------------------------------------------
+
+    async def _wait_for_saving(self) -> None:
+        assert self._plan.save is not None
+        remaining_s = max(1.0, self._plan.duration - self._begin.elapsed_s)
+        deadline = self._clock.monotonic() + min(self._plan.save.before, remaining_s)
+        while self._clock.monotonic() < deadline:
+            if not self._plan.save.full and not any(
+                agent.is_working for agent in self._attempt.activity()
+            ):
+                return
+            message = await self.mailbox.take(deadline)
+            if isinstance(message, AgentFailed) and message.kind not in _PASSING:
+                continue  # the world is not needed for what the agent has not saved
+            if message is not None and not isinstance(message, Close):
+                self._take(message)
+
+    # -- checkpoints ------------------------------------------------------------------------
+
+    def _next_save(self, share: float) -> float:
+        every = self._plan.checkpoint.every
+        return math.inf if every is None else self._clock.monotonic() + every * share
+
+    async def _save_firmly(self, kind: CheckpointKind) -> None:
+        """Make a checkpoint that the generation needs; after three failures it is paused."""
+        while not await self._checkpoint(kind) and self._plan.checkpoint.required:
+            pass
+
+    async def _checkpoint(self, kind: CheckpointKind) -> bool:
+        """Make a checkpoint; return whether it was made."""
+        policy = self._plan.checkpoint
+        idle_wait = policy.idle_wait if kind == "periodic" else _PAUSE_IDLE_WAIT_S
+        try:
+            saved = await self._attempt.checkpoint(kind, self.meter.active_s, idle_wait=idle_wait)
+        except WorldExitedError as error:
+            raise AttemptError("world", str(error)) from error
+        except (ClawbloxError, OSError) as error:
+            await self._note_failed_save(kind, error)
+            return False
+        self._failed_saves = 0
+        self._world_time = saved.world_time
+        await self._write("checkpoint", self._describe(kind, saved))
+        await self._retain()
+        return True
+
+    def _describe(self, kind: CheckpointKind, saved: SavedAttempt) -> Mapping[str, Any]:
+        self._usage = tuple(self._attempt.usage())
+        return {
+            **attrs.asdict(saved),
+            "kind": kind,
+            "reason": self._closing if kind in ("boundary", "end") else "",
+            **self._seconds(),
+            "usage": usage_data(self.used),
+        }
+
+    async def _save_pause(self, paused: Paused) -> None:
+        """Save world and agents before a pause, unless it is the saving that fails."""
+        if self.meter.is_running and paused.reason not in ("secret", "checkpoint"):
+            self.meter.stop()
+            await self._checkpoint("pause")
+
+    async def _note_failed_save(self, kind: CheckpointKind, error: Exception) -> None:
+        is_secret = isinstance(error, CheckpointSecretError)
+        self._failed_saves += not is_secret
+        facts = {"kind": kind, "error": str(error), "secret": is_secret}
+        await self._write("checkpoint.failed", facts)
+        if kind == "pause" or not self._plan.checkpoint.required:
+            return
+        if is_secret and kind in ("boundary", "end"):
+            raise PauseError(Paused(reason="secret", text=str(error)))
+        if self._failed_saves >= _MAX_FAILED_SAVES:
+            raise PauseError(Paused(reason="checkpoint", text=str(error)))
+        self._save_at = self._next_save(0.5)
+
+    async def _retain(self) -> None:
+        """Remove the oldest archives of the interval, except the sources of forks."""
+        keep = self._plan.checkpoint.keep
+        generation = self._recorder.state.chain(self.order.chain.name).latest
+        if keep is None or generation is None:
+            return
+        sources = self._recorder.state.fork_sources
+        archives = [
+            point for point in generation.attempts[-1].checkpoints if point.kind == "periodic"
+        ]
+        for point in archives[: max(0, len(archives) - keep)]:
+            if point.ref not in sources:
+                await self._write("checkpoint.removed", {"file": point.ref.file})
+                await self._attempt.remove_checkpoint(point.ref.file)
+
+    # -- ends -------------------------------------------------------------------------------
+
+    async def _fail(self, cause: FailureCause, text: str) -> None:
+        moved_to = failed_name(self.order.run_id, self._clock.utc())
+        facts = {"cause": cause, "text": text, "moved_to": moved_to, **self._totals()}
+        await self._write("failed", facts)
+        await self._workshop.set_aside(self.order.chain.name, self.order.run_id, moved_to)
+
+    async def _pause(self, paused: Paused) -> None:
+        await self._write("paused", {**attrs.asdict(paused), **self._totals()})
+
+    def _totals(self) -> dict[str, Any]:
+        return {"usage": usage_data(self._usage), **self._seconds()}
+
+    def _seconds(self) -> dict[str, float]:
+        return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}
+
+    async def _write(self, type: Any, data: Mapping[str, Any] | None = None) -> None:  # noqa: A002, ANN401
+        await self._recorder.write(
+            type,
+            data,
+            chain=self.order.chain.name,
+            generation=self.order.generation,
+            attempt=self.order.run_id,
+        )

@@ -1,0 +1,372 @@
+"""What a generation needs of the world and agents that it runs: two protocols and their values.
+
+``generation`` decides when something happens, and drives these protocols. ``live_attempt``
+implements them with a world and agents; tests implement them without any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from clawblox.agents.values import Usage
+from clawblox.errors.agent import ErrorKind
+from clawblox.experiment.history.lines import CheckpointKind, FailureCause, Phase
+from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.plan.plan import Chain, Plan
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """An attempt to be made.
+
+    Attributes:
+        chain: The chain, with the plan in force.
+        generation: The generation, from 1.
+        run_id: Name of the attempt and of its run directory.
+        phase: Where it begins.
+        origin: The checkpoint from which world and agents continue; None for a fresh world.
+        inherited: Attempt whose workspaces new agents inherit; None for the templates.
+        world: The checkpoint from which only the world continues, with new agents; None for a fresh
+            world.
+        elapsed_s: Active seconds of the generation before this attempt.
+        branch: Set for the first attempt of a branch.
+        message: First message to agents that continue; None for the usual one.
+        revision: Revision of the plan.
+    """
+
+    chain: Chain
+    generation: int
+    run_id: str
+    phase: Phase = "work"
+    origin: CheckpointRef | None = None
+    inherited: str | None = None
+    world: CheckpointRef | None = None
+    elapsed_s: float = 0.0
+    branch: Branch | None = None
+    message: str | None = None
+    revision: int = 0
+
+
+# -- signals ------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class WorldEnded:
+    """The world has ended, hangs, or cannot be used any longer.
+
+    Attributes:
+        text: The reason, with the last lines of the log.
+    """
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class AgentEnded:
+    """An agent has ended by itself, or because its budget is used up.
+
+    Attributes:
+        name: Its display name.
+        is_budget: Whether its budget is used up.
+        text: The reason.
+    """
+
+    name: str
+    is_budget: bool
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class AgentFailed:
+    """An agent has failed for good.
+
+    Attributes:
+        name: Its display name.
+        kind: Kind of the failure; None if it is not known.
+        text: The reason.
+        retry_at: UTC time at which a usage limit lifts, as reported by the program; None if it
+            reported none.
+        account: The account that the limit or the login concerns.
+    """
+
+    name: str
+    kind: ErrorKind | None
+    text: str
+    retry_at: datetime | None = None
+    account: str
+
+
+@attrs.frozen(kw_only=True)
+class AgentTurned:
+    """A turn of an agent has begun or ended, or its wait for the provider has.
+
+    Attributes:
+        name: Its display name.
+    """
+
+    name: str
+
+
+Signal: TypeAlias = WorldEnded | AgentEnded | AgentFailed | AgentTurned
+"""What a live attempt reports."""
+
+
+@attrs.frozen(kw_only=True)
+class AgentActivity:
+    """What an agent does now.
+
+    Attributes:
+        name: Its display name.
+        is_over: Whether it has ended.
+        is_working: Whether it is in a turn.
+        provider_wait_s: Seconds for which it has waited only for its provider; 0 if it does not.
+        account: The account that it uses: driver, endpoint, and a label of the credential.
+    """
+
+    name: str
+    is_over: bool
+    is_working: bool
+    provider_wait_s: float = 0.0
+    account: str = ""
+
+
+# -- the attempt --------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class SavedAttempt:
+    """A checkpoint that an attempt made.
+
+    Attributes:
+        file: Name of the archive.
+        sha256: Its digest.
+        size_bytes: Its size.
+        world_time: Simulation time of the world's snapshot; None if it has none.
+        mid_turn: Display names of agents that were cut in the middle of a turn.
+    """
+
+    file: str
+    sha256: str
+    size_bytes: int
+    world_time: float | None = None
+    mid_turn: tuple[str, ...] = ()
+
+
+class AttemptError(Exception):
+    """An attempt cannot continue.
+
+    Args:
+        cause: What is to blame.
+        text: The reason.
+    """
+
+    def __init__(self, cause: FailureCause, text: str) -> None:
+        super().__init__(text)
+        self.cause: FailureCause = cause
+        self.text = text
+
+
+class ProviderError(Exception):
+    """An agent cannot work now, for a reason that passes.
+
+    Args:
+        failure: The reason.
+    """
+
+    def __init__(self, failure: AgentFailed) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+class Attempt(Protocol):
+    """One attempt: a run directory, a world and its agents.
+
+    Everything but :meth:`prepare` and :meth:`validate` happens while it is open.
+    """
+
+    async def start(self) -> Mapping[str, Any]:
+        """Start the world and, in this order, connect and start the agents.
+
+        In the phase ``score`` only the world is started.
+
+        Returns:
+            The data of the line ``working``.
+
+        Raises:
+            AttemptError: Something could not be started; nothing is left running.
+            ProviderError: A limit or an expired login; nothing is left running.
+
+        Cancellation: nothing is left running when the attempt is closed.
+        """
+
+    def activity(self) -> Sequence[AgentActivity]:
+        """Return what the agents do, in their order."""
+
+    def usage(self) -> Sequence[Usage]:
+        """Return the usage of the agents since the attempt began, in their order."""
+
+    async def world_time(self) -> float | None:
+        """Return the world's simulation time; None if it reports none.
+
+        Cancellation: has no effect.
+        """
+
+    async def checkpoint(
+        self, kind: CheckpointKind, elapsed_s: float, *, idle_wait: float
+    ) -> SavedAttempt:
+        """Save world and agents in an archive, whatever the agents are doing. They notice nothing.
+
+        Args:
+            kind: Why it is made.
+            elapsed_s: Active seconds of the generation.
+            idle_wait: Maximum seconds to wait for a moment between turns.
+
+        Raises:
+            CheckpointSecretError: An agent's files contain a credential.
+            ClawbloxError: The checkpoint failed otherwise.
+            OSError: The disk is full, for example.
+
+        Cancellation: the archive is complete or absent.
+        """
+
+    async def remove_checkpoint(self, file: str) -> None:
+        """Remove an archive of this attempt that is no longer needed.
+
+        Cancellation: it is removed or not.
+        """
+
+    async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
+        """Set what each agent may still use.
+
+        Args:
+            used: Usage of each agent in this generation before this attempt.
+            is_saving: Whether the budget of the save prompt applies, from now on.
+
+        Cancellation: has no effect.
+        """
+
+    async def send(self, text: str) -> None:
+        """Send each agent a message, in their order; agents that have ended are started again.
+
+        Raises:
+            AttemptError: An agent could not be started.
+            ProviderError: A limit or an expired login.
+
+        Cancellation: some agents may have it.
+        """
+
+    async def stop_agents(self) -> None:
+        """Stop the agents, and return when no process of them is left. Idempotent.
+
+        Cancellation: they are stopped nevertheless.
+        """
+
+    def view(self) -> Any:  # noqa: ANN401 - what hooks get
+        """Return the live view for hooks, ``live.hooks.LiveGeneration``."""
+
+
+class Workshop(Protocol):
+    """Makes the attempts of an experiment, and cares for their directories."""
+
+    def accounts(self, chain: Chain) -> Sequence[str]:
+        """Return the account that each agent of a chain uses, in their order."""
+
+    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+        """Check everything that the experiment needs; nothing is started.
+
+        Args:
+            plan: The plan.
+            are_logins_checked: Whether programs must be logged in.
+
+        Raises:
+            ConfigError: There are faults; the error names all of them.
+
+        Cancellation: has no effect.
+        """
+
+    async def check(self, chain: Chain) -> None:
+        """Check that the programs of a chain's agents can work; nothing is started.
+
+        Raises:
+            AttemptError: A program is missing, or something else that does not pass.
+            ProviderError: A login has expired.
+
+        Cancellation: has no effect.
+        """
+
+    async def prepare(self, order: Order) -> Mapping[str, Any]:
+        """Make the run directory of an attempt, complete or not at all; adopt a complete one.
+
+        Returns:
+            The data of the line ``prepared``.
+
+        Raises:
+            AttemptError: A template, prompt or checkpoint cannot be used.
+            OSError: The disk is full, for example.
+
+        Cancellation: no run directory remains, or it is complete.
+        """
+
+    def open(
+        self, order: Order, report: Callable[[Signal], object]
+    ) -> AbstractAsyncContextManager[Attempt]:
+        """Return an attempt; leaving it ends everything that it started.
+
+        Args:
+            order: The attempt, which is prepared.
+            report: Called with each signal.
+        """
+
+    async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+        """Check the files of an attempt that has ended, and prune what can be made again.
+
+        Args:
+            chain: The chain.
+            run_id: The attempt.
+
+        Returns:
+            Members of the line ``committed``: ``workspaces`` and ``agents``.
+
+        Raises:
+            AttemptError: A file is missing.
+
+        Cancellation: has no effect.
+        """
+
+    async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
+        """Rename the directory of a failed attempt, if it exists; idempotent.
+
+        Args:
+            chain: The chain.
+            run_id: The attempt.
+            moved_to: New name of the directory.
+
+        Cancellation: it is renamed or not.
+        """
+
+    async def discard(self, order: Order) -> None:
+        """Remove the directory of an attempt that was only scored; idempotent.
+
+        Cancellation: a part of it may remain.
+        """
+
+    async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
+        """Return the usage of an attempt that nothing runs any longer, from its files.
+
+        Cancellation: has no effect.
+        """
+
+    async def free_bytes(self) -> int:
+        """Return the free space of the experiment's file system.
+
+        Cancellation: has no effect.
+        """
+
+    def experiment_dir(self) -> Path:
+        """Return the directory of the experiment."""

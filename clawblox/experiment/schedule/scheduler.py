@@ -1,0 +1,493 @@
+"""Runs the chains of an experiment at the same time, within the limits of its plan.
+
+Each chain has a task. The task of a chain waits for a place, runs an attempt, and asks ``machine``
+what comes next, until the chain is done, has failed or is paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import attrs
+
+from clawblox.agents.drivers import find_driver
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.machine import (
+    Begin,
+    Commit,
+    Interrupt,
+    Over,
+    Prepare,
+    begin_of_commit,
+    last_generation,
+    next_step,
+)
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import AttemptState, ExperimentState
+from clawblox.experiment.layout import free_attempt_name, run_prefix
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.schedule.accounts import Accounts, LongPauseError
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.generation import GenerationRunner
+from clawblox.experiment.schedule.orders import describe_order, find_family, last_ending, make_order
+from clawblox.experiment.schedule.pauses import Close, Pause
+from clawblox.experiment.schedule.ports import AttemptError, Order, ProviderError, Workshop
+from clawblox.experiment.schedule.slots import Place, Slots
+from clawblox.experiment.schedule.spending import Spending
+from clawblox.system.clock import Clock, parse_utc
+from clawblox.telemetry.own_log import OwnLog
+
+_LOOK_AT_DISK_S: Final = 30.0
+_BLOCKING: Final[frozenset[str]] = frozenset({"secret", "checkpoint"})
+"""Reasons of a pause that a person must resolve."""
+
+_log = OwnLog(__name__)
+
+
+@attrs.define(kw_only=True)
+class _Running:
+    """A chain whose task runs.
+
+    Attributes:
+        chain: The chain.
+        waiting: Cancelled to end the task while no attempt runs.
+        runner: The attempt that runs; None while none does.
+        pause: Why it is to pause; None if it is not.
+        usd: Cost of the attempt that runs, in US dollars.
+        is_over: Set when its task has ended.
+    """
+
+    chain: Chain
+    waiting: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    runner: GenerationRunner | None = None
+    pause: Pause | None = None
+    usd: float = 0.0
+    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+
+
+class Scheduler:
+    """Runs chains.
+
+    Args:
+        plan: Returns the plan in force.
+        workshop: Makes the attempts.
+        recorder: Writes the lines.
+        clock: The clock of the experiment.
+        callbacks: The hooks.
+        chain_of: Returns a chain with the plan of a revision; None where there is one revision.
+        wall_s: Seconds that the experiment has run before.
+
+    Attributes:
+        pauses: Why each chain is paused that is, by its name.
+        halted: Why nothing new starts; None while it does.
+        accounts: The accounts of the agents.
+        spending: What was spent.
+    """
+
+    def __init__(
+        self,
+        plan: Callable[[], Plan],
+        workshop: Workshop,
+        recorder: Recorder,
+        clock: Clock,
+        callbacks: Callbacks,
+        *,
+        chain_of: Callable[[str, int], Chain] | None = None,
+        wall_s: float = 0.0,
+    ) -> None:
+        self._plan = plan
+        self._workshop = workshop
+        self._recorder = recorder
+        self._clock = clock
+        self._callbacks = callbacks
+        self._chain_of = chain_of
+        self._begun_at = clock.monotonic() - wall_s
+        self._running: dict[str, _Running] = {}
+        self._slots = Slots(lambda: plan().limits, self._can_start, self._halt_if_stuck)
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._is_disk_low = False
+        self.pauses: dict[str, Pause] = {}
+        self.failures: dict[str, str] = {}
+        self.halted: Pause | None = None
+        self.accounts = Accounts(clock, plan().retry.longest_pause)
+        self.spending = Spending(plan, recorder.state)
+
+    @property
+    def state(self) -> ExperimentState:
+        """The state of the experiment."""
+        return self._recorder.state
+
+    @property
+    def runners(self) -> Mapping[str, GenerationRunner]:
+        """The attempts that run, by chain."""
+        return {
+            name: running.runner
+            for name, running in self._running.items()
+            if running.runner is not None
+        }
+
+    # -- from the start to the end --------------------------------------------------------------
+
+    async def run(self, chains: Collection[Chain]) -> None:
+        """Run chains until each is done, has failed or is paused.
+
+        Args:
+            chains: The chains; :meth:`add` adds more.
+
+        Raises:
+            OSError: The journal could not be written.
+
+        Cancellation: all worlds and agents are ended; their attempts are interrupted.
+        """
+        async with anyio.create_task_group() as watch:
+            watch.start_soon(self._watch_wall)
+            watch.start_soon(self._watch_disk)
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                for chain in chains:
+                    self.add(chain)
+            self._tasks = None
+            watch.cancel_scope.cancel()
+
+    def add(self, chain: Chain) -> None:
+        """Run another chain too; ignored unless :meth:`run` runs."""
+        if self._tasks is not None and chain.name not in self._running:
+            running = self._running[chain.name] = _Running(chain=chain)
+            self.pauses.pop(chain.name, None)
+            self._tasks.start_soon(self._run_task, running)
+
+    async def _run_task(self, running: _Running) -> None:
+        name = running.chain.name
+        try:
+            with running.waiting:
+                await self._run_chain(running)
+        except OSError as error:
+            self.halt(Pause(reason="disk", text=f"the journal cannot be written: {error}"))
+            self.failures[name] = str(error)
+        except Exception as error:  # noqa: BLE001 - a defect ends this chain and no other
+            _log.exception("chain failed", chain=name)
+            self.failures[name] = f"{type(error).__name__}: {error}"
+        finally:
+            del self._running[name]
+            running.is_over.set()
+            self.accounts.release(name)
+            self._slots.grant()
+        if (pause := running.pause or self.halted) is not None and not self._is_over(running):
+            self.pauses[name] = self.pauses.get(name, pause)
+        self._halt_if_stuck()
+
+    def _is_over(self, running: _Running) -> bool:
+        return isinstance(self._next(running.chain), Over)
+
+    def _next(self, chain: Chain) -> Begin | Prepare | Commit | Interrupt | Over:
+        state = self.state.chain(chain.name)
+        last = last_generation(state, chain.plan.generations)
+        has_minds = all(
+            find_driver(agent.driver).archives_conversation for agent in chain.plan.agents
+        )
+        return next_step(state, last, chain.plan.retry, has_minds=has_minds)
+
+    # -- pauses and halts -----------------------------------------------------------------------
+
+    def pause(self, pause: Pause, chains: Collection[str] | None = None) -> None:
+        """Pause chains: their attempts make a checkpoint and stop.
+
+        Args:
+            pause: Why.
+            chains: Their names; None means all.
+        """
+        for name, running in list(self._running.items()):
+            if chains is None or name in chains:
+                running.pause = running.pause or pause
+                self._interrupt(running, pause)
+
+    def halt(self, pause: Pause) -> None:
+        """Start nothing new, and pause everything that runs.
+
+        Args:
+            pause: Why.
+        """
+        self.halted = self.halted or pause
+        self.pause(pause)
+
+    async def wait_idle(self, chains: Collection[str]) -> None:
+        """Wait until no task of some chains runs.
+
+        Cancellation: has no effect.
+        """
+        for name in chains:
+            if (running := self._running.get(name)) is not None:
+                await running.is_over.wait()
+
+    def close_all(self, pause: Pause) -> None:
+        """Start nothing new, and close all generations that run, with their save prompts.
+
+        Args:
+            pause: Why.
+        """
+        if self.halted is not None:
+            return
+        self.halted = pause
+        for running in list(self._running.values()):
+            if running.runner is None:
+                running.waiting.cancel()
+            else:
+                running.runner.mailbox.put(Close(reason=pause.reason))
+
+    def _interrupt(self, running: _Running, pause: Pause) -> None:
+        if running.runner is None:
+            running.waiting.cancel()
+        else:
+            running.runner.mailbox.put(pause)
+
+    def _halt_if_stuck(self) -> None:
+        """Halt when nothing runs, and nothing will: no login is left, or no money."""
+        if not self._running or self._slots.taken or self.halted is not None:
+            return
+        if all(map(self._waits_for_login, self._running.values())):
+            self.halt(Pause(reason="auth", text="every chain that is left waits for a login"))
+        elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
+            text = f"${self.spending.ended_usd:.2f} of ${self._plan().limits.dollars:g} are spent"
+            self.halt(Pause(reason="dollars", text=text))
+
+    def _waits_for_login(self, running: _Running) -> bool:
+        if running.runner is not None or self.accounts.is_probing(running.chain.name):
+            return False
+        accounts = self._workshop.accounts(running.chain)
+        return self.accounts.blocking(accounts, running.chain.name) == "auth"
+
+    async def _watch_wall(self) -> None:
+        while (wall := self._plan().limits.wall) is not None:
+            ends_at = self._begun_at + wall
+            if self._clock.monotonic() >= ends_at:
+                self.close_all(Pause(reason="wall", text=f"the experiment has run for {wall:g} s"))
+                return
+            await self._clock.sleep_until(ends_at)
+
+    async def _watch_disk(self) -> None:
+        while (least := self._plan().limits.min_free) is not None:
+            free = await self._workshop.free_bytes()
+            self._is_disk_low = free < least
+            if self._is_disk_low and not self._slots.taken:
+                self.halt(Pause(reason="disk", text=f"{free} bytes are free, fewer than {least}"))
+                return
+            self._slots.grant()
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AT_DISK_S)
+
+    def _can_start(self, place: Place) -> bool:
+        return self.halted is None and not self._is_disk_low and self._affords(place)
+
+    def _affords(self, place: Place) -> bool:
+        """Return whether the money suffices for an attempt and everything that runs."""
+        limit = self._plan().limits.dollars
+        reserved = sum(other.usd for other in self._slots.taken) + place.usd
+        return limit is None or self.spending.ended_usd + max(reserved, self.running_usd) < limit
+
+    # -- one chain ------------------------------------------------------------------------------
+
+    async def _run_chain(self, running: _Running) -> None:
+        chain = running.chain
+        while True:
+            step = self._next(chain)
+            match step:
+                case Over():
+                    self._end_chain(chain, step)
+                    return
+                case Interrupt(attempt=attempt):
+                    await self._close_attempt(chain, attempt)
+                case Commit(attempt=attempt):
+                    await self._commit(chain, attempt)
+                case _:
+                    if self._is_blocked(running):
+                        return
+                    await self._await_turn(running)
+                    await self._run_attempt(running, step)
+
+    def _end_chain(self, chain: Chain, step: Over) -> None:
+        if step.status == "failed" and self._plan().retry.on_failure == "stop_all":
+            self.halt(Pause(reason="request", text=f"{chain.name} has failed"))
+
+    def _is_blocked(self, running: _Running) -> bool:
+        """Return whether the chain must pause now; note why."""
+        name = running.chain.name
+        ending = last_ending(self.state.chain(name))
+        if ending is not None and ending.type == "paused" and self._is_of_session(ending):
+            if ending.data["reason"] in _BLOCKING:
+                self.pauses[name] = Pause(
+                    reason=ending.data["reason"], text=str(ending.data["text"])
+                )
+            elif ending.data["reason"] == "disk":
+                self.halt(Pause(reason="disk", text=str(ending.data["text"])))
+        pause = running.pause or self.halted or self.pauses.get(name)
+        if pause is not None:
+            self.pauses.setdefault(name, pause)
+        return pause is not None
+
+    def _is_of_session(self, line: Line) -> bool:
+        session = self.state.session
+        return session is not None and line.seq > session.seq
+
+    async def _await_turn(self, running: _Running) -> None:
+        """Wait until the chain may start an attempt, as far as it does not need a place."""
+        chain = running.chain
+        ending = last_ending(self.state.chain(chain.name))
+        if ending is not None and ending.type == "failed" and self._is_of_session(ending):
+            self._slots.grant()
+            await self._clock.sleep_until(self._clock.monotonic() + chain.plan.retry.delay)
+
+        async def check_login() -> bool:
+            try:
+                await self._workshop.check(chain)
+            except ProviderError:
+                return False
+            except AttemptError:
+                return True  # the attempt reports it
+            return True
+
+        try:
+            self._halt_if_stuck()
+            accounts = self._workshop.accounts(chain)
+            if self.accounts.blocking(accounts, chain.name) is not None:
+                self._slots.grant()
+            await self.accounts.wait(accounts, chain.name, check_login)
+        except LongPauseError:
+            text = f"its account is limited for more than {chain.plan.retry.longest_pause:g} s"
+            running.pause = Pause(reason="limit", text=text)
+            running.waiting.cancel()
+            await anyio.lowlevel.checkpoint()
+
+    async def _close_attempt(self, chain: Chain, attempt: AttemptState) -> None:
+        usage = await self._workshop.usage(chain.name, attempt.run_id)
+        await self._recorder.write(
+            "interrupted",
+            {"usage": [attrs.asdict(agent) for agent in usage]},
+            chain=chain.name,
+            generation=attempt.generation,
+            attempt=attempt.run_id,
+        )
+
+    async def _commit(self, chain: Chain, attempt: AttemptState) -> None:
+        begin = begin_of_commit(self.state.chain(chain.name), attempt)
+        usage = tuple(await self._workshop.usage(chain.name, attempt.run_id))
+        in_force = self._in_force(chain, begin)
+        order = make_order(self.state, in_force, begin, attempt.run_id)
+        runner = self._make_runner(order, begin, usage=usage)
+        await runner.finish()
+
+    async def _run_attempt(self, running: _Running, step: Begin | Prepare) -> None:
+        chain = running.chain
+        place = Place(
+            priority=self._priority(chain, step),
+            models=tuple(agent.model or agent.driver for agent in chain.plan.agents),
+            exclusive=find_family(self.state, chain),
+            usd=sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents),
+        )
+        await self._slots.take(place)
+        try:
+            # From here the attempt decides when it ends; its lines are never cut off by a pause.
+            runner = await self._open(running, step)
+            await runner.run()
+            await self._note_end(runner)
+        finally:
+            running.runner, running.usd = None, 0.0
+            self.accounts.release(chain.name)
+            self._slots.leave(place)
+
+    async def _open(self, running: _Running, step: Begin | Prepare) -> GenerationRunner:
+        chain = running.chain
+        begin = step if isinstance(step, Begin) else step.begin
+        taken = {attempt.run_id for attempt in self.state.chain(chain.name).attempts}
+        if isinstance(step, Prepare):
+            run_id = step.attempt.run_id
+        else:
+            plan = chain.plan
+            prefix = run_prefix(plan.name, chain.name, self._plan().layout, given=plan.run_prefix)
+            run_id = free_attempt_name(prefix, begin.generation, self._clock.utc(), taken)
+        order = make_order(self.state, self._in_force(chain, begin), begin, run_id)
+        note_progress = partial(self._note_progress, running)
+        runner = self._make_runner(order, begin, on_progress=note_progress)
+        running.runner = runner
+        if running.pause is not None:
+            runner.mailbox.put(running.pause)
+        if isinstance(step, Begin):
+            await self._recorder.write(
+                "opened",
+                describe_order(order, begin),
+                chain=chain.name,
+                generation=begin.generation,
+                attempt=run_id,
+            )
+        return runner
+
+    def _in_force(self, chain: Chain, begin: Begin) -> Chain:
+        """Return a chain with the plan under which its generation was begun."""
+        generation = self.state.chain(chain.name).generations.get(begin.generation)
+        if self._chain_of is None or generation is None or not generation.attempts:
+            return chain
+        return self._chain_of(chain.name, generation.attempts[0].revision)
+
+    def _make_runner(self, order: Order, begin: Begin, **more: Any) -> GenerationRunner:
+        return GenerationRunner(
+            order,
+            begin,
+            self._workshop,
+            self._recorder,
+            self._clock,
+            self._callbacks,
+            **more,
+        )
+
+    # -- after an attempt -----------------------------------------------------------------------
+
+    @property
+    def running_usd(self) -> float:
+        """Cost of the attempts that run, in US dollars."""
+        return sum(running.usd for running in self._running.values())
+
+    def _note_progress(self, running: _Running) -> None:
+        """Close everything when the money is spent, and note which accounts work again."""
+        runner = running.runner
+        assert runner is not None
+        running.usd = self.spending.cost(running.chain, runner.usage)
+        limit = self._plan().limits.dollars
+        if limit is not None and (spent := self.spending.ended_usd + self.running_usd) >= limit:
+            text = f"${spent:.2f} of ${limit:g} are spent"
+            self.close_all(Pause(reason="dollars", text=text))
+        self._clear_accounts(runner)
+
+    def _clear_accounts(self, runner: GenerationRunner) -> None:
+        """Note that the accounts work which this attempt tries, if its agents have got answers."""
+        if not self.accounts.is_probing(runner.order.chain.name):
+            return
+        accounts = self._workshop.accounts(runner.order.chain)
+        for account, usage in zip(accounts, runner.usage, strict=False):
+            if usage.output_tokens and self.accounts.clear(account):
+                assert self._tasks is not None
+                self._tasks.start_soon(self._write_cleared, account)
+
+    async def _write_cleared(self, account: str) -> None:
+        await self._recorder.write("account.cleared", {"account": account})
+
+    async def _note_end(self, runner: GenerationRunner) -> None:
+        """Note which accounts the end of an attempt has shown to be limited, or to work."""
+        name = runner.order.chain.name
+        ending = last_ending(self.state.chain(name))
+        facts = {} if ending is None or ending.type != "paused" else ending.data
+        reason, account = facts.get("reason"), facts.get("account")
+        if reason in ("limit", "auth") and account is not None:
+            until = facts.get("until")
+            self.accounts.limit(account, reason, parse_utc(until), chain=name)
+            limit = {"account": account, "reason": reason, "until": until}
+            await self._recorder.write("account.limited", limit)
+        else:
+            self._clear_accounts(runner)
+
+    def _priority(self, chain: Chain, step: Begin | Prepare) -> tuple[int, ...]:
+        begin = step if isinstance(step, Begin) else step.begin
+        if self._plan().order == "depth":
+            return (chain.index, begin.generation)
+        return (begin.generation, chain.repeat, chain.index)

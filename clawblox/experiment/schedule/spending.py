@@ -1,0 +1,82 @@
+"""What an experiment has spent, and whether it may spend more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.plan.parts import Price
+from clawblox.experiment.plan.plan import Chain, Plan
+
+_PER_MILLION = 1e-6
+
+
+def price_usage(usage: Usage, price: Price | None) -> float:
+    """Return the cost of some usage: as its program reports it, else by a price.
+
+    Args:
+        usage: The usage.
+        price: Dollars per million tokens; None if it is not known, so that the cost counts as 0.
+    """
+    if usage.cost_usd is not None:
+        return usage.cost_usd
+    if price is None:
+        return 0.0
+    cached = price.input if price.cached is None else price.cached
+    written = price.input if price.cache_write is None else price.cache_write
+    return _PER_MILLION * (
+        usage.input_tokens * price.input
+        + usage.cached_tokens * cached
+        + usage.cache_write_tokens * written
+        + usage.output_tokens * price.output
+    )
+
+
+def add_usage(before: Sequence[Usage], after: Sequence[Usage]) -> tuple[Usage, ...]:
+    """Return the sums of the usage of agents, in their order; missing ones count as nothing."""
+    count = max(len(before), len(after))
+    padded = ([*usage, *[Usage()] * (count - len(usage))] for usage in (before, after))
+    return tuple(first.plus(second) for first, second in zip(*padded, strict=True))
+
+
+class Spending:
+    """What the attempts of an experiment have cost, lost ones included.
+
+    Args:
+        plan: Returns the plan in force.
+        state: The state of the experiment.
+    """
+
+    def __init__(self, plan: Callable[[], Plan], state: ExperimentState) -> None:
+        self._plan = plan
+        self._state = state
+        self._counted = 0
+        self._ended_usd = 0.0
+
+    @property
+    def ended_usd(self) -> float:
+        """Cost of the attempts that have ended, in US dollars."""
+        if self._counted != self._state.endings:
+            self._counted = self._state.endings
+            self._ended_usd = sum(
+                self._cost(attempt.spent, attempt.working)
+                for chain in self._state.chains.values()
+                for attempt in chain.attempts
+            )
+        return self._ended_usd
+
+    def cost(self, chain: Chain, usage: Sequence[Usage]) -> float:
+        """Return the cost of the usage of a chain's agents, in their order, in US dollars."""
+        models = [agent.model for agent in chain.plan.agents]
+        return self._sum(usage, models)
+
+    def _cost(self, usage: Sequence[Usage], working: Mapping[str, Any]) -> float:
+        models = [agent.get("model") for agent in working.get("agents", ())]
+        return self._sum(usage, models or [None] * len(usage))
+
+    def _sum(self, usage: Sequence[Usage], models: Sequence[str | None]) -> float:
+        prices = self._plan().prices
+        pairs = zip(usage, models, strict=False)
+        return sum(price_usage(used, prices.get(model or "")) for used, model in pairs)

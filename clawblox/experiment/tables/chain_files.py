@@ -1,0 +1,244 @@
+"""The table of a chain's generations and the pointer to its latest archive.
+
+Both are derived from the journal and have the format of the public generation scripts, which can
+resume a chain from them. They are written again after every step that changes them, and when an
+experiment is opened: so they name existing files, even if the experiment's directory was moved.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.experiment import layout
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.plan.plan import Layout
+from clawblox.experiment.runs.pointer import read_pointer, write_pointer
+from clawblox.system.clock import format_utc, parse_utc
+from clawblox.system.files import make_private_dir, publish_changed
+
+COLUMNS: Final = (
+    "generation",
+    "agent_index",
+    "agent_name",
+    "run_id",
+    "tmux_session",
+    "template_in",
+    "workspace_out",
+    "start_utc",
+    "end_utc",
+    "duration_seconds",
+)
+"""The columns of the table, in their order."""
+
+CHECKPOINT_PREFIX: Final = "checkpoint:"
+"""Precedes the archive in ``template_in`` if a generation continued from an archive."""
+
+
+@attrs.frozen(kw_only=True)
+class PlannedChain:
+    """The part of a plan that the files of a chain contain.
+
+    Attributes:
+        templates: The template of each agent, absolute; None for an empty workspace.
+        duration_s: Planned duration of a generation, in seconds.
+        runs: Prefix of all runs of the experiment.
+        tmux: Prefix of its tmux sessions; None if there are none.
+    """
+
+    templates: Sequence[Path | None]
+    duration_s: float
+    runs: str
+    tmux: str | None = None
+
+
+def write_chain_files(
+    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain], style: Layout
+) -> None:
+    """Write the table and the pointer of a chain where they differ from its lines. Blocks.
+
+    Args:
+        chain_dir: The directory of the chain, absolute; it is created if it is missing.
+        lines: The lines of the journal that are about the chain.
+        revisions: The plan of the chain in each revision of the experiment's plan.
+        style: The layout of the experiment.
+
+    Raises:
+        OSError: A file cannot be written; it has its old content.
+    """
+    make_private_dir(layout.runs_dir(chain_dir))
+    table = format_table(chain_dir, lines, revisions)
+    publish_changed(layout.table_path(chain_dir), table, durable=False)
+    latest = find_latest(chain_dir, lines)
+    if latest is None:
+        _remove_dangling_pointer(chain_dir)
+        return
+    if _is_imported_after(latest[0], lines) and _has_sound_pointer(chain_dir):
+        return
+    line, archive = latest
+    write_pointer(
+        layout.pointer_path(chain_dir),
+        archive,
+        {"generation": line.generation, "elapsed_seconds": int(line.data.get("elapsed_s", 0))},
+        written_at=_seconds(line.at),
+        is_absolute=style == "flat",
+    )
+
+
+def _remove_dangling_pointer(chain_dir: Path) -> None:
+    """Remove the pointer, unless it names an archive of a generation that was imported."""
+    if not _has_sound_pointer(chain_dir):
+        layout.pointer_path(chain_dir).unlink(missing_ok=True)
+
+
+def _has_sound_pointer(chain_dir: Path) -> bool:
+    archive = read_pointer(chain_dir)
+    return archive is not None and archive.is_file()
+
+
+def _is_imported_after(line: Line, lines: Sequence[Line]) -> bool:
+    """Return whether the public scripts have completed a generation after a line."""
+    return any(other.type == "imported" and other.seq > line.seq for other in lines)
+
+
+def find_latest(chain_dir: Path, lines: Sequence[Line]) -> tuple[Line, Path] | None:
+    """Return the line of a chain's latest archive that exists, and its path; None without one.
+
+    Args:
+        chain_dir: The directory of the chain.
+        lines: The lines of the journal that are about the chain.
+    """
+    directories = moved_attempts(lines)
+    for line in reversed(lines):
+        if line.type == "checkpoint" and line.attempt is not None:
+            directory = directories.get(line.attempt, line.attempt)
+            archive = layout.archive_path(chain_dir, directory, str(line.data["file"]))
+            if archive.is_file():
+                return line, archive
+    return None
+
+
+def moved_attempts(lines: Sequence[Line]) -> dict[str, str]:
+    """Return the directories below ``runs`` of the attempts that were moved, by their names."""
+    moves = {
+        line.attempt: line.data.get("moved_to")
+        for line in lines
+        if line.type in ("failed", "interrupted") and line.attempt is not None
+    }
+    return {attempt: str(name) for attempt, name in moves.items() if name}
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def format_table(
+    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain]
+) -> bytes:
+    """Return the content of the table of a chain.
+
+    Lines end in a newline alone, since the older of the public scripts refuse a header that ends in
+    another character. The newer read both.
+
+    Args:
+        chain_dir: The directory of the chain, absolute.
+        lines: The lines of the journal that are about the chain.
+        revisions: The plan of the chain in each revision of the experiment's plan.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(COLUMNS)
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    table.writerows(_rows(chain_dir, lines, revisions))
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def _rows(
+    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain]
+) -> Iterator[dict[str, Any]]:
+    opened = {line.attempt: line for line in lines if line.type == "opened"}
+    origins = _Origins(chain_dir, lines)
+    complete = {line.generation: line for line in lines if line.type in ("committed", "imported")}
+    for line in complete.values():
+        if line.type == "imported":
+            yield from _imported_rows(chain_dir, line)
+        else:
+            beginning = opened[line.attempt]
+            planned = revisions[int(beginning.data.get("revision", 0))]
+            yield from _committed_rows(chain_dir, line, beginning, planned, origins)
+
+
+def _imported_rows(chain_dir: Path, line: Line) -> Iterator[dict[str, Any]]:
+    for row in line.data["rows"]:
+        yield {**row, "workspace_out": str(chain_dir / row["workspace_out"])}
+
+
+def _committed_rows(
+    chain_dir: Path, line: Line, opened: Line, planned: PlannedChain, origins: _Origins
+) -> Iterator[dict[str, Any]]:
+    attempt = str(line.data.get("files", line.attempt))
+    for index, agent in enumerate(line.data["agents"]):
+        yield {
+            "generation": line.generation,
+            "agent_index": index,
+            "agent_name": agent["name"],
+            "run_id": attempt,
+            "tmux_session": layout.tmux_session(planned.tmux, attempt, planned.runs),
+            "template_in": origins.describe(opened, index, planned),
+            "workspace_out": str(chain_dir / line.data["workspaces"][index]),
+            "start_utc": _seconds(line.data["started_at"]),
+            "end_utc": _seconds(line.data["ended_at"]),
+            "duration_seconds": round(planned.duration_s),
+        }
+
+
+class _Origins:
+    """Where the generations of a chain began.
+
+    Args:
+        chain_dir: The directory of the chain.
+        lines: The lines that are about it.
+    """
+
+    def __init__(self, chain_dir: Path, lines: Sequence[Line]) -> None:
+        self._chain_dir = chain_dir
+        self._directories = moved_attempts(lines)
+        self._workspaces = {
+            line.attempt or line.data["run_id"]: line.data["workspaces"]
+            for line in lines
+            if line.type in ("committed", "imported")
+        }
+
+    def describe(self, opened: Line, index: int, planned: PlannedChain) -> str:
+        """Return where an agent's workspace came from, as the table shows it.
+
+        Args:
+            opened: The line that began the attempt.
+            index: Place of the agent in its world.
+            planned: The plan of the chain.
+        """
+        origin, inherited = opened.data.get("origin"), opened.data.get("inherited")
+        if origin is not None:
+            return f"{CHECKPOINT_PREFIX}{self._find_archive(origin, str(opened.chain))}"
+        if inherited is not None:
+            return str(self._chain_dir / self._workspaces[inherited][index])
+        template = planned.templates[index]
+        return "" if template is None else str(template)
+
+    def _find_archive(self, origin: Mapping[str, Any], chain: str) -> Path:
+        """Return the path of an archive of this chain, or of the source of a branch."""
+        attempt, file = str(origin["attempt"]), str(origin["file"])
+        if origin["chain"] == chain:
+            directory = self._directories.get(attempt, attempt)
+            return layout.archive_path(self._chain_dir, directory, file)
+        # Only chains with directories next to each other have branches.
+        return layout.archive_path(self._chain_dir.parent / origin["chain"], attempt, file)
+
+
+def _seconds(at: str) -> str:
+    """Return a time of a line in whole seconds."""
+    time = parse_utc(at)
+    return at if time is None else format_utc(time)

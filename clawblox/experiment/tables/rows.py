@@ -1,0 +1,460 @@
+"""Generations, and agents in generations, as rows of tables. Pure: computed from the journal.
+
+``results`` presents them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from clawblox.agents.values import Usage
+from clawblox.experiment import layout
+from clawblox.experiment.history.lines import read_usage
+from clawblox.experiment.history.state import (
+    AttemptState,
+    ChainState,
+    Checkpoint,
+    CheckpointRef,
+    ExperimentState,
+    GenerationState,
+)
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
+from clawblox.results import Labels
+from clawblox.system.clock import parse_utc
+
+_STATES: Final = {
+    "opened": "preparing",
+    "prepared": "starting",
+    "working": "working",
+    "closing": "saving",
+    "saved": "scoring",
+    "scored": "scoring",
+}
+_T = TypeVar("_T")
+_PHASES: Final = {"work": "working", "save": "saving", "score": "scoring"}
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """A generation of a chain.
+
+    Tokens, turns and cost are those of the committed history: the attempt that was committed, and
+    those that it continued. Attempts that were lost are part of ``spent_tokens`` and ``spent_usd``.
+    All paths are relative to the directory of the experiment.
+
+    Attributes:
+        experiment: Name of the experiment.
+        chain: Name of the chain.
+        repeat: Number of its repeat or seed within its condition, from 1.
+        seed: Seed of its worlds; None without one.
+        labels: Labels of the plan, the swept values, and the ``prompt`` of a branch.
+        generation: Number of the generation, from 1.
+        attempts: Number of its attempts.
+        status: ``committed``, ``imported``, ``failed``, ``paused``, ``interrupted``, or the step of
+            an attempt that is under way: ``preparing``, ``starting``, ``working``, ``saving``,
+            ``scoring``.
+        ended_by: Why it was closed, such as ``duration`` or ``budget``; empty before.
+        started_at: UTC time at which its first attempt began; None if it is not known.
+        ended_at: UTC time at which its latest attempt ended; None before.
+        active_s: Seconds in which world and agents worked.
+        idle_s: Further seconds, in which all agents only waited for their providers.
+        paused_s: Seconds between pauses and the next attempts.
+        world_time: Simulation time at the end; None if the world has none.
+        turns: Turns of all agents.
+        input_tokens: Prompt tokens that were not cached.
+        cached_tokens: Prompt tokens that were read from a cache.
+        cache_write_tokens: Prompt tokens that were written to a cache.
+        output_tokens: Answer tokens, reasoning included.
+        reasoning_tokens: The part of the answer tokens that was reasoning.
+        cost_usd: Cost in US dollars; None if that of an agent is not known.
+        is_estimated: Whether a part of the costs is computed from the prices of the plan.
+        spent_tokens: Tokens of all kinds in all attempts that have ended.
+        spent_usd: Cost of all attempts that have ended; None if a part of it is not known.
+        scores: The scores, by name.
+        error: Why the latest attempt failed or paused, or why there are no scores; else empty.
+        checkpoint: The archive of the end, else the latest archive; empty without one.
+        forked_from: The archive at which the chain began; empty for a chain of the plan.
+        branch: Short name of the branch's first message; empty for a chain of the plan.
+        mid_turn: Display names of agents that were cut in the middle of a turn by the archive from
+            which the latest attempt continued.
+        plan_revision: Revision of the plan of the latest attempt.
+        run_dir: Run directory with the results, or that of the latest attempt; empty without one.
+    """
+
+    experiment: str
+    chain: str
+    repeat: int
+    seed: int | None
+    labels: Labels
+    generation: int
+    attempts: int
+    status: str
+    ended_by: str
+    started_at: str | None
+    ended_at: str | None
+    active_s: float
+    idle_s: float
+    paused_s: float
+    world_time: float | None
+    turns: int
+    input_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+    is_estimated: bool
+    spent_tokens: int
+    spent_usd: float | None
+    scores: Mapping[str, float]
+    error: str
+    checkpoint: str
+    forked_from: str
+    branch: str
+    mid_turn: tuple[str, ...]
+    plan_revision: int
+    run_dir: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the generation is complete."""
+        return self.status in ("committed", "imported")
+
+
+@attrs.frozen(kw_only=True)
+class AgentRow:
+    """An agent in a generation of a chain; see :class:`Row` for what both have.
+
+    Attributes:
+        experiment: Name of the experiment.
+        chain: Name of the chain.
+        repeat: Number of its repeat or seed.
+        seed: Seed of its worlds.
+        labels: Labels of the chain.
+        generation: Number of the generation.
+        status: Status of the generation.
+        index: Place of the agent in its world, from 0.
+        name: Its full name; empty before it has one.
+        display: Its display name.
+        driver: Driver of its program.
+        model: Its model; None leaves the choice to the program.
+        program_version: Version of its program; None if it is not known.
+        workspace_out: Its workspace at the end; empty before.
+        turns: Its turns.
+        input_tokens: Its prompt tokens that were not cached.
+        cached_tokens: Its prompt tokens that were read from a cache.
+        cache_write_tokens: Its prompt tokens that were written to a cache.
+        output_tokens: Its answer tokens.
+        reasoning_tokens: The part of them that was reasoning.
+        cost_usd: Its cost; None if it is not known.
+        is_estimated: Whether the cost is computed from the prices of the plan.
+        spent_tokens: Its tokens in all attempts that have ended.
+        spent_usd: Its cost in all attempts that have ended; None if a part of it is not known.
+    """
+
+    experiment: str
+    chain: str
+    repeat: int
+    seed: int | None
+    labels: Labels
+    generation: int
+    status: str
+    index: int
+    name: str
+    display: str
+    driver: str
+    model: str | None
+    program_version: str | None
+    workspace_out: str
+    turns: int
+    input_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+    is_estimated: bool
+    spent_tokens: int
+    spent_usd: float | None
+
+
+def make_rows(
+    plan: Plan, state: ExperimentState, *, forked_from: CheckpointRef | None = None
+) -> tuple[list[Row], list[AgentRow]]:
+    """Return the rows of an experiment: chain by chain, their generations in order.
+
+    Args:
+        plan: The plan in force.
+        state: The state of the experiment.
+        forked_from: Only the branches that began at this checkpoint; None for all chains.
+    """
+    rows: list[Row] = []
+    agents: list[AgentRow] = []
+    for name, chain in all_chains(plan, state).items():
+        branch = state.chain(name).branch
+        if forked_from is None or (branch is not None and branch.source == forked_from):
+            for generation in state.chain(name).generations.values():
+                record = _Record(plan, state, chain, generation)
+                rows.append(record.row())
+                agents += record.agents()
+    return rows, agents
+
+
+def describe_attempt(attempt: AttemptState) -> str:
+    """Return how an attempt ended, or its step if it is under way; see :class:`Row`."""
+    if attempt.outcome is not None:
+        return attempt.outcome
+    return _PHASES[attempt.phase] if attempt.step == "working" else _STATES[attempt.step]
+
+
+def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
+    """Return the usage of each agent in the committed history of a generation; empty for none."""
+    committed = generation.committed
+    if committed is not None and committed.ending is not None:
+        return read_usage(committed.ending.data.get("used"))
+    latest = find_latest(generation)
+    return () if latest is None or generation.imported is not None else latest.usage
+
+
+def find_latest(generation: GenerationState) -> Checkpoint | None:
+    """Return the latest checkpoint of a generation; None without one."""
+    return max(generation.checkpoints(), key=lambda point: point.seq, default=None)
+
+
+def read_scores(generation: GenerationState) -> Mapping[str, Any]:
+    """Return the scores of a generation, or else ``error``: the latest that were computed."""
+    if generation.rescored is not None:
+        data: Mapping[str, Any] | None = generation.rescored
+    else:
+        data = None if generation.committed is None else generation.committed.scores
+    return data or {}
+
+
+# -- one generation -----------------------------------------------------------------------------
+
+
+@attrs.frozen(slots=False)
+class _Record:
+    """A generation with everything that its rows are computed from."""
+
+    plan: Plan
+    state: ExperimentState
+    chain: Chain
+    generation: GenerationState
+
+    def row(self) -> Row:
+        generation, latest = self.generation, self._latest_attempt
+        branch = self._chain_state.branch
+        scores = read_scores(generation)
+        return Row(
+            **self._keys,
+            attempts=len(generation.attempts),
+            started_at=self._started_at,
+            paused_s=_sum_pauses(generation.attempts),
+            **_sum_usage(self._usage),
+            **self._facts(),
+            **_cost_members(self._costs(self._usage)),
+            spent_tokens=sum(usage.tokens for usages in self._spent for usage in usages),
+            spent_usd=sum_costs(self._costs(usages) for usages in self._spent).usd,
+            scores=scores.get("scores", {}),
+            error=_find_error(latest, scores),
+            checkpoint=self._describe_checkpoint(),
+            forked_from="" if branch is None else self._archive(branch.source),
+            branch="" if branch is None else branch.label,
+            mid_turn=self._find_mid_turn(),
+            plan_revision=0 if latest is None else latest.revision,
+            run_dir=self._run_dir(),
+        )
+
+    def agents(self) -> Iterator[AgentRow]:
+        for index, spec in enumerate(self.chain.plan.agents):
+            usage = _at(self._usage, index, Usage())
+            own = [_at(usages, index, Usage()) for usages in self._spent]
+            yield AgentRow(
+                **self._keys,
+                index=index,
+                display=spec.name or "",
+                driver=spec.driver,
+                model=spec.model,
+                **self._agent_facts(index),
+                **_sum_usage([usage]),
+                **_cost_members(self._cost(index, usage)),
+                spent_tokens=sum(usage.tokens for usage in own),
+                spent_usd=sum_costs(self._cost(index, usage) for usage in own).usd,
+            )
+
+    @cached_property
+    def _keys(self) -> dict[str, Any]:
+        latest = self._latest_attempt
+        status = "imported" if latest is None else describe_attempt(latest)
+        return {
+            "experiment": self.plan.name,
+            "chain": self.chain.name,
+            "repeat": self.chain.repeat,
+            "seed": self.chain.seed,
+            "labels": self.chain.labels,
+            "generation": self.generation.number,
+            "status": status,
+        }
+
+    @property
+    def _chain_state(self) -> ChainState:
+        return self.state.chain(self.chain.name)
+
+    @property
+    def _latest_attempt(self) -> AttemptState | None:
+        """The latest attempt; None if the generation was imported."""
+        attempts = () if self.generation.imported is not None else self.generation.attempts
+        return attempts[-1] if attempts else None
+
+    @property
+    def _end(self) -> Mapping[str, Any]:
+        """Data of the line ``committed``; empty before."""
+        committed = self.generation.committed
+        return {} if committed is None or committed.ending is None else committed.ending.data
+
+    @property
+    def _imported(self) -> Sequence[Mapping[str, str]]:
+        return () if self.generation.imported is None else self.generation.imported["rows"]
+
+    @cached_property
+    def _usage(self) -> tuple[Usage, ...]:
+        return committed_usage(self.generation)
+
+    @property
+    def _started_at(self) -> str | None:
+        first = [attempt.opened.at for attempt in self.generation.attempts[:1]]
+        return next(iter([*(row["start_utc"] for row in self._imported), *first]), None)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the members that are those of the end, or else of the latest checkpoint."""
+        end, latest = self._end, self._latest_attempt
+        point = None if latest is None else find_latest(self.generation)
+        ended_at = None if latest is None or latest.ending is None else latest.ending.at
+        imported = [row["end_utc"] for row in self._imported]
+        return {
+            "ended_by": end.get("ended_by", ""),
+            "ended_at": end.get("ended_at", ended_at or next(iter(imported), None)),
+            "active_s": end.get("elapsed_s", 0.0 if point is None else point.elapsed_s),
+            "idle_s": end.get("idle_s", 0.0 if point is None else point.idle_s),
+            "world_time": end.get("world_time", None if point is None else point.world_time),
+        }
+
+    def _agent_facts(self, index: int) -> dict[str, Any]:
+        """Return what the end, or else the start, of the agents records of one of them."""
+        if self.generation.imported is not None:
+            names = [row["agent_name"] for row in self._imported]
+            workspaces = [row["workspace_out"] for row in self._imported]
+            versions: list[str | None] = []
+        else:
+            working = {} if self._latest_attempt is None else self._latest_attempt.working
+            agents = self._end.get("agents", working.get("agents", ()))
+            names = [str(agent.get("name", "")) for agent in agents]
+            workspaces = list(self._end.get("workspaces", ()))
+            versions = [agent.get("version") for agent in agents]
+        return {
+            "name": _at(names, index, ""),
+            "program_version": _at(versions, index, None),
+            "workspace_out": "".join(str(self._chain_dir / w) for w in workspaces[index:][:1]),
+        }
+
+    # -- costs ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _spent(self) -> list[tuple[Usage, ...]]:
+        return [attempt.spent for attempt in self.generation.attempts]
+
+    def _costs(self, usages: Sequence[Usage]) -> Cost:
+        return sum_costs(self._cost(index, usage) for index, usage in enumerate(usages))
+
+    def _cost(self, index: int, usage: Usage) -> Cost:
+        agents = self.chain.plan.agents
+        model = agents[index].model if index < len(agents) else None
+        return compute_cost(usage, self.plan.prices.get(model or ""))
+
+    # -- paths ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _chain_dir(self) -> Path:
+        return layout.chain_dir(Path(), self.chain.name, self.plan.layout)
+
+    def _run_dir(self) -> str:
+        latest = self._latest_attempt
+        files = self._end.get("files", "" if latest is None else _directory(latest))
+        name = files or next((row["run_id"] for row in self._imported), "")
+        return str(layout.attempt_dir(self._chain_dir, name)) if name else ""
+
+    def _describe_checkpoint(self) -> str:
+        points = list(self.generation.checkpoints()) if self._latest_attempt is not None else []
+        ends = [point for point in points if point.kind == "end"]
+        return self._archive((ends or points)[-1].ref) if points else ""
+
+    def _archive(self, ref: CheckpointRef) -> str:
+        generation = self.state.chain(ref.chain).generations.get(ref.generation)
+        attempt = None if generation is None else generation.find_attempt(ref.attempt)
+        name = ref.attempt if attempt is None else _directory(attempt)
+        chain_dir = layout.chain_dir(Path(), ref.chain, self.plan.layout)
+        return str(layout.archive_path(chain_dir, name, ref.file))
+
+    def _find_mid_turn(self) -> tuple[str, ...]:
+        latest = self._latest_attempt
+        if latest is None or latest.origin is None:
+            return ()
+        origin = latest.origin
+        source = self.state.chain(origin.chain).generations.get(origin.generation)
+        points = () if source is None else source.checkpoints()
+        return next((point.mid_turn for point in points if point.ref == origin), ())
+
+
+_TOKENS: Final = (
+    "turns",
+    "input_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+)
+
+
+def _sum_usage(usages: Sequence[Usage]) -> dict[str, Any]:
+    return {name: sum(getattr(usage, name) for usage in usages) for name in _TOKENS}
+
+
+def _cost_members(cost: Cost) -> dict[str, Any]:
+    return {"cost_usd": cost.usd, "is_estimated": cost.is_estimated}
+
+
+def _at(values: Sequence[_T], index: int, default: _T) -> _T:
+    return values[index] if index < len(values) else default
+
+
+def _directory(attempt: AttemptState) -> str:
+    """Return the name of an attempt's run directory, which a failure has renamed."""
+    moved_to = None if attempt.ending is None else attempt.ending.data.get("moved_to")
+    return str(moved_to or attempt.run_id)
+
+
+def _find_error(latest: AttemptState | None, scores: Mapping[str, Any]) -> str:
+    ending = None if latest is None else latest.ending
+    if ending is not None and ending.type in ("failed", "paused"):
+        return str(ending.data.get("text", ""))
+    return str(scores.get("error", ""))
+
+
+def _sum_pauses(attempts: Sequence[AttemptState]) -> float:
+    """Return the seconds between pauses and the attempts after them."""
+    seconds = 0.0
+    for attempt, following in pairwise(attempts):
+        if attempt.ending is not None and attempt.outcome == "paused":
+            begun, over = parse_utc(attempt.ending.at), parse_utc(following.opened.at)
+            if begun is not None and over is not None:
+                seconds += max(0.0, (over - begun).total_seconds())
+    return seconds

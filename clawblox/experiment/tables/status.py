@@ -1,0 +1,392 @@
+"""The status of an experiment at one moment. Pure: computed from the journal and live facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.machine import Begin, Next, Over, last_generation, next_step
+from clawblox.experiment.history.state import (
+    AttemptState,
+    ChainState,
+    Checkpoint,
+    ExperimentState,
+    GenerationState,
+)
+from clawblox.experiment.plan.parts import Limits
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.schedule.ports import AgentActivity
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
+from clawblox.experiment.tables.rows import (
+    committed_usage,
+    describe_attempt,
+    find_latest,
+    read_scores,
+)
+from clawblox.system.clock import parse_utc
+
+ChainActivity: TypeAlias = Literal[
+    "failed",
+    "paused",
+    "saving",
+    "scoring",
+    "working",
+    "starting",
+    "preparing",
+    "waiting",
+    "done",
+]
+"""What a chain does; those that need a person first."""
+
+RUNNING: Final = frozenset({"preparing", "starting", "working", "saving", "scoring"})
+"""States of a chain with an attempt under way."""
+
+
+@attrs.frozen(kw_only=True)
+class LiveChain:
+    """Facts of a chain that only the process knows that runs it.
+
+    Attributes:
+        reason: Why the chain waits; empty if it does not, or for no special reason.
+        active_s: Active seconds of the generation; None without an attempt.
+        world_time: Simulation time; None if it is not known.
+        agents: What the agents do.
+        used: Usage of each agent in the committed history of the generation up to now.
+        spent: Usage of each agent since the attempt began.
+        last: The latest action, in a few words.
+    """
+
+    reason: str = ""
+    active_s: float | None = None
+    world_time: float | None = None
+    agents: tuple[AgentActivity, ...] = ()
+    used: tuple[Usage, ...] = ()
+    spent: tuple[Usage, ...] = ()
+    last: str = ""
+
+
+def encode_live(live: Mapping[str, LiveChain]) -> dict[str, Any]:
+    """Return live facts as JSON values, for another process."""
+    return {chain: msgspec.to_builtins(facts) for chain, facts in live.items()}
+
+
+def decode_live(data: object) -> dict[str, LiveChain]:
+    """Return the live facts that another process sent.
+
+    Raises:
+        ValueError: They are not valid.
+    """
+    return msgspec.convert(data, type=dict[str, LiveChain])
+
+
+@attrs.frozen(kw_only=True)
+class ChainStatus:
+    """The status of a chain.
+
+    Attributes:
+        name: Its name.
+        generation: The generation that runs, or is the next; the last one of a chain that is done.
+        generations: Number of its last generation.
+        state: What it does.
+        cause: Kind of a pause or failure, such as ``limit`` or ``world``; empty for others.
+        reason: Why it waits, is paused or has failed; may be empty.
+        until: UTC time at which a pause should end; None if it is not known.
+        attempts: Number of attempts at the generation.
+        active_s: Active seconds of the generation.
+        duration_s: Active seconds after which it ends.
+        world_time: Simulation time; None if it is not known.
+        agents: What the agents do; empty unless the live facts are known.
+        usage: Usage of all agents in the generation, without attempts that were lost.
+        cost_usd: Its cost in US dollars; None if a part of it is not known.
+        is_estimated: Whether a part of the cost is computed from prices.
+        last_checkpoint_age_s: Seconds since the latest checkpoint of the generation; None without.
+        scores: The latest scores of the chain.
+        last: The latest action; empty if it is not known.
+    """
+
+    name: str
+    generation: int
+    generations: int
+    state: ChainActivity
+    cause: str = ""
+    reason: str = ""
+    until: str | None = None
+    attempts: int = 0
+    active_s: float = 0.0
+    duration_s: float
+    world_time: float | None = None
+    agents: tuple[AgentActivity, ...] = ()
+    usage: Usage = attrs.field(factory=Usage)
+    cost_usd: float | None = 0.0
+    is_estimated: bool = False
+    last_checkpoint_age_s: float | None = None
+    scores: Mapping[str, float] = attrs.field(factory=dict)
+    last: str = ""
+
+    @property
+    def remaining_s(self) -> float:
+        """Active seconds until the end of the chain."""
+        if self.state in ("done", "failed"):
+            return 0.0
+        whole = (self.generations - self.generation) * self.duration_s
+        return whole + max(0.0, self.duration_s - self.active_s)
+
+
+@attrs.frozen(kw_only=True)
+class LimitedAccount:
+    """An account of a provider that is limited.
+
+    Attributes:
+        name: Its name.
+        reason: ``limit`` or ``auth``.
+        until: UTC time at which the limit lifts; None if it is not known.
+    """
+
+    name: str
+    reason: str
+    until: str | None
+
+
+@attrs.frozen(kw_only=True)
+class ExperimentStatus:
+    """The status of an experiment.
+
+    Attributes:
+        name: Its name.
+        directory: Its directory.
+        pid: The process that runs it; None if none does.
+        chains: Its chains, in the order of the plan; branches last.
+        counts: Number of generations by what happens to them: ``committed``, ``running``,
+            ``paused``, ``failed``, ``waiting``, and ``blocked`` after a failure.
+        generations: Number of all generations.
+        spent_usd: Cost of all attempts, in US dollars; None if a part of it is not known.
+        is_estimated: Whether a part of the cost is computed from prices.
+        limit_usd: Limit of the cost; None without one.
+        elapsed_s: Seconds for which the experiment has run.
+        forecast_s: Seconds that the rest takes at least.
+        accounts: The accounts that are limited.
+    """
+
+    name: str
+    directory: Path
+    pid: int | None
+    chains: tuple[ChainStatus, ...]
+    counts: Mapping[str, int]
+    generations: int
+    spent_usd: float | None
+    is_estimated: bool
+    limit_usd: float | None
+    elapsed_s: float
+    forecast_s: float
+    accounts: tuple[LimitedAccount, ...] = ()
+
+
+def make_status(
+    directory: Path,
+    plan: Plan,
+    state: ExperimentState,
+    *,
+    now: datetime,
+    pid: int | None = None,
+    live: Mapping[str, LiveChain] | None = None,
+) -> ExperimentStatus:
+    """Return the status of an experiment.
+
+    Args:
+        directory: Its directory.
+        plan: The plan in force.
+        state: Its state.
+        now: The UTC time.
+        pid: The process that runs it; None if none does.
+        live: Facts by chain that this process knows; None if it knows none.
+    """
+    facts = live or {}
+    session = state.session if pid is not None else None
+    views = [
+        _View(plan, state, chain, facts.get(name, LiveChain()), now, pid is not None)
+        for name, chain in all_chains(plan, state).items()
+    ]
+    chains = tuple(view.status() for view in views)
+    spent = sum_costs(view.spent() for view in views)
+    counts = _count(views, chains)
+    begun_at = None if session is None else parse_utc(session.at)
+    session_s = 0.0 if begun_at is None else max(0.0, (now - begun_at).total_seconds())
+    return ExperimentStatus(
+        name=plan.name,
+        directory=directory,
+        pid=pid,
+        chains=chains,
+        counts=counts,
+        generations=counts.total(),
+        spent_usd=spent.usd,
+        is_estimated=spent.is_estimated,
+        limit_usd=plan.limits.dollars,
+        elapsed_s=state.wall_s + session_s,
+        forecast_s=forecast(chains, plan.limits, len(plan.agents)),
+        accounts=tuple(
+            LimitedAccount(name=name, reason=str(data.get("reason")), until=data.get("until"))
+            for name, data in state.accounts.items()
+        ),
+    )
+
+
+def forecast(chains: Iterable[ChainStatus], limits: Limits, agents: int) -> float:
+    """Return the seconds that some chains take at least.
+
+    Args:
+        chains: The chains.
+        limits: How many may run at a time.
+        agents: Number of agents in each world.
+    """
+    remaining = [chain.remaining_s for chain in chains]
+    slots = limits.worlds if limits.agents is None else min(limits.worlds, limits.agents // agents)
+    return max(sum(remaining) / max(1, slots), max(remaining, default=0.0))
+
+
+def _count(views: Iterable[_View], chains: Iterable[ChainStatus]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for view, chain in zip(views, chains, strict=True):
+        over = sum(generation.is_over for generation in view.own.generations.values())
+        counts["committed"] += over
+        rest = view.generations - view.first_generation + 1 - over
+        if rest > 0:
+            counts["running" if chain.state in RUNNING else chain.state] += 1
+            counts["blocked" if chain.state == "failed" else "waiting"] += rest - 1
+    return +counts
+
+
+# -- one chain ----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _View:
+    """A chain with everything that its status is computed from."""
+
+    plan: Plan
+    state: ExperimentState
+    chain: Chain
+    live: LiveChain
+    now: datetime
+    is_run: bool
+
+    @property
+    def own(self) -> ChainState:
+        return self.state.chain(self.chain.name)
+
+    @property
+    def generations(self) -> int:
+        return last_generation(self.own, self.chain.plan.generations)
+
+    @property
+    def first_generation(self) -> int:
+        return 1 if self.own.branch is None else self.own.branch.source.generation
+
+    def status(self) -> ChainStatus:
+        following = next_step(self.own, self.generations, self.chain.plan.retry)
+        number = following.generation if isinstance(following, Begin) else self._latest_number
+        generation = self.own.generations.get(number) or GenerationState(
+            chain=self.chain.name, number=number
+        )
+        point = find_latest(generation)
+        usage = self.live.used or committed_usage(generation)
+        cost = self._cost(usage)
+        saved_at = None if point is None else parse_utc(point.at)
+        return ChainStatus(
+            name=self.chain.name,
+            generation=number,
+            generations=self.generations,
+            **self._judge(following, generation),
+            attempts=len(generation.attempts),
+            active_s=self._active_s(generation),
+            duration_s=self.chain.plan.duration,
+            world_time=self._world_time(point),
+            agents=self.live.agents,
+            usage=reduce(Usage.plus, usage, Usage()),
+            cost_usd=cost.usd,
+            is_estimated=cost.is_estimated,
+            last_checkpoint_age_s=(
+                None if saved_at is None else max(0.0, (self.now - saved_at).total_seconds())
+            ),
+            scores=self._latest_scores(),
+            last=self.live.last,
+        )
+
+    def spent(self) -> Cost:
+        """Return the cost of all attempts, including the one that runs."""
+        ended = [self._cost(attempt.spent) for attempt in self.own.attempts]
+        return sum_costs([*ended, self._cost(self.live.spent)])
+
+    @property
+    def _latest_number(self) -> int:
+        latest = self.own.latest
+        return self.first_generation if latest is None else latest.number
+
+    def _judge(self, following: Next, generation: GenerationState) -> dict[str, Any]:
+        """Return the state of the chain, and the reason for it."""
+        attempt = generation.attempts[-1] if generation.attempts else None
+        if isinstance(following, Over):
+            facts = {} if following.status == "done" else _describe_ending(attempt)
+            return {"state": following.status, **facts}
+        if attempt is not None and attempt.ending is None and self._is_of_session(attempt.opened):
+            return {"state": describe_attempt(attempt)}
+        ending = None if attempt is None else attempt.ending
+        is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
+        if ending is not None and ending.type == "paused" and is_news:
+            return {"state": "paused", **_describe_ending(attempt)}
+        reason = self.live.reason or _describe_wait(attempt)
+        return {"state": "waiting", "reason": reason}
+
+    def _is_of_session(self, line: Line) -> bool:
+        """Return whether the process that runs the experiment wrote a line."""
+        session = self.state.session if self.is_run else None
+        return session is not None and line.seq > session.seq
+
+    def _active_s(self, generation: GenerationState) -> float:
+        if self.live.active_s is not None:
+            return self.live.active_s
+        committed, point = generation.committed, find_latest(generation)
+        if committed is not None and committed.ending is not None:
+            return float(committed.ending.data.get("elapsed_s", 0.0))
+        return 0.0 if point is None else point.elapsed_s
+
+    def _world_time(self, point: Checkpoint | None) -> float | None:
+        if self.live.world_time is not None or point is None:
+            return self.live.world_time
+        return point.world_time
+
+    def _latest_scores(self) -> Mapping[str, float]:
+        every = [read_scores(generation) for generation in self.own.generations.values()]
+        return next((data["scores"] for data in reversed(every) if "scores" in data), {})
+
+    def _cost(self, usage: Iterable[Usage]) -> Cost:
+        agents = self.chain.plan.agents
+        prices = [self.plan.prices.get(agent.model or "") for agent in agents]
+        return sum_costs(map(compute_cost, usage, prices))
+
+
+def _describe_ending(attempt: AttemptState | None) -> dict[str, Any]:
+    ending = None if attempt is None else attempt.ending
+    data = {} if ending is None else ending.data
+    return {
+        "cause": str(data.get("cause", data.get("reason", ""))),
+        "reason": str(data.get("text", "")),
+        "until": data.get("until"),
+    }
+
+
+def _describe_wait(attempt: AttemptState | None) -> str:
+    if attempt is None or attempt.outcome == "committed":
+        return ""
+    if attempt.outcome == "failed":
+        return f"to try again: {_describe_ending(attempt)['reason']}"
+    return "to be resumed"

@@ -1,0 +1,210 @@
+"""The pure machine on every prefix of a journal with everything in it, and on every torn line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
+from clawblox.experiment.history.lines import Line, encode
+from clawblox.experiment.history.machine import (
+    Begin,
+    Commit,
+    Interrupt,
+    Over,
+    Prepare,
+    last_generation,
+    next_step,
+)
+from clawblox.experiment.history.state import ChainState, ExperimentState
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.rows import make_rows
+from tests.experiment.fakes import Trouble, make_plan
+from tests.experiment.histories import ForkChain, History, PauseChains, SessionScript
+
+GENERATIONS = 2
+TYPES = {
+    "account.cleared",
+    "account.limited",
+    "chain.forked",
+    "chain.retried",
+    "checkpoint",
+    "checkpoint.failed",
+    "checkpoint.removed",
+    "closing",
+    "committed",
+    "experiment.begun",
+    "failed",
+    "interrupted",
+    "opened",
+    "paused",
+    "plan.amended",
+    "prepared",
+    "saved",
+    "scored",
+    "session.begun",
+    "session.ended",
+    "working",
+}
+
+
+async def score(_end: Any) -> dict[str, float]:
+    await anyio.lowlevel.checkpoint()
+    return {"cubes": 3.0}
+
+
+@cache
+def record() -> tuple[Plan, Sequence[Line]]:
+    """Return a plan, and the lines of its experiment: whatever can happen has happened."""
+    plan = make_plan(
+        generations=GENERATIONS,
+        repeats=3,
+        checkpoint={"every": 900.0, "keep": 1, "idle_wait": 0.0},
+        retry={"attempts": 1},
+    ).but(agents=[AgentSpec("claude", name="Eko", sandbox=True)])
+    history = History(plan, Callbacks(score))
+    deaths: list[Trouble | None] = [Trouble(50.0, "world"), Trouble(50.0, "agent")]
+    scripts = [
+        SessionScript(
+            happenings=[(2000.0, ForkChain("r1", 1, generations=2)), (2500.0, PauseChains("r2"))],
+            troubles={"r1": [Trouble(1000.0, "limit", 600.0)], "r3": [*deaths]},
+            kill_after=60,
+        ),
+        SessionScript(
+            troubles={"r1-f1-1": [Trouble(1e9, "secret")], "r2": [Trouble(950.0, "world")]},
+            duration_s=1800.0,
+            retries_failed=True,
+        ),
+        SessionScript(retries_failed=True),
+    ]
+
+    async def play() -> None:
+        for script in scripts:
+            await history.play(script)
+
+    anyio.run(play)
+    lines = history.journal.lines
+    assert {line.type for line in lines} == TYPES
+    return plan, lines
+
+
+def prefixes() -> Iterator[ExperimentState]:
+    _, lines = record()
+    for length in range(len(lines) + 1):
+        yield ExperimentState(lines[:length])
+
+
+def steps(state: ExperimentState) -> dict[str, Any]:
+    plan, _ = record()
+    chains = all_chains(plan, state)
+    return {
+        name: next_step(
+            state.chain(name), last_generation(state.chain(name), GENERATIONS), plan.retry
+        )
+        for name in chains
+    }
+
+
+def test_a_state_that_follows_the_lines_is_that_of_the_whole_journal() -> None:
+    _, lines = record()
+    followed = ExperimentState()
+    for state, line in zip(prefixes(), [*lines, None], strict=True):
+        assert followed.chains == state.chains
+        assert followed.accounts == state.accounts
+        assert steps(followed) == steps(state)
+        if line is not None:
+            followed.apply(line)
+
+
+def test_no_prefix_of_a_journal_contradicts_itself() -> None:
+    for state in prefixes():
+        for name, step in steps(state).items():
+            check_step(state, state.chain(name), step)
+
+
+def check_step(state: ExperimentState, chain: ChainState, step: Any) -> None:
+    last = last_generation(chain, GENERATIONS)
+    over = [number for number, generation in chain.generations.items() if generation.is_over]
+    latest = chain.latest
+    match step:
+        case Over(status="done"):
+            assert over[-1] == last
+        case Over():
+            assert latest is not None
+            assert latest.attempts[-1].outcome == "failed"
+        case Begin(generation=number):
+            assert number not in over
+            assert number <= last
+            assert latest is None or number == latest.number + latest.is_over
+            assert latest is None or all(attempt.ending for attempt in latest.attempts)
+            check_origin(state, chain, step)
+        case Prepare(attempt=attempt, begin=begin):
+            assert attempt.ending is None
+            assert attempt.step == "opened"
+            assert (begin.origin, begin.phase) == (attempt.origin, attempt.phase)
+            check_origin(state, chain, begin)
+        case Commit(attempt=attempt):
+            assert attempt.ending is None
+            assert attempt.step == "scored"
+        case Interrupt(attempt=attempt):
+            assert attempt.ending is None
+            assert attempt.step in ("prepared", "working", "closing", "saved")
+
+
+def check_origin(state: ExperimentState, chain: ChainState, begin: Begin) -> None:
+    """Check that the checkpoint exists from which an attempt begins, and is of its generation."""
+    if begin.origin is None:
+        first = 1 if chain.branch is None else chain.branch.source.generation
+        assert (begin.inherited is None) == (begin.generation == first)
+        assert (begin.elapsed_s, begin.used, begin.phase) == (0.0, (), "work")
+        return
+    source = state.chain(begin.origin.chain).generations[begin.origin.generation]
+    (point,) = [point for point in source.checkpoints() if point.ref == begin.origin]
+    assert begin.generation == point.ref.generation
+    if begin.branch is None:
+        assert (begin.elapsed_s, begin.used) == (point.elapsed_s, point.usage)
+        assert (begin.phase != "work") == bool(begin.closing)
+    else:
+        assert begin.origin == begin.branch.source
+
+
+def test_every_prefix_of_a_journal_has_rows() -> None:
+    plan, _ = record()
+    for state in prefixes():
+        rows, _ = make_rows(plan, state)
+        generations = [
+            (name, number)
+            for name in all_chains(plan, state)
+            for number in state.chain(name).generations
+        ]
+        assert [(row.chain, row.generation) for row in rows] == generations
+
+
+@pytest.mark.parametrize(
+    "stride", [101, pytest.param(1, marks=pytest.mark.thorough)], ids=["some", "every"]
+)
+@pytest.mark.parametrize("kind", sorted(TYPES))
+def test_a_torn_last_line_of_each_type_is_as_if_it_had_not_been_written(
+    tmp_path: Path, kind: str, stride: int
+) -> None:
+    _, lines = record()
+    first = encode(lines[0])
+    line = next(line for line in lines if line.type == kind)
+    text = encode(attrs.evolve(line, seq=2))
+    path = tmp_path / JOURNAL_NAME
+    for length in [*range(0, len(text), stride), len(text) - 1]:
+        path.write_bytes(first + text[:length])
+        assert read_lines(tmp_path) == [lines[0]]
+    with Journal(tmp_path) as journal:
+        assert journal.lines == [lines[0]]
+    path.write_bytes(first + text)
+    assert read_lines(tmp_path) == [lines[0], attrs.evolve(line, seq=2)]

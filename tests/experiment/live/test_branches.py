@@ -1,0 +1,143 @@
+"""Branches of a checkpoint: other agents with the same memory, in a world of their own."""
+
+from __future__ import annotations
+
+import anyio
+import attrs
+import pytest
+
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.schedule.ports import AttemptError, Order
+from clawblox.rundir.manifest import read_manifest
+from clawblox.system.tree_digests import digest_tree
+from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
+
+__all__ = ["alone", "scene"]
+
+pytestmark = pytest.mark.anyio
+
+STORM = "A storm is coming."
+
+
+def branch_order(scene: Scene, order: Order, number: int, prompt: str | None) -> Order:
+    assert order.origin is not None
+    branch = Branch(source=order.origin, group=1, number=number, prompt=prompt, label="storm")
+    name = f"r1-f1-b{number}"
+    chain = attrs.evolve(scene.plan.chains()[0], name=name)
+    return attrs.evolve(
+        order, chain=chain, run_id=f"exp-{name}-g001", branch=branch, message=prompt
+    )
+
+
+async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
+    await scene.prepare(scene.order())
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        original = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+    before = await run_blocking(digest_tree, scene.run_dir())
+    past = await scene.told(original)
+
+    source = scene.order(origin=refer(FIRST, saved), elapsed_s=5.0)
+    for number, prompt in ((1, STORM), (2, None)):
+        order = branch_order(scene, source, number, prompt)
+        await scene.workshop.prepare(order)
+        async with scene.workshop.open(order, scene.signals.append) as attempt:
+            assert [usage.turns for usage in attempt.usage()] == [0, 0]
+            working = await attempt.start()
+            await wait_for_turns(attempt, 1)
+            later = await attempt.checkpoint("periodic", 9.0, idle_wait=10.0)
+        for old, new in zip(original["agents"], working["agents"], strict=True):
+            assert (old["session"], old["base_url"]) == (new["session"], new["base_url"])
+            assert old["conversation"] != new["conversation"]
+            assert new["name"].endswith(old["name"][-6:])
+        messages = await scene.told(working, order.run_id, order.chain.name)
+        for earlier, own in zip(past, messages, strict=True):
+            first = own.index(prompt or AUTO_CONTINUE, 1)
+            assert own[:first] == earlier[:first]
+        run_dir = scene.run_dir(order.run_id, order.chain.name)
+        eko = scene.agent_dirs(order.run_id, order.chain.name)[0]
+        transcripts = await run_blocking(find_driver("claude").transcripts, AgentDir(eko))
+        assert transcripts is not None
+        for path in transcripts.values():
+            assert str(scene.run_dir()) not in await anyio.Path(path).read_text()
+        manifest = await run_blocking(read_manifest, run_dir)
+        save = manifest.resolve(manifest.run["resume_from"])
+        assert (save.parent.parent, save.suffix) == (scene.run_dir(), ".json")  # not the archive
+        assert manifest.run["branch"]["label"] == "storm"
+        forked = [agent["forked_from"] for agent in manifest.agents]
+        assert [agent["session"] for agent in forked] == [
+            agent["conversation"] for agent in original["agents"]
+        ]
+        again = attrs.evolve(
+            order,
+            run_id=f"{order.run_id}-r2",
+            branch=None,
+            message=None,
+            origin=attrs.evolve(refer(order.run_id, later), chain=order.chain.name),
+        )
+        await scene.workshop.prepare(again)
+        async with scene.workshop.open(again, scene.signals.append) as attempt:
+            continued = await attempt.start()
+        assert [agent["conversation"] for agent in continued["agents"]] == [
+            agent["conversation"] for agent in working["agents"]
+        ]
+    assert await run_blocking(digest_tree, scene.run_dir()) == before
+
+
+async def test_a_driver_without_branches_is_refused(scene: Scene) -> None:
+    agents = [scene.plan.agents[0], AgentSpec("command", name="Moa", command={"argv": ["true"]})]
+    scene.plan = Plan(scene.plan.world, agents, name="exp")
+    source = CheckpointRef(chain="r1", generation=1, attempt=FIRST, file="a.ckpt", sha256="0" * 64)
+    order = branch_order(scene, scene.order(origin=source), 1, None)
+    with pytest.raises(AttemptError, match="can branch a conversation, not command") as raised:
+        await scene.workshop.prepare(order)
+    assert raised.value.cause == "setup"
+    assert not scene.run_dir(order.run_id, order.chain.name).exists()
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.thorough
+async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(scene: Scene) -> None:
+    agents = [agent.but(sandbox=True) for agent in scene.plan.agents]
+    scene.plan = scene.plan.but(agents=agents)
+    await scene.prepare(scene.order())
+    addresses = []
+
+    async def run(order: Order) -> None:
+        await scene.workshop.prepare(order)
+        async with scene.workshop.open(order, scene.signals.append) as branch:
+            addresses.append([agent["base_url"] for agent in (await branch.start())["agents"]])
+            await wait_for_turns(branch, 1)
+
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        working = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        source = scene.order(origin=refer(FIRST, saved))
+        async with anyio.create_task_group() as tasks:
+            for number in (1, 2):
+                tasks.start_soon(run, branch_order(scene, source, number, STORM))
+        assert not any(agent.is_over for agent in attempt.activity())
+    assert addresses == [[agent["base_url"] for agent in working["agents"]]] * 2
+
+
+async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
+    alone: Scene,
+) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        order = branch_order(alone, alone.order(origin=refer(FIRST, saved)), 1, STORM)
+        await alone.workshop.prepare(order)
+        async with alone.workshop.open(order, alone.signals.append) as branch:
+            with pytest.raises(AttemptError, match="that address is taken") as raised:
+                await branch.start()
+    assert raised.value.cause == "start"

@@ -1,0 +1,119 @@
+"""Run directories of attempts that have ended: checks, pruning and renames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clawblox import ClawbloxError
+from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
+
+FILES = (
+    "logs/agent.log",
+    "runtime/system_prompt.md",
+    "codex_session_id.txt",
+    "world_session.txt",
+    "workspace/SOUL.md",
+)
+PRUNED = ("sandbox-home/.local/share/claude/versions", "runtime/python", "workspace/.venv")
+
+
+@pytest.fixture
+def agent_dir(tmp_path: Path) -> Path:
+    directory = tmp_path / "Eko"
+    for name in FILES:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("text")
+    return directory
+
+
+def link(path: Path) -> None:
+    (path.parent / "target").write_text("text")
+    path.symlink_to("target")
+
+
+REPLACED: list[Callable[[Path], object]] = [Path.touch, Path.mkdir, os.mkfifo, link]
+
+
+def test_a_complete_directory_is_valid(agent_dir: Path) -> None:
+    validate_agent_dir(agent_dir, "codex")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(agent_dir: Path, name: str) -> None:
+    (agent_dir / name).unlink()
+    with pytest.raises(ClawbloxError, match=f"{name.split('/SOUL')[0]} is missing or empty"):
+        validate_agent_dir(agent_dir, "codex")
+
+
+@pytest.mark.parametrize("replace", REPLACED)
+def test_a_file_without_content_of_its_own_is_invalid(
+    agent_dir: Path, replace: Callable[[Path], object]
+) -> None:
+    (agent_dir / "world_session.txt").unlink()
+    replace(agent_dir / "world_session.txt")
+    with pytest.raises(ClawbloxError, match=r"world_session\.txt is missing or empty"):
+        validate_agent_dir(agent_dir, "codex")
+
+
+def test_a_workspace_that_is_a_link_is_invalid(agent_dir: Path) -> None:
+    (agent_dir / "workspace").rename(agent_dir / "elsewhere")
+    (agent_dir / "workspace").symlink_to("elsewhere")
+    with pytest.raises(ClawbloxError, match="workspace is missing or empty"):
+        validate_agent_dir(agent_dir, "codex")
+
+
+def test_the_id_of_another_program_does_not_count(agent_dir: Path) -> None:
+    with pytest.raises(ClawbloxError, match=r"claude_session_id\.txt is missing"):
+        validate_agent_dir(agent_dir, "claude")
+
+
+# -- pruning ------------------------------------------------------------------------------------
+
+
+def test_what_can_be_made_again_is_removed_and_nothing_else(agent_dir: Path) -> None:
+    for name in PRUNED:
+        (agent_dir / name / "lib").mkdir(parents=True)
+        (agent_dir / name / "lib" / "file").write_text("text")
+    prune_agent_dir(agent_dir)
+    assert not any((agent_dir / name).exists() for name in PRUNED)
+    validate_agent_dir(agent_dir, "codex")
+    prune_agent_dir(agent_dir)
+
+
+@pytest.mark.parametrize("at", ["runtime/python", "workspace", "sandbox-home/.local"])
+def test_nothing_behind_a_link_is_removed(agent_dir: Path, tmp_path: Path, at: str) -> None:
+    for name in PRUNED:
+        (agent_dir / name).mkdir(parents=True)
+    outside = tmp_path / "outside"
+    (agent_dir / at).rename(outside)
+    before = sorted(outside.rglob("*"))
+    (agent_dir / at).symlink_to(outside)
+    prune_agent_dir(agent_dir)
+    assert sorted(outside.rglob("*")) == before
+
+
+# -- renames ------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_is_renamed_once(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "exp-g001"
+    run.mkdir(parents=True)
+    for _ in range(2):
+        set_aside(tmp_path, "exp-g001", "exp-g001.failed-S")
+        assert [path.name for path in run.parent.iterdir()] == ["exp-g001.failed-S"]
+
+
+def test_a_run_that_was_never_made_needs_no_rename(tmp_path: Path) -> None:
+    set_aside(tmp_path, "exp-g001", "exp-g001.failed-S")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_other_run_is_replaced(tmp_path: Path) -> None:
+    for name in ("exp-g001", "exp-g001.failed-S"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    with pytest.raises(FileExistsError):
+        set_aside(tmp_path, "exp-g001", "exp-g001.failed-S")

@@ -1,0 +1,326 @@
+"""An attempt on real worlds and agents: starts, checkpoints, ends, and a continuation."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import anyio
+import attrs
+import pytest
+
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.usage import Budget
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import CheckpointSecretError, UsageError
+from clawblox.experiment.live.attempt_agents import AttemptAgent
+from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.schedule.ports import (
+    AgentEnded,
+    AgentFailed,
+    AgentTurned,
+    AttemptError,
+    WorldEnded,
+)
+from clawblox.rundir.manifest import read_manifest
+from tests.agents.standins import hold
+from tests.experiment.attempts import (
+    DRIVERS,
+    FIRST,
+    SAVE,
+    Scene,
+    alone,
+    refer,
+    scene,
+    wait_for_turns,
+    wait_until_done,
+)
+from tests.support import HANG_S, wait_until_async
+
+__all__ = ["alone", "scene"]
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_agents_continue_from_a_checkpoint_in_another_attempt(scene: Scene) -> None:
+    order = scene.order()
+    await scene.prepare(order)
+    async with scene.workshop.open(order, scene.signals.append) as attempt:
+        working = await attempt.start()
+        await wait_for_turns(attempt, 2)
+        saved = await attempt.checkpoint("periodic", 12.5, idle_wait=10.0)
+        assert (saved.file, saved.mid_turn) == ("gen001-t000012.ckpt", ())
+        before = attempt.usage()
+    assert {type(signal) for signal in scene.signals} == {AgentTurned}
+    assert [agent["name"] for agent in working["agents"]] == [
+        f"{name}-r{FIRST}-w0-a{index}" for index, name in enumerate(DRIVERS)
+    ]
+    used = await scene.workshop.usage("r1", FIRST)
+    assert [usage.turns for usage in used] >= [usage.turns for usage in before]
+
+    again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, saved), elapsed_s=12.5)
+    await scene.prepare(again)
+    messages = await scene.told(working, again.run_id)
+    async with scene.workshop.open(again, scene.signals.append) as attempt:
+        assert [usage.turns for usage in attempt.usage()] == [0, 0]  # from the checkpoint on
+        continued = await attempt.start()
+        await wait_for_turns(attempt, 1)
+    for old, new in zip(working["agents"], continued["agents"], strict=True):
+        for same in ("name", "session", "conversation", "base_url"):
+            assert old[same] == new[same]
+    for earlier, later in zip(messages, await scene.told(working, again.run_id), strict=True):
+        assert later[: len(earlier) + 1] == [*earlier, AUTO_CONTINUE]
+
+
+async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        working = await attempt.start()
+        token = attempt.started.env["WORLD_OPERATOR_TOKEN"]
+        with attempt.started.log_file.open("a") as log:
+            log.write(f"the token is {token}\n")
+        os.kill(working["world"]["pid"], signal.SIGKILL)
+        await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in alone.signals))
+        assert await attempt.world_time() is None
+        await attempt.remove_checkpoint("gone.ckpt")
+    (end,) = (signal for signal in alone.signals if isinstance(signal, WorldEnded))
+    assert "SIGKILL" in end.text
+    assert "| counter world, process" in end.text
+    assert "| the token is ***" in end.text
+
+
+async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue(
+    scene: Scene,
+) -> None:
+    await scene.prepare(scene.order())
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        working = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        await attempt.stop_agents()
+        assert all(agent.is_over for agent in attempt.activity())
+        boundary = await attempt.checkpoint("boundary", 60.0, idle_wait=0.0)
+        await attempt.set_budgets((), is_saving=True)
+        await attempt.send(SAVE)
+        await wait_until_done(attempt)
+        await attempt.stop_agents()
+    assert {type(signal) for signal in scene.signals} == {AgentTurned}  # both stops were asked for
+    assert [messages[-1] for messages in await scene.told(working)] == [SAVE] * 2
+
+    again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
+    await scene.prepare(again)
+    async with scene.workshop.open(again, scene.signals.append) as attempt:
+        await attempt.set_budgets((), is_saving=True)
+        await attempt.start()
+        await wait_until_done(attempt)
+        await attempt.stop_agents()
+        end = await attempt.checkpoint("end", 60.0, idle_wait=0.0)
+    for messages in await scene.told(working, again.run_id):
+        assert messages.count(SAVE) == 1
+        assert messages[-1] == SAVE
+    committed = await scene.workshop.validate(scene.plan.chains()[0], again.run_id)
+    assert committed["workspaces"] == [
+        f"runs/{again.run_id}/agents/{path.name}/workspace"
+        for path in scene.agent_dirs(again.run_id)
+    ]
+
+    scored = scene.order(f"{FIRST}-r3", origin=refer(again.run_id, end), phase="score")
+    await scene.workshop.prepare(scored)
+    async with scene.workshop.open(scored, scene.signals.append) as attempt:
+        assert (await attempt.start())["agents"] == []
+        view = attempt.view()
+        assert (await view.observe(agent="Moa")).keys() == (await view.observe()).keys()
+        assert [agent.name for agent in view.agents] == list(DRIVERS)
+        trajectory = await view.agents[0].trajectory()
+        assert SAVE in str(trajectory["steps"][-2:])
+
+
+async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> None:
+    spec = alone.plan.agents[0].but(budget=Budget(turns=3))
+    alone.plan = alone.plan.but(agents=[spec])
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        used = attrs.evolve(attempt.usage()[0], turns=1)
+        await attempt.set_budgets([used], is_saving=False)
+        await attempt.start()
+        await wait_until_async(lambda: any(isinstance(s, AgentEnded) for s in alone.signals))
+        assert attempt.usage()[0].turns == 2
+        (end,) = (signal for signal in alone.signals if isinstance(signal, AgentEnded))
+        assert (end.name, end.is_budget) == ("Eko", True)
+
+
+async def test_an_agent_that_cannot_start_fails_the_attempt(alone: Scene) -> None:
+    await alone.prepare(alone.order(), crash_at_start={"status": 3})
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        with pytest.raises(AttemptError, match="Eko: ") as raised:
+            await attempt.start()
+    assert raised.value.cause == "start"
+
+
+async def test_an_expired_login_is_no_failure_of_the_attempt(alone: Scene) -> None:
+    await alone.prepare(alone.order(), api_error=401)
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_until_async(lambda: any(isinstance(s, AgentFailed) for s in alone.signals))
+    (failed,) = (signal for signal in alone.signals if isinstance(signal, AgentFailed))
+    assert (failed.kind, failed.account) == ("auth", "claude ANTHROPIC_API_KEY")
+
+
+async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
+    alone: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(AttemptAgent, "watch_end", fail)
+    await alone.prepare(alone.order())
+    with pytest.raises(AttemptError) as raised:  # noqa: PT012 - the block ends with it
+        async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+            await attempt.start()
+            await anyio.sleep_forever()
+    assert raised.value.cause == "defect"
+
+
+async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+    origin = refer(FIRST, saved)
+    for _ in range(2):
+        await alone.workshop.set_aside("r1", FIRST, f"{FIRST}.failed-20260101T000000Z")
+    assert await alone.workshop.has_checkpoint(origin)
+    assert not await alone.workshop.has_checkpoint(attrs.evolve(origin, sha256="0" * 64))
+    again = alone.order(f"{FIRST}-r2", origin=origin)
+    assert await alone.workshop.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
+    assert await alone.workshop.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
+    for wrong in ({"file": "gone.ckpt"}, {"sha256": "0" * 64}):
+        lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, **wrong))
+        with pytest.raises(AttemptError, match="is gone, or was changed"):
+            await alone.workshop.prepare(lost)
+        assert not alone.run_dir(lost.run_id).exists()
+    validated = await alone.workshop.validate(alone.plan.chains()[0], FIRST)
+    (workspace,) = validated["workspaces"]
+    assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
+
+
+async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scene: Scene) -> None:
+    await scene.prepare(scene.order())
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        old = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        await attempt.stop_agents()
+        saved = await attempt.checkpoint("end", 1.0, idle_wait=0.0)
+        time = await attempt.world_time()
+    (scene.agent_dirs()[1] / "workspace" / "notes.md").write_text("remember")
+    order = attrs.evolve(
+        scene.order("exp-r1-g002"), generation=2, inherited=FIRST, world=refer(FIRST, saved)
+    )
+    digests = (await scene.workshop.prepare(order))["digests"]
+    assert digests["world"] == saved.sha256
+    moa = scene.agent_dirs(order.run_id)[1]
+    assert (moa / "workspace" / "notes.md").read_text() == "remember"
+    assert moa.name in digests
+    async with scene.workshop.open(order, scene.signals.append) as attempt:
+        new = await attempt.start()
+        later = await attempt.world_time()
+    assert time is not None
+    assert later is not None
+    assert later >= (saved.world_time or 0.0)
+    for before, after in zip(old["agents"], new["agents"], strict=True):
+        assert before["session"] == after["session"]
+        assert before["conversation"] != after["conversation"]
+
+
+async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone: Scene) -> None:
+    alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(version="0.0.1")])
+    await alone.workshop.check(alone.plan.chains()[0])
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        with pytest.raises(AttemptError, match=r"must be 0\.0\.1") as raised:
+            await attempt.start()
+    assert raised.value.cause == "setup"
+
+
+async def test_what_is_missing_is_reported_before_anything_is_started(alone: Scene) -> None:
+    alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/nowhere/claude")])
+    with pytest.raises(AttemptError, match="nowhere") as raised:
+        await alone.workshop.check(alone.plan.chains()[0])
+    assert raised.value.cause == "setup"
+    assert not alone.run_dir().parent.exists()
+
+
+async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
+    await scene.prepare(scene.order())
+    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        view = attempt.view()
+        assert (view.chain, view.generation, view.labels) == ("r1", 1, {})
+        assert view.elapsed_s > 0
+        assert await view.world_time() is not None
+        seen = [(await view.observe(agent.name))["agent_id"] for agent in view.agents]
+        assert len(set(seen)) == 2
+        assert view.agents[0].events[-1].subject == view.agents[0].full_name
+        assert view.agents[1].usage.turns >= 1
+        assert (await view.snapshot()).path.is_file()
+        with pytest.raises(UsageError, match="no agent 'Nobody'"):
+            await view.observe("Nobody")
+        await attempt.stop_agents()
+        (scene.agent_dirs()[0] / "world_session.txt").unlink()
+        with pytest.raises(UsageError, match="has not joined"):
+            await attempt.view().observe("Eko")
+
+
+async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> None:
+    await alone.prepare(alone.order(), api_retry=3)
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        with hold(alone.agent_dirs()[0] / "workspace"):
+            await attempt.start()
+            await wait_until_async(lambda: attempt.activity()[0].provider_wait_s > 0)
+            await wait_until_async(lambda: len(alone.signals) == 2)  # a turn, and a wait
+        await wait_until_async(lambda: attempt.activity()[0].provider_wait_s == 0)
+
+
+async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
+    await alone.prepare(again)
+    (alone.agent_dirs(again.run_id)[0] / "claude_session_id.txt").unlink()
+    async with alone.workshop.open(again, alone.signals.append) as attempt:
+        with pytest.raises(AttemptError, match="not its conversation") as raised:
+            await attempt.start()
+    assert raised.value.cause == "start"
+
+
+async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None:
+    name, value = "GAME_TOKEN", "a value that looks harmless"
+    alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(env=[name])])
+    workshop = LiveWorkshop(alone.workshop.experiment_dir(), "chains", {name: value})
+    await alone.prepare(alone.order())
+    (alone.agent_dirs()[0] / "workspace" / "notes.md").write_text(value)
+    async with workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        with pytest.raises(CheckpointSecretError):
+            await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+
+
+async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:
+    await alone.prepare(alone.order(), slow_start=HANG_S)
+    session = alone.agent_dirs()[0] / "world_session.txt"
+    async with anyio.create_task_group() as tasks:
+
+        async def cancel() -> None:
+            await wait_until_async(session.exists)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(cancel)
+        async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+            await attempt.start()
+    manifest = await run_blocking(read_manifest, alone.run_dir())
+    assert manifest.run["status"] == "interrupted"

@@ -1,0 +1,253 @@
+"""A generation over fakes: its steps, its end, and what continues after every interruption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.schedule.callbacks import Callbacks
+from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+
+pytestmark = pytest.mark.anyio
+
+STEPS = ["opened", "prepared", "working", *["checkpoint"] * 3, "checkpoint", "closing", "saved"]
+WHOLE = [*STEPS, "checkpoint", "committed"]
+
+
+async def test_a_generation_takes_its_steps_in_order() -> None:
+    simulation = Simulation(make_plan())
+    assert await simulation.run()
+    assert simulation.types() == WHOLE
+    check_history(simulation)
+    (attempt,) = simulation.workshop.attempts
+    assert attempt.messages == [simulation.plan.save.prompt]  # type: ignore[union-attr]
+    (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
+    assert line.data["ended_by"] == "duration"
+    assert line.data["elapsed_s"] == 3300.0
+    assert simulation.clock.monotonic() == 3600.0
+
+
+async def test_generations_follow_each_other_and_inherit_workspaces() -> None:
+    simulation = Simulation(make_plan(generations=3))
+    assert await simulation.run()
+    assert simulation.types() == WHOLE * 3
+    orders = [attempt.order for attempt in simulation.workshop.attempts]
+    assert [order.inherited for order in orders] == [None, orders[0].run_id, orders[1].run_id]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_killed_at_every_line_and_resumed_the_generations_are_committed_once(
+    is_written: bool,
+) -> None:
+    length = len(WHOLE) * 2 + 2
+    for seq in range(2, length + 1):
+        simulation = Simulation(make_plan(generations=2))
+        simulation.kill_at(seq, is_written=is_written)
+        assert not await simulation.run()
+        simulation.kill_at(None)
+        assert await simulation.run()
+        check_history(simulation)
+        chain = simulation.state.chains["r1"]
+        assert next_step(chain, 2, simulation.plan.retry) == Over(status="done")
+        before = list(simulation.journal.lines)
+        assert await simulation.run()
+        assert [line for line in simulation.journal.lines[len(before) :] if line.chain] == []
+
+
+@pytest.mark.parametrize(
+    ("killed_after", "phase", "elapsed"),
+    [
+        ("prepared", "work", 0.0),
+        ("working", "work", 0.0),
+        ("periodic", "work", 900.0),
+        ("boundary", "save", 3300.0),
+        ("closing", "save", 3300.0),
+        ("saved", "save", 3300.0),
+        ("end", "score", 3300.0),
+    ],
+)
+async def test_what_continues_after_a_line(killed_after: str, phase: str, elapsed: float) -> None:
+    complete = Simulation(make_plan())
+    assert await complete.run()
+    (first, *_) = (
+        line.seq
+        for line in complete.journal.lines
+        if killed_after in (line.type, line.data.get("kind"))
+    )
+    simulation = Simulation(make_plan())
+    simulation.kill_at(first, is_written=True)
+    assert not await simulation.run()
+    simulation.kill_at(None)
+    assert await simulation.run()
+    opened = [line for line in simulation.journal.lines if line.type == "opened"]
+    assert opened[-1].data["phase"] == phase
+    assert opened[-1].data["elapsed_s"] == elapsed
+    assert len(opened) == 2
+    if phase == "save":
+        sent = simulation.workshop.attempts[-1].messages
+        assert sent == [simulation.plan.save.prompt]  # type: ignore[union-attr]
+
+
+async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
+    simulation = Simulation(make_plan())
+    deaths: list[Any] = [Trouble(2000.0, "world"), *[Trouble(1.0, "world")] * 3]
+    simulation.workshop.troubles["r1"] = deaths
+    assert await simulation.run()
+    opened = [line.data["elapsed_s"] for line in simulation.journal.lines if line.type == "opened"]
+    assert opened == [0.0, 1800.0, 900.0, 0.0]
+    assert simulation.types()[-1] == "failed"
+
+
+async def test_a_new_checkpoint_ends_the_count_of_failures() -> None:
+    simulation = Simulation(make_plan(checkpoint={"every": 300.0, "idle_wait": 0.0}))
+    simulation.workshop.troubles["r1"] = [Trouble(400.0, "world")] * 8
+    assert await simulation.run()
+    assert simulation.types()[-1] == "committed"
+
+
+async def test_a_limit_is_a_pause_and_work_continues_from_its_checkpoint() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit", lasts=5000.0)]
+    assert await simulation.run()
+    paused = next(line for line in simulation.journal.lines if line.type == "paused")
+    opened = [line for line in simulation.journal.lines if line.type == "opened"]
+    assert paused.data["reason"] == "limit"
+    assert opened[-1].data["elapsed_s"] == 1000.0
+    assert simulation.clock.monotonic() >= 5000.0 + 3600.0
+    assert simulation.types()[-1] == "committed"
+
+
+async def test_waiting_for_the_provider_is_no_active_time_and_becomes_a_pause() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "waiting")]
+    assert await simulation.run()
+    paused = next(line for line in simulation.journal.lines if line.type == "paused")
+    assert paused.data["elapsed_s"] == 1000.0
+    assert paused.data["idle_s"] == 120.0
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("budget", "budget"), ("ended", "agents_ended")])
+async def test_agents_that_end_close_the_generation(kind: str, reason: str) -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(500.0, kind)]
+    assert await simulation.run()
+    (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
+    assert line.data["ended_by"] == reason
+    assert line.data["elapsed_s"] == 500.0
+
+
+async def test_a_secret_at_the_boundary_pauses_the_chain_and_nothing_is_archived() -> None:
+    simulation = Simulation(make_plan(repeats=2))
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "secret")]
+    assert await simulation.run()
+    assert simulation.types()[-1] == "paused"
+    assert not [archive for archive in simulation.workshop.archives if archive[0] == "r1"]
+    assert simulation.types("r2") == WHOLE
+    assert simulation.scheduler.pauses["r1"].reason == "secret"
+
+
+async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "full")]
+    assert await simulation.run()
+    paused = next(line for line in simulation.journal.lines if line.type == "paused")
+    assert paused.data["reason"] == "checkpoint"
+    assert paused.data["elapsed_s"] == 900.0 + 450.0 + 450.0
+
+
+async def test_a_checkpoint_that_fails_once_at_the_boundary_is_made_again() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "flaky")]
+    assert await simulation.run()
+    assert simulation.types() == [*STEPS[:6], "checkpoint.failed", *STEPS[6:], *WHOLE[-2:]]
+
+
+async def test_a_world_that_ends_while_it_is_saved_fails_the_attempt_and_is_retried() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "dead")]
+    assert await simulation.run()
+    failed = next(line for line in simulation.journal.lines if line.type == "failed")
+    assert failed.data["cause"] == "world"
+    assert simulation.types()[-1] == "committed"
+
+
+async def test_a_defect_ends_one_attempt_and_is_reported() -> None:
+    simulation = Simulation(make_plan(repeats=2))
+    simulation.workshop.troubles["r1"] = [Trouble(0, "defect")]
+    assert await simulation.run()
+    failed = next(line for line in simulation.journal.lines if line.type == "failed")
+    assert failed.data["cause"] == "defect"
+    assert simulation.types()[-1] == simulation.types("r2")[-1] == "committed"
+
+
+async def test_scores_and_errors_of_the_hook_are_stored() -> None:
+    async def score(_end: Any) -> dict[str, float]:
+        if not scores:
+            raise ValueError("no cubes")
+        return scores.pop()
+
+    scores = [{"cubes": 3.0}]
+    simulation = Simulation(make_plan(generations=2), Callbacks(score=score))
+    assert await simulation.run()
+    scored = [line.data for line in simulation.journal.lines if line.type == "scored"]
+    assert scored == [{"scores": {"cubes": 3.0}}, {"error": "ValueError: no cubes"}]
+    assert simulation.types()[-1] == "committed"
+
+
+async def test_the_stop_hook_closes_a_generation_and_is_switched_off_after_three_errors() -> None:
+    asked: list[float] = []
+
+    async def stop(live: Any) -> str | None:
+        asked.append(simulation.clock.monotonic())
+        if broken:
+            raise ValueError("broken")
+        return "enough" if simulation.clock.monotonic() >= 120.0 else None
+
+    broken = False
+    simulation = Simulation(make_plan(), Callbacks(stop=stop))
+    assert await simulation.run()
+    (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
+    assert line.data["ended_by"] == "stop: enough"
+    assert asked == [30.0, 60.0, 90.0, 120.0]
+    asked.clear()
+    broken = True
+    simulation = Simulation(make_plan(), Callbacks(stop=stop))
+    assert await simulation.run()
+    assert len(asked) == 3
+
+
+async def test_spent_usage_is_the_sum_of_all_attempts() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "world"), Trouble(500.0, "world")]
+    assert await simulation.run()
+    spent = [attempt.spent for attempt in simulation.state.chains["r1"].attempts]
+    ledgers = simulation.workshop.ledgers.values()
+    assert sum(usage.output_tokens for agents in spent for usage in agents) == sum(
+        usage.output_tokens for agents in ledgers for usage in agents
+    )
+    committed = simulation.state.chains["r1"].generations[1].committed
+    assert committed is not None
+    assert committed.ending is not None
+    assert committed.ending.data["used"][0]["output_tokens"] == 3600
+    assert Usage() not in spent[0]
+
+
+async def test_a_scored_attempt_is_committed_with_the_totals_of_its_closing() -> None:
+    async def score(_end: Any) -> dict[str, float]:
+        return {"cubes": 3.0}
+
+    policy = {"every": 900.0, "idle_wait": 0.0, "end": False, "boundary": False}
+    simulation = Simulation(make_plan(checkpoint=policy), Callbacks(score=score))
+    simulation.kill_at(10, is_written=True)
+    assert not await simulation.run()
+    assert simulation.types()[-1] == "scored"
+    simulation.kill_at(None)
+    assert await simulation.run()
+    committed = simulation.journal.lines[-2]
+    assert committed.type == "committed"
+    assert committed.data["elapsed_s"] == 3300.0
+    assert committed.data["used"] == committed.data["usage"]
+    assert committed.data["used"][0]["output_tokens"] == 3600

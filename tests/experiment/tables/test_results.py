@@ -1,0 +1,174 @@
+"""Results as tables of text, CSV, JSON and data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from clawblox.agents.values import Usage
+from clawblox.errors import ConfigError
+from clawblox.experiment.tables.results import (
+    AGENTS_NAME,
+    ROWS_NAME,
+    Results,
+    make_results,
+    write_results,
+)
+from tests.experiment.journals import Journal, make_plan, used
+from tests.experiment.tables.test_rows import journals
+
+MODELS = ["claude-fable-5", "claude-opus-4-8"]
+HOSTILE = 'a,"b"\r\n\x1b[2J=1+1 \ud800'
+
+
+def swept() -> Results:
+    """Return the results of two models in two repeats, with a score each; the last has failed."""
+    journal = Journal()
+    plan = make_plan(sweep={"agents.0.model": MODELS})
+    for score, chain in enumerate(("fable-r1", "opus-r1", "fable-r2")):
+        attempt = journal.open(chain, 1).work().write("scored", {"scores": {"cubes": 2.0 * score}})
+        attempt.commit([used(100 * (score + 1), 1.0), used(0, 0.0)])
+    journal.open("opus-r2", 1).work().end("failed", [used(9, 0.5)], cause="world", text=HOSTILE)
+    return make_results(plan, journal.state)
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_the_table_shows_every_generation() -> None:
+    heading, *lines = swept().table().splitlines()
+    assert heading.split() == [
+        *("CHAIN", "GENERATION", "STATUS", "ENDED", "BY", "ACTIVE", "S", "TURNS"),
+        *("OUTPUT", "TOKENS", "COST", "USD", "CUBES"),
+    ]
+    assert lines[0].split() == [
+        "fable-r1",
+        "1",
+        "committed",
+        "duration",
+        "3600",
+        "2",
+        "100",
+        "1",
+        "0",
+    ]
+    assert lines[3].split() == ["opus-r2", "1", "failed", "0", "0", "0", "0", "-"]
+
+
+def test_means_are_those_of_complete_generations_by_a_label() -> None:
+    table = swept().table(by="model", mean=["cubes", "output_tokens"])
+    assert [line.split() for line in table.splitlines()] == [
+        ["MODEL", "N", "CUBES", "OUTPUT", "TOKENS"],
+        ["claude-fable-5", "2", "2", "200"],
+        ["claude-opus-4-8", "1", "2", "200"],
+    ]
+
+
+def test_means_without_a_group_are_those_of_all_complete_generations() -> None:
+    lines = swept().table(mean=["cubes"]).splitlines()
+    assert [line.split() for line in lines] == [["N", "CUBES"], ["3", "2"]]
+
+
+def test_a_group_without_values_has_no_mean() -> None:
+    journal = Journal()
+    journal.open("r1", 1).work().commit([Usage(output_tokens=5)])
+    table = make_results(make_plan(), journal.state).table(by="chain")
+    assert table.splitlines()[1].split() == ["r1", "1", "3600", "0", "5", "-"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"by": "modle"}, "by: must be a column, not 'modle'"),
+        ({"mean": ["cube"]}, "did you mean cubes?"),
+        ({"by": "qqqqqq"}, "the columns are experiment, chain"),
+        ({"mean": ["status"]}, "mean: must be a column of numbers, not 'status'"),
+    ],
+)
+def test_an_unknown_column_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        swept().table(**options)
+    assert text in str(error.value)
+
+
+def test_a_series_has_the_scores_of_complete_generations_by_line() -> None:
+    assert swept().series("cubes", by="model") == {
+        MODELS[0]: {1: [0.0, 4.0]},
+        MODELS[1]: {1: [2.0]},
+    }
+    assert swept().series("output_tokens")["fable-r2"] == {1: [300]}
+    with pytest.raises(ConfigError, match="score: must be a column of numbers, not 'ended_by'"):
+        swept().series("ended_by")
+
+
+def test_csv_has_a_column_for_each_label_and_score() -> None:
+    header = swept().to_csv().splitlines()[0].split(",")
+    assert header[:6] == ["experiment", "chain", "repeat", "seed", "label.model", "generation"]
+    assert header[header.index("spent_usd") + 1] == "score.cubes"
+    (first, *_) = read(swept().to_csv())
+    assert (first["score.cubes"], first["is_estimated"], first["seed"]) == ("0.0", "false", "")
+
+
+def test_hostile_text_stays_in_its_cell_and_out_of_the_terminal() -> None:
+    (*_, last) = read(swept().to_csv())
+    assert last["error"] == HOSTILE
+    assert json.loads(swept().to_json())["rows"][-1]["error"] == HOSTILE
+    journal = Journal()
+    journal.open("r1", 1).work().commit([], None).journal.lines[-1].data["ended_by"] = "\x1b[2J\n"
+    assert make_results(make_plan(), journal.state).table().count("\n") == 1
+
+
+def test_json_has_all_rows() -> None:
+    document = json.loads(swept().to_json())
+    assert (len(document["rows"]), len(document["agents"])) == (4, 8)
+    assert document["rows"][0]["labels"] == {"model": MODELS[0]}
+
+
+def test_files_are_written_only_where_they_differ(tmp_path: Path) -> None:
+    results = swept()
+    write_results(tmp_path, results)
+    first = {name: (tmp_path / name).stat().st_ino for name in (ROWS_NAME, AGENTS_NAME)}
+    (tmp_path / AGENTS_NAME).write_text("")
+    write_results(tmp_path, results)
+    assert (tmp_path / ROWS_NAME).stat().st_ino == first[ROWS_NAME]
+    results.write_csv(tmp_path / "copy.csv", agents=True)
+    assert (tmp_path / AGENTS_NAME).read_bytes() == (tmp_path / "copy.csv").read_bytes()
+
+
+def test_a_data_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawblox.extras.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pandas.*pip install"):
+        swept().dataframe()
+
+
+def test_a_data_frame_has_the_columns_of_the_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pandas.py").write_text("def DataFrame(rows, columns): return rows, columns\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "pandas", raising=False)
+    rows, columns = swept().dataframe(agents=True)
+    assert columns == swept().to_csv(agents=True).splitlines()[0].split(",")
+    assert (rows[0]["label.model"], rows[0]["cost_usd"]) == (MODELS[0], 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(journals())
+def test_csv_equals_the_journal(journal: Journal) -> None:
+    results = make_results(make_plan(), journal.state)
+    for table, agents in ((results.rows(), False), (results.agents(), True)):
+        cells = read(results.to_csv(agents=agents))
+        assert len(cells) == len(table)
+        for row, cell in zip(table, cells, strict=True):
+            assert (row.chain, str(row.generation), row.status) == (
+                *(cell["chain"], cell["generation"], cell["status"]),
+            )
+            assert int(cell["spent_tokens"]) == row.spent_tokens
+            assert float(cell["cost_usd"] or "nan") == row.cost_usd or row.cost_usd is None
