@@ -38,11 +38,12 @@ def test_the_programs_of_the_page_run_one_after_the_other(tmp_path: Path) -> Non
     whole = examples.Example("python", f"print('{MARK}')\n".join(programs), "", (-1, -1))
     env = examples.install_agents(tmp_path / ".agents")
     (printed,) = examples.run_examples([whole], tmp_path, env)
-    run, fork, again, plan, record, hooks, rescored = printed.split(f"{MARK}\n")
+    run, fork, again, plan, changed, record, hooks, rescored = printed.split(f"{MARK}\n")
     assert run.startswith("done: 1 generation committed\nWORKSPACE  N  POINTS")
     assert [line.split()[:2] for line in fork.splitlines()[1:]] == [["control", "1"], ["hint", "1"]]
     assert again == "done: 0 generations committed\n"
     assert plan == "16 fable-before300-r1 opus-before60-r4\n"
+    assert changed.splitlines()[1] == "  duration: was 1800.0, is 2700.0"
     assert record.endswith("chains\n['opened', 'prepared', 'working']\n")
     assert [line.split()[:2] for line in hooks.splitlines()][-1] == ["s7", "budget"]
     assert rescored == "1 points points_per_s\n"
