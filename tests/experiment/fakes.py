@@ -103,7 +103,8 @@ class Trouble:
     Attributes:
         at: Seconds after its start; 0 at the start itself.
         kind: ``world``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``, ``secret``,
-            ``full``, ``waiting``, ``defect``, ``flaky`` or ``dead``: a world that ends unseen.
+            ``full``, ``waiting``, ``defect``, ``flaky``, ``dead`` (a world that ends unseen) or
+            ``busy`` (agents that are never between turns).
         lasts: Seconds of a limit as its provider reports it; None if it reports none.
     """
 
@@ -256,7 +257,7 @@ class FakeAttempt:
         return self.workshop.clock.monotonic() - self.started_at
 
     async def checkpoint(
-        self, kind: CheckpointKind, elapsed_s: float, *, idle_wait: float
+        self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
     ) -> SavedAttempt:
         trouble = self.trouble
         if trouble is not None and trouble.kind == "secret":
@@ -268,8 +269,10 @@ class FakeAttempt:
             raise WorldExitedError("the world has ended")
         if trouble is not None and trouble.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
+        if trouble is not None and trouble.kind == "busy":
+            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + idle_wait)
         self.saved += 1
-        file = f"gen{self.order.generation:03}-t{int(elapsed_s):06}-{self.saved}.ckpt"
+        file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
         self.workshop.archives.add((self.order.chain.name, self.order.run_id, file))
         return SavedAttempt(file=file, sha256=f"sha-{self.order.run_id}-{file}", size_bytes=1)
 

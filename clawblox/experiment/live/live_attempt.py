@@ -280,7 +280,7 @@ class LiveAttempt:
     # -- checkpoints ------------------------------------------------------------------------------
 
     async def checkpoint(
-        self, kind: CheckpointKind, elapsed_s: float, *, idle_wait: float
+        self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
     ) -> SavedAttempt:
         """Save world and agents in an archive, as ``schedule.ports.Attempt`` describes it.
 
@@ -292,10 +292,11 @@ class LiveAttempt:
         """
         assert self.started is not None
         watched = check_agents([agent.agent for agent in self.agents])
-        stem = f"gen{self.order.generation:03d}-t{int(elapsed_s):06d}"
         quiet_s = self.order.chain.plan.checkpoint.idle_quiet
         with held(watched):
             await idle_moment(watched, quiet_s=quiet_s, wait_s=idle_wait)
+            elapsed_s = int(elapsed())
+            stem = f"gen{self.order.generation:03d}-t{elapsed_s:06d}"
             saved = await save_now(
                 self.world,
                 watched,
@@ -313,12 +314,12 @@ class LiveAttempt:
             mid_turn=tuple(names[name] for name in saved.mid_turn),
         )
 
-    def _metadata(self, kind: CheckpointKind, elapsed_s: float) -> dict[str, Any]:
+    def _metadata(self, kind: CheckpointKind, elapsed_s: int) -> dict[str, Any]:
         chain = self.order.chain
         models = {agent.spec.model for agent in self.agents}
         return {
             "generation": self.order.generation,
-            "elapsed_seconds": int(elapsed_s),
+            "elapsed_seconds": elapsed_s,
             "run_id": self.order.run_id,
             "tmux_session": self._tmux or "",
             "world_dir": str(self.world.dir),

@@ -252,8 +252,7 @@ class GenerationRunner:
             if reason := await self._find_end():
                 return reason
             if self._clock.monotonic() >= self._save_at:
-                self._save_at = self._next_save(1.0)
-                await self._checkpoint("periodic")
+                self._save_at = self._next_save(1.0 if await self._checkpoint("periodic") else 0.5)
                 continue
             message = await self.mailbox.take(self._next_deadline())
             if message is not None and (reason := self._take(message)):
@@ -383,10 +382,11 @@ class GenerationRunner:
 
     async def _checkpoint(self, kind: CheckpointKind) -> bool:
         """Make a checkpoint; return whether it was made."""
-        policy = self._plan.checkpoint
-        idle_wait = policy.idle_wait if kind == "periodic" else _PAUSE_IDLE_WAIT_S
+        idle_wait = self._find_idle_wait() if kind == "periodic" else _PAUSE_IDLE_WAIT_S
         try:
-            saved = await self._attempt.checkpoint(kind, self.meter.active_s, idle_wait=idle_wait)
+            saved = await self._attempt.checkpoint(
+                kind, lambda: self.meter.active_s, idle_wait=idle_wait
+            )
         except WorldExitedError as error:
             raise AttemptError("world", str(error)) from error
         except (ClawbloxError, OSError) as error:
@@ -397,6 +397,11 @@ class GenerationRunner:
         await self._write("checkpoint", self._describe(kind, saved))
         await self._retain()
         return True
+
+    def _find_idle_wait(self) -> float:
+        """Return how long a checkpoint may wait for idle agents, but not into the save phase."""
+        remaining_s = self._active_limit_s - self.meter.active_s
+        return max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
 
     def _describe(self, kind: CheckpointKind, saved: SavedAttempt) -> Mapping[str, Any]:
         self._usage = tuple(self._attempt.usage())
@@ -425,7 +430,6 @@ class GenerationRunner:
             raise PauseError(Paused(reason="secret", text=str(error)))
         if self._failed_saves >= _MAX_FAILED_SAVES:
             raise PauseError(Paused(reason="checkpoint", text=str(error)))
-        self._save_at = self._next_save(0.5)
 
     async def _retain(self) -> None:
         """Remove the oldest archives of the interval, except the sources of forks."""

@@ -218,13 +218,13 @@ class Attempt(Protocol):
         """
 
     async def checkpoint(
-        self, kind: CheckpointKind, elapsed_s: float, *, idle_wait: float
+        self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
     ) -> SavedAttempt:
         """Save world and agents in an archive, whatever the agents are doing. They notice nothing.
 
         Args:
             kind: Why it is made.
-            elapsed_s: Active seconds of the generation.
+            elapsed: Returns the active seconds of the generation, when the archive is made.
             idle_wait: Maximum seconds to wait for a moment between turns.
 
         Raises:

@@ -39,7 +39,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
     async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
         original = await attempt.start()
         await wait_for_turns(attempt, 1)
-        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
     before = await run_blocking(digest_tree, scene.run_dir())
     past = await scene.told(original)
 
@@ -51,7 +51,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             assert [usage.turns for usage in attempt.usage()] == [0, 0]
             working = await attempt.start()
             await wait_for_turns(attempt, 1)
-            later = await attempt.checkpoint("periodic", 9.0, idle_wait=10.0)
+            later = await attempt.checkpoint("periodic", lambda: 9.0, idle_wait=10.0)
         for old, new in zip(original["agents"], working["agents"], strict=True):
             assert (old["session"], old["base_url"]) == (new["session"], new["base_url"])
             assert old["conversation"] != new["conversation"]
@@ -118,7 +118,7 @@ async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(sce
     async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 1)
-        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
         source = scene.order(origin=refer(FIRST, saved))
         async with anyio.create_task_group() as tasks:
             for number in (1, 2):
@@ -134,7 +134,7 @@ async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
     async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
-        saved = await attempt.checkpoint("periodic", 5.0, idle_wait=10.0)
+        saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
         order = branch_order(alone, alone.order(origin=refer(FIRST, saved)), 1, STORM)
         await alone.workshop.prepare(order)
         async with alone.workshop.open(order, alone.signals.append) as branch:

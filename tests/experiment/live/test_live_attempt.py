@@ -48,7 +48,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(scene: Scene
     async with scene.workshop.open(order, scene.signals.append) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 2)
-        saved = await attempt.checkpoint("periodic", 12.5, idle_wait=10.0)
+        saved = await attempt.checkpoint("periodic", lambda: 12.5, idle_wait=10.0)
         assert (saved.file, saved.mid_turn) == ("gen001-t000012.ckpt", ())
         before = attempt.usage()
     assert {type(signal) for signal in scene.signals} == {AgentTurned}
@@ -98,7 +98,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         await wait_for_turns(attempt, 1)
         await attempt.stop_agents()
         assert all(agent.is_over for agent in attempt.activity())
-        boundary = await attempt.checkpoint("boundary", 60.0, idle_wait=0.0)
+        boundary = await attempt.checkpoint("boundary", lambda: 60.0, idle_wait=0.0)
         await attempt.set_budgets((), is_saving=True)
         await attempt.send(SAVE)
         await wait_until_done(attempt)
@@ -113,7 +113,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         await attempt.start()
         await wait_until_done(attempt)
         await attempt.stop_agents()
-        end = await attempt.checkpoint("end", 60.0, idle_wait=0.0)
+        end = await attempt.checkpoint("end", lambda: 60.0, idle_wait=0.0)
     for messages in await scene.told(working, again.run_id):
         assert messages.count(SAVE) == 1
         assert messages[-1] == SAVE
@@ -185,7 +185,7 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
     async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
-        saved = await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+        saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
     origin = refer(FIRST, saved)
     for _ in range(2):
         await alone.workshop.set_aside("r1", FIRST, f"{FIRST}.failed-20260101T000000Z")
@@ -210,7 +210,7 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
         old = await attempt.start()
         await wait_for_turns(attempt, 1)
         await attempt.stop_agents()
-        saved = await attempt.checkpoint("end", 1.0, idle_wait=0.0)
+        saved = await attempt.checkpoint("end", lambda: 1.0, idle_wait=0.0)
         time = await attempt.world_time()
     (scene.agent_dirs()[1] / "workspace" / "notes.md").write_text("remember")
     order = attrs.evolve(
@@ -287,7 +287,7 @@ async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alo
     async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
-        saved = await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+        saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
     again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
     await alone.prepare(again)
     (alone.agent_dirs(again.run_id)[0] / "claude_session_id.txt").unlink()
@@ -307,7 +307,7 @@ async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None
         await attempt.start()
         await wait_for_turns(attempt, 1)
         with pytest.raises(CheckpointSecretError):
-            await attempt.checkpoint("periodic", 1.0, idle_wait=10.0)
+            await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
 
 
 async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:

@@ -30,6 +30,16 @@ async def test_a_generation_takes_its_steps_in_order() -> None:
     assert simulation.clock.monotonic() == 3600.0
 
 
+async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end() -> None:
+    simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
+    simulation.workshop.troubles["r1"] = [Trouble(0.0, "busy")]
+    assert await simulation.run()
+    lines = [line for line in simulation.journal.lines if line.type == "checkpoint"]
+    assert [line.data["elapsed_s"] for line in lines] == [1110.0, 2220.0, 3300.0, 3300.0, 3300.0]
+    for line in lines:
+        assert f"t{int(line.data['elapsed_s']):06}" in line.data["file"]
+
+
 async def test_generations_follow_each_other_and_inherit_workspaces() -> None:
     simulation = Simulation(make_plan(generations=3))
     assert await simulation.run()
