@@ -123,7 +123,10 @@ async def run(args: argparse.Namespace) -> int:
     if directory.exists() and not args.resume:
         print(f"{directory} exists; --resume continues it", file=sys.stderr)
         return 2
-    async with Experiment(plan, dir=directory, retry_failed=args.resume) as experiment:
+    grace_s = float(environment("STOP_GRACE_SECONDS", "1"))
+    async with Experiment(
+        plan, dir=directory, retry_failed=args.resume, grace_seconds=grace_s
+    ) as experiment:
         session = experiment.run()
         async for row in session:
             print(f"generation {row.generation}: {row.output_tokens} output tokens, {row.run_dir}")

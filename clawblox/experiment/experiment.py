@@ -14,7 +14,8 @@ import attrs
 
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_duration, check_env, check_path
+from clawblox.config.arguments import check_duration, check_env, check_grace, check_path
+from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.events import ExperimentEvent
@@ -70,6 +71,7 @@ class Experiment:
         retry_failed: Whether chains that have failed are tried again.
         resume_from: An archive of this package or of the public generation scripts, from which the
             only chain continues its generation; None for none.
+        grace_seconds: Seconds between TERM and KILL when worlds and agents are stopped.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -88,6 +90,7 @@ class Experiment:
         accept: Collection[str] = (),
         retry_failed: bool = False,
         resume_from: str | os.PathLike[str] | None = None,
+        grace_seconds: float = DEFAULT_GRACE_S,
         _clock: Clock | None = None,
         _workshop: Workshop | None = None,
     ) -> None:
@@ -97,6 +100,7 @@ class Experiment:
         self.directory = check_path(place, "dir").absolute()
         self._given = plan
         self._callbacks = Callbacks(score=score, stop=stop)
+        self._grace_s = check_grace(grace_seconds)
         self._reporter = Reporter(on_event, on_generation_end)
         self._env = dict(os.environ if env is None else check_env(env))
         self._accept = tuple(accept)
@@ -175,7 +179,13 @@ class Experiment:
 
     def _make_workshop(self, opened: OpenExperiment) -> Workshop:
         layout = opened.plans[0].layout
-        return LiveWorkshop(self.directory, layout, self._env, on_event=self._reporter.pass_on)
+        return LiveWorkshop(
+            self.directory,
+            layout,
+            self._env,
+            grace_s=self._grace_s,
+            on_event=self._reporter.pass_on,
+        )
 
     def _read(self, journal: Journal) -> OpenExperiment:
         return open_experiment(
@@ -284,21 +294,31 @@ class Experiment:
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def run(self) -> ExperimentRun:
-        """Run all chains until each is done, has failed or is paused.
+    def run(self, chains: Collection[str] | None = None) -> ExperimentRun:
+        """Run chains until each is done, has failed or is paused.
+
+        Args:
+            chains: Their names; None means all. Branches that are added meanwhile run too.
 
         Returns:
             The session: await it for its :class:`RunOutcome`, or iterate over it for the row of
             each generation as it is committed.
 
         Raises:
+            ConfigError: There is no such chain.
             UsageError: The experiment is not open, or a session of it runs.
         """
         opened = self._require_open()
         if self._session is not None and not self._session.is_over.is_set():
             raise UsageError("a session of this experiment runs already")
         session = self._session = Session(
-            opened, self._workshop, self._recorder, self._clock, self._callbacks
+            opened,
+            self._workshop,
+            self._recorder,
+            self._clock,
+            self._callbacks,
+            chosen=None if chains is None else self._check_chains(chains),
+            warn=self._reporter.warn,
         )
 
         def begin(put: Callable[[Row | None], object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -17,6 +17,8 @@ from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.selection import find_checkpoint
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import Results, make_results
+from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, make_status
+from clawblox.system.clock import utc_now
 
 PLAN_NAME = "plan.toml"
 
@@ -54,6 +56,18 @@ class ExperimentRecord:
             ConfigError: There is none.
         """
         return find_checkpoint(self.state, place, at)
+
+    def status(
+        self, *, pid: int | None = None, live: Mapping[str, LiveChain] | None = None
+    ) -> ExperimentStatus:
+        """Return the status now.
+
+        Args:
+            pid: The process that runs the experiment; None if none does.
+            live: Facts by chain that only this process knows; None for none.
+        """
+        now = utc_now()
+        return make_status(self.directory, self.plan, self.state, now=now, pid=pid, live=live)
 
     def results(self, *, forked_from: CheckpointRef | Checkpoint | None = None) -> Results:
         """Return the results.

@@ -6,7 +6,7 @@ Hooks of the caller are called here; their errors are logged and end nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
@@ -15,6 +15,7 @@ from clawblox.experiment.history.lines import Line
 from clawblox.experiment.schedule.ports import Order
 from clawblox.experiment.tables.rows import Row
 from clawblox.results import Event
+from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.events import Hub, Subscription
 from clawblox.telemetry.own_log import OwnLog
 
@@ -23,6 +24,9 @@ EventHook: TypeAlias = Callable[[ExperimentEvent], Awaitable[object]]
 
 RowHook: TypeAlias = Callable[[Row], Awaitable[object]]
 """Called with the row of each generation that is committed."""
+
+_ACTIONS: Final = frozenset({"message", "tool.called", "retry", "limit", "error"})
+"""Types of an agent's events that are its latest action."""
 
 _log = OwnLog(__name__)
 
@@ -75,10 +79,16 @@ class Reporter:
         """Publish the event that a line of the journal reports."""
         self._hub.publish(describe_line(line))
 
+    def warn(self, kind: str, text: str) -> None:
+        """Publish a warning about the experiment as a whole."""
+        time = format_utc(utc_now())
+        self._hub.publish(ExperimentEvent(time=time, kind=kind, subject="", data={"text": text}))
+
     def pass_on(self, order: Order, event: Event) -> None:
         """Publish an event of a world or an agent, and remember what an agent did."""
-        if isinstance(event, AgentEvent) and (lines := narrate(event.kind, event.data)):
-            self.last_actions[order.chain.name] = lines[-1].text
+        if isinstance(event, AgentEvent) and event.kind in _ACTIONS:
+            for line in narrate(event.kind, event.data)[:1]:
+                self.last_actions[order.chain.name] = line.text
         if self._hub.has_listeners:
             self._hub.publish(describe_event(order, event))
 

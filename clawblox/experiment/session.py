@@ -36,6 +36,8 @@ class Session:
         recorder: Writes the lines.
         clock: The clock.
         callbacks: The hooks.
+        chosen: Names of the chains to run; None means all.
+        warn: Called with the kind and the text of a warning.
 
     Attributes:
         is_over: Set when nothing of it runs any longer.
@@ -49,6 +51,9 @@ class Session:
         recorder: Recorder,
         clock: Clock,
         callbacks: Callbacks,
+        *,
+        chosen: Collection[str] | None = None,
+        warn: Callable[[str, str], object] = lambda _kind, _text: None,
     ) -> None:
         self._opened = opened
         self._workshop = workshop
@@ -57,6 +62,7 @@ class Session:
         self._scope = anyio.CancelScope()
         self._error: Exception | None = None
         self._is_stopped = False
+        self._chosen = None if chosen is None else set(chosen)
         self._rows: list[Row] = []
         self._idle = anyio.Event()
         self._scheduler = Scheduler(
@@ -67,6 +73,7 @@ class Session:
             callbacks,
             chain_of=self._find_chain,
             wall_s=opened.state.wall_s,
+            warn=warn,
         )
         self.is_over = anyio.Event()
         self.on_row: Callable[[Row | None], object] = lambda _row: None
@@ -144,6 +151,8 @@ class Session:
     def add(self, chains: Collection[str]) -> None:
         """Run chains that were added to the experiment."""
         known = all_chains(self._opened.plans[-1], self._opened.state)
+        if self._chosen is not None:
+            self._chosen.update(chains)
         for name in chains:
             self._scheduler.add(known[name])
 
@@ -176,7 +185,10 @@ class Session:
         }
 
     def _chains(self) -> list[Chain]:
-        return list(all_chains(self._opened.plans[-1], self._opened.state).values())
+        chains = all_chains(self._opened.plans[-1], self._opened.state)
+        if self._chosen is None:
+            return list(chains.values())
+        return [chain for name, chain in chains.items() if name in self._chosen]
 
     def _find_chain(self, name: str, revision: int) -> Chain:
         """Return a chain with the plan of a revision, or the present one for a later chain."""

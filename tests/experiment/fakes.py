@@ -393,6 +393,7 @@ class Simulation:
         self.callbacks = callbacks or Callbacks()
         self.scheduler: Scheduler
         self.more_chains: list[Chain] = []
+        self.warnings: list[tuple[str, str]] = []
 
     @property
     def state(self) -> ExperimentState:
@@ -410,7 +411,12 @@ class Simulation:
         try:
             await recorder.write("session.begun")
             self.scheduler = Scheduler(
-                lambda: self.plan, self.workshop, recorder, self.clock, self.callbacks
+                lambda: self.plan,
+                self.workshop,
+                recorder,
+                self.clock,
+                self.callbacks,
+                warn=lambda kind, text: self.warnings.append((kind, text)),
             )
             await self._drive(during)
             await recorder.write("session.ended", {"elapsed_s": 0.0})

@@ -114,6 +114,16 @@ async def test_leaving_the_block_makes_a_checkpoint_and_the_same_call_continues(
     assert [row.generation for row in outcome.rows] == [2]
 
 
+async def test_only_the_chosen_chains_run(scene: Scene) -> None:
+    async with scene.experiment(scene.plan(repeats=3)) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        await exp.run(["r2"])
+        with pytest.raises(ConfigError, match="did you mean"):
+            exp.run(["r22"])
+        tasks.cancel_scope.cancel()
+    assert {row.chain for row in read_experiment(scene.directory).results().rows()} == {"r2"}
+
+
 async def test_a_second_process_is_refused_while_status_and_results_can_be_read(
     scene: Scene,
 ) -> None:

@@ -277,6 +277,16 @@ _OPTIONS: Final = (
         metavar="SECONDS",
         help="How long a world may take to become ready.",
     ),
+    _option(
+        "Timeouts",
+        "--grace",
+        "grace_seconds",
+        envvar="STOP_GRACE_SECONDS",
+        default=1,
+        type=SECONDS,
+        metavar="SECONDS",
+        help="Time between TERM and KILL when worlds and agents are stopped.",
+    ),
     section_option(
         "--detach",
         section="Orchestrator",

@@ -39,8 +39,8 @@ from clawblox.views.formatting import format_json, shorten_path, suggest
 _ADVICE: Final = "Ctrl-C saves and stops, a second one kills."
 _STOPPING: Final = "Saving and stopping. A second Ctrl-C kills everything."
 
-Prepare: TypeAlias = Callable[[Experiment], Awaitable[object]]
-"""Adds something to an open experiment, such as branches."""
+Prepare: TypeAlias = Callable[[Experiment], Awaitable[Sequence[str]]]
+"""Adds branches to an open experiment, and returns their names: only these are run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -190,9 +190,8 @@ class ExperimentRunner:
                 if self._starter is not None:
                     tasks.start_soon(self._starter.run)
                     tasks.start_soon(self._report_start, self._starter, events)
-                if self._prepare is not None:
-                    await self._prepare(self._experiment)
-                self.outcome = await self._experiment.run()
+                chains = None if self._prepare is None else await self._prepare(self._experiment)
+                self.outcome = await self._experiment.run(chains)
         except BaseException:
             await self._display.clear()
             raise

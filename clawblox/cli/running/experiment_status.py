@@ -12,9 +12,8 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.experiment.tables.status import LiveChain, decode_live, make_status
+from clawblox.experiment.tables.status import LiveChain, decode_live
 from clawblox.foreign_values import finite_number
-from clawblox.system.clock import utc_now
 
 
 async def look_at_experiment(directory: Path) -> ExperimentLook:
@@ -37,12 +36,5 @@ async def look_at_experiment(directory: Path) -> ExperimentLook:
     live: dict[str, LiveChain] = {}
     with contextlib.suppress(ValueError):
         live = decode_live((answer or {}).get("live", {}))
-    status = make_status(
-        record.directory,
-        record.plan,
-        record.state,
-        now=utc_now(),
-        pid=None if pid is None else int(pid),
-        live=live,
-    )
+    status = record.status(pid=None if pid is None else int(pid), live=live)
     return ExperimentLook(status, record.lines)

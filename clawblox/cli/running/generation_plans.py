@@ -250,18 +250,24 @@ def open_generations(options: GenerationOptions) -> Experiment:
         ClawbloxError: There is nothing to continue.
     """
     directory = options.directory
-    archive = options.values["resume_from"]
+    archive, grace_s = options.values["resume_from"], options.values["grace_seconds"]
     if options.is_new:
-        return Experiment(options.new_plan(), dir=directory)
+        return Experiment(options.new_plan(), dir=directory, grace_seconds=grace_s)
     resume_from = None if archive is None else Path(archive)
     if _has_run_here(directory):
         plan = options.changed_plan(read_experiment(directory).plan)
-        return Experiment(plan, dir=directory, retry_failed=True, resume_from=resume_from)
+        return Experiment(
+            plan,
+            dir=directory,
+            retry_failed=True,
+            resume_from=resume_from,
+            grace_seconds=grace_s,
+        )
     if options.chains > 1:
         hint = "leave out --parallel; a chain of the public script is a single one"
         raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
     plan = _plan_where_the_script_ended(options, resume_from)
-    return Experiment(plan, dir=directory, resume_from=resume_from)
+    return Experiment(plan, dir=directory, resume_from=resume_from, grace_seconds=grace_s)
 
 
 def _require_new(directory: Path) -> None:

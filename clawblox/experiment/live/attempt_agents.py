@@ -45,6 +45,7 @@ class AttemptAgent:
         before: Its usage when the attempt began.
         account: Name of the account that it uses.
         env: Its environment variables.
+        grace_s: Seconds between TERM and KILL when it is stopped.
 
     Attributes:
         events: Its latest events.
@@ -55,6 +56,7 @@ class AttemptAgent:
     before: Usage
     account: str
     env: Mapping[str, str] = attrs.field(repr=False)
+    grace_s: float
     events: deque[AgentEvent] = attrs.field(
         factory=lambda: deque(maxlen=_MAX_EVENTS), init=False, repr=False
     )
@@ -155,7 +157,7 @@ class AttemptAgent:
         Cancellation: it is stopped nevertheless.
         """
         self._is_stopping = True
-        await self.agent.stop()
+        await self.agent.stop(grace_seconds=self.grace_s)
         if self._watch is not None:  # it must not take the next start for this one
             await self._watch.wait()
 

@@ -70,6 +70,7 @@ class LiveAttempt:
         secrets: Values that no archive may contain.
         tmux: tmux session that shows world and agents; None for none.
         report: Called with each signal.
+        grace_s: Seconds between TERM and KILL when the world is stopped.
         pass_on: Called with each event of the world and of the agents.
     """
 
@@ -82,6 +83,7 @@ class LiveAttempt:
     _secrets: Sequence[str] = attrs.field(repr=False)
     _tmux: str | None
     _report: Callable[[Signal], object]
+    _grace_s: float
     _pass_on: Callable[[Event], object]
     started: StartedWorld | None = attrs.field(default=None, init=False)
     _tasks: Tasks = attrs.field(init=False)
@@ -114,7 +116,7 @@ class LiveAttempt:
         with anyio.CancelScope(shield=True), self._held, suppress(ClawbloxError):
             await stop_all(self.agents)
             if self.started is not None:
-                await self.world.stop(self.started.name)
+                await self.world.stop(self.started.name, grace_seconds=self._grace_s)
 
     async def _note_end(self) -> None:
         with anyio.CancelScope(shield=True), suppress(ManifestError):

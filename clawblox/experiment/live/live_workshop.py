@@ -19,6 +19,7 @@ from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.values import Usage
 from clawblox.checkpoint.archive import registry
 from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
 from clawblox.experiment.history.state import CheckpointRef
@@ -56,6 +57,7 @@ class LiveWorkshop:
         directory: Directory of the experiment.
         layout: Layout of the experiment.
         env: Values of the environment variables that the plan names.
+        grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
         find_input: Returns the copy of a file or directory that the plan names, which the
             experiment keeps; by default the file itself.
         on_event: Called with each event of a world or an agent, and its attempt.
@@ -67,6 +69,7 @@ class LiveWorkshop:
         layout: Layout,
         env: Mapping[str, str],
         *,
+        grace_s: float = DEFAULT_GRACE_S,
         find_input: Callable[[Path], Path] = _same,
         on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
     ) -> None:
@@ -74,6 +77,7 @@ class LiveWorkshop:
         self._layout = layout
         self._env = env
         self._credentials = Credentials(env)
+        self._grace_s = grace_s
         self._find_input = find_input
         self._on_event = on_event
 
@@ -296,6 +300,7 @@ class LiveWorkshop:
             secrets=secrets,
             tmux=tmux,
             report=report,
+            grace_s=self._grace_s,
             pass_on=partial(self._on_event, order),
         )
 
@@ -339,6 +344,7 @@ class LiveWorkshop:
             before=recorded.before,
             account=self._credentials.account(spec),
             env=self._credentials.env(spec),
+            grace_s=self._grace_s,
         )
 
 

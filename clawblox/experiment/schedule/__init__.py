@@ -1,6 +1,6 @@
 """Runs chains within the limits of a plan, over protocols for worlds and agents.
 
-- ``scheduler``: a task for each chain.
+- ``scheduler``, ``running_chain``: a task for each chain.
 - ``slots``, ``accounts``, ``spending``: the limits: places, providers' accounts, money.
 - ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
 - ``ports``, ``orders``: what an attempt needs of its world and agents, and what is asked of it.

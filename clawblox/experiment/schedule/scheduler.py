@@ -36,37 +36,19 @@ from clawblox.experiment.schedule.generation import GenerationRunner
 from clawblox.experiment.schedule.orders import describe_order, find_family, last_ending, make_order
 from clawblox.experiment.schedule.pauses import Close, Pause
 from clawblox.experiment.schedule.ports import AttemptError, Order, ProviderError, Workshop
+from clawblox.experiment.schedule.running_chain import RunningChain
 from clawblox.experiment.schedule.slots import Place, Slots
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.system.clock import Clock, parse_utc
 from clawblox.telemetry.own_log import OwnLog
 
 _LOOK_AT_DISK_S: Final = 30.0
+_WARN_AT: Final = 0.8
+"""Part of the money after which a warning is given."""
 _BLOCKING: Final[frozenset[str]] = frozenset({"secret", "checkpoint"})
 """Reasons of a pause that a person must resolve."""
 
 _log = OwnLog(__name__)
-
-
-@attrs.define(kw_only=True)
-class _Running:
-    """A chain whose task runs.
-
-    Attributes:
-        chain: The chain.
-        waiting: Cancelled to end the task while no attempt runs.
-        runner: The attempt that runs; None while none does.
-        pause: Why it is to pause; None if it is not.
-        usd: Cost of the attempt that runs, in US dollars.
-        is_over: Set when its task has ended.
-    """
-
-    chain: Chain
-    waiting: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    runner: GenerationRunner | None = None
-    pause: Pause | None = None
-    usd: float = 0.0
-    is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
 
 class Scheduler:
@@ -80,6 +62,7 @@ class Scheduler:
         callbacks: The hooks.
         chain_of: Returns a chain with the plan of a revision; None where there is one revision.
         wall_s: Seconds that the experiment has run before.
+        warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``.
 
     Attributes:
         pauses: Why each chain is paused that is, by its name.
@@ -98,6 +81,7 @@ class Scheduler:
         *,
         chain_of: Callable[[str, int], Chain] | None = None,
         wall_s: float = 0.0,
+        warn: Callable[[str, str], object] = lambda _kind, _text: None,
     ) -> None:
         self._plan = plan
         self._workshop = workshop
@@ -106,10 +90,12 @@ class Scheduler:
         self._callbacks = callbacks
         self._chain_of = chain_of
         self._begun_at = clock.monotonic() - wall_s
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, RunningChain] = {}
         self._slots = Slots(lambda: plan().limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
         self._is_disk_low = False
+        self._warn = warn
+        self._has_warned = False
         self.pauses: dict[str, Pause] = {}
         self.failures: dict[str, str] = {}
         self.halted: Pause | None = None
@@ -156,11 +142,11 @@ class Scheduler:
     def add(self, chain: Chain) -> None:
         """Run another chain too; ignored unless :meth:`run` runs."""
         if self._tasks is not None and chain.name not in self._running:
-            running = self._running[chain.name] = _Running(chain=chain)
+            running = self._running[chain.name] = RunningChain(chain=chain)
             self.pauses.pop(chain.name, None)
             self._tasks.start_soon(self._run_task, running)
 
-    async def _run_task(self, running: _Running) -> None:
+    async def _run_task(self, running: RunningChain) -> None:
         name = running.chain.name
         try:
             with running.waiting:
@@ -180,7 +166,7 @@ class Scheduler:
             self.pauses[name] = self.pauses.get(name, pause)
         self._halt_if_stuck()
 
-    def _is_over(self, running: _Running) -> bool:
+    def _is_over(self, running: RunningChain) -> bool:
         return isinstance(self._next(running.chain), Over)
 
     def _next(self, chain: Chain) -> Begin | Prepare | Commit | Interrupt | Over:
@@ -203,7 +189,7 @@ class Scheduler:
         for name, running in list(self._running.items()):
             if chains is None or name in chains:
                 running.pause = running.pause or pause
-                self._interrupt(running, pause)
+                running.interrupt(pause)
 
     def halt(self, pause: Pause) -> None:
         """Start nothing new, and pause everything that runs.
@@ -233,16 +219,7 @@ class Scheduler:
             return
         self.halted = pause
         for running in list(self._running.values()):
-            if running.runner is None:
-                running.waiting.cancel()
-            else:
-                running.runner.mailbox.put(Close(reason=pause.reason))
-
-    def _interrupt(self, running: _Running, pause: Pause) -> None:
-        if running.runner is None:
-            running.waiting.cancel()
-        else:
-            running.runner.mailbox.put(pause)
+            running.interrupt(Close(reason=pause.reason))
 
     def _halt_if_stuck(self) -> None:
         """Halt when nothing runs, and nothing will: no login is left, or no money."""
@@ -254,7 +231,7 @@ class Scheduler:
             text = f"${self.spending.ended_usd:.2f} of ${self._plan().limits.dollars:g} are spent"
             self.halt(Pause(reason="dollars", text=text))
 
-    def _waits_for_login(self, running: _Running) -> bool:
+    def _waits_for_login(self, running: RunningChain) -> bool:
         if running.runner is not None or self.accounts.is_probing(running.chain.name):
             return False
         accounts = self._workshop.accounts(running.chain)
@@ -271,6 +248,8 @@ class Scheduler:
     async def _watch_disk(self) -> None:
         while (least := self._plan().limits.min_free) is not None:
             free = await self._workshop.free_bytes()
+            if free < least and not self._is_disk_low:
+                self._warn("disk.low", f"{free} bytes are free, fewer than {least}")
             self._is_disk_low = free < least
             if self._is_disk_low and not self._slots.taken:
                 self.halt(Pause(reason="disk", text=f"{free} bytes are free, fewer than {least}"))
@@ -289,7 +268,7 @@ class Scheduler:
 
     # -- one chain ------------------------------------------------------------------------------
 
-    async def _run_chain(self, running: _Running) -> None:
+    async def _run_chain(self, running: RunningChain) -> None:
         chain = running.chain
         while True:
             step = self._next(chain)
@@ -311,7 +290,7 @@ class Scheduler:
         if step.status == "failed" and self._plan().retry.on_failure == "stop_all":
             self.halt(Pause(reason="request", text=f"{chain.name} has failed"))
 
-    def _is_blocked(self, running: _Running) -> bool:
+    def _is_blocked(self, running: RunningChain) -> bool:
         """Return whether the chain must pause now; note why."""
         name = running.chain.name
         ending = last_ending(self.state.chain(name))
@@ -331,7 +310,7 @@ class Scheduler:
         session = self.state.session
         return session is not None and line.seq > session.seq
 
-    async def _await_turn(self, running: _Running) -> None:
+    async def _await_turn(self, running: RunningChain) -> None:
         """Wait until the chain may start an attempt, as far as it does not need a place."""
         chain = running.chain
         ending = last_ending(self.state.chain(chain.name))
@@ -378,7 +357,7 @@ class Scheduler:
         runner = self._make_runner(order, begin, usage=usage)
         await runner.finish()
 
-    async def _run_attempt(self, running: _Running, step: Begin | Prepare) -> None:
+    async def _run_attempt(self, running: RunningChain, step: Begin | Prepare) -> None:
         chain = running.chain
         place = Place(
             priority=self._priority(chain, step),
@@ -397,7 +376,7 @@ class Scheduler:
             self.accounts.release(chain.name)
             self._slots.leave(place)
 
-    async def _open(self, running: _Running, step: Begin | Prepare) -> GenerationRunner:
+    async def _open(self, running: RunningChain, step: Begin | Prepare) -> GenerationRunner:
         chain = running.chain
         begin = step if isinstance(step, Begin) else step.begin
         taken = {attempt.run_id for attempt in self.state.chain(chain.name).attempts}
@@ -448,16 +427,25 @@ class Scheduler:
         """Cost of the attempts that run, in US dollars."""
         return sum(running.usd for running in self._running.values())
 
-    def _note_progress(self, running: _Running) -> None:
+    def _note_progress(self, running: RunningChain) -> None:
         """Close everything when the money is spent, and note which accounts work again."""
         runner = running.runner
         assert runner is not None
         running.usd = self.spending.cost(running.chain, runner.usage)
-        limit = self._plan().limits.dollars
-        if limit is not None and (spent := self.spending.ended_usd + self.running_usd) >= limit:
-            text = f"${spent:.2f} of ${limit:g} are spent"
-            self.close_all(Pause(reason="dollars", text=text))
+        self._note_spending()
         self._clear_accounts(runner)
+
+    def _note_spending(self) -> None:
+        limit = self._plan().limits.dollars
+        if limit is None:
+            return
+        spent = self.spending.ended_usd + self.running_usd
+        text = f"${spent:.2f} of ${limit:g} are spent"
+        if spent >= limit:
+            self.close_all(Pause(reason="dollars", text=text))
+        if spent >= _WARN_AT * limit and not self._has_warned:
+            self._has_warned = True
+            self._warn("budget.warning", text)
 
     def _clear_accounts(self, runner: GenerationRunner) -> None:
         """Note that the accounts work which this attempt tries, if its agents have got answers."""

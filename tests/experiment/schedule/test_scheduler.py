@@ -73,6 +73,7 @@ async def test_the_money_closes_what_runs_and_starts_nothing_new() -> None:
         "dollars",
     ]
     assert simulation.scheduler.spending.ended_usd < 0.9 + 0.2
+    assert [kind for kind, _text in simulation.warnings] == ["budget.warning"]
     assert await simulation.run()
     assert len([line for line in simulation.journal.lines if line.type == "opened"]) == 4
 
@@ -119,6 +120,7 @@ async def test_a_low_disk_starts_nothing_new_until_there_is_room() -> None:
 
     assert await simulation.run(fill)
     assert statuses(simulation) == {"r1": "committed", "r2": "committed"}
+    assert [kind for kind, _text in simulation.warnings] == ["disk.low"]
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1, "min_free": 1000}))
     simulation.workshop.free = 10
     assert await simulation.run()
