@@ -42,6 +42,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "optional_packages": ["-m", "benchmarks.optional_packages"],
     "agents": ["-m", "benchmarks.agents"],
     "agents_io": ["-m", "benchmarks.agents_io"],
+    "experiments": ["-m", "benchmarks.experiments"],
     "luau": ["-m", "benchmarks.luau"],
     "engine": ["-m", "benchmarks.engine"],
     "floods": ["-m", "benchmarks.floods"],

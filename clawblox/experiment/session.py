@@ -20,7 +20,7 @@ from clawblox.experiment.schedule.pauses import Pause
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.experiment.tables.chain_set import all_chains
-from clawblox.experiment.tables.rows import Row, make_rows
+from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.clock import Clock, parse_utc
 
@@ -159,10 +159,10 @@ class Session:
     def note(self, line: Line) -> None:
         """Hand out the row of a generation that a line has committed."""
         if line.type == "committed":
-            rows, _ = make_rows(self._opened.plans[-1], self._opened.state)
-            row = next(
-                row for row in rows if (row.chain, row.generation) == (line.chain, line.generation)
-            )
+            assert line.chain is not None
+            assert line.generation is not None
+            plan, state = self._opened.plans[-1], self._opened.state
+            row = make_row(plan, state, line.chain, line.generation)
             self._rows.append(row)
             self.on_row(row)
 

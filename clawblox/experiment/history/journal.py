@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from clawblox.errors import ClawbloxError, RunLockedError, UsageError
-from clawblox.experiment.history.lines import Line, LineType, decode, encode
+from clawblox.experiment.history.lines import Line, LineType, collector_paused, decode, encode
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.append_log import append, complete_lines
@@ -97,7 +97,7 @@ class Journal:
             os.ftruncate(self._fd, complete)
         if not data:
             fsync_directory(self.directory)
-        return list(_decode_all(self._path, data))
+        return _decode_all(self._path, data)
 
     def append(
         self,
@@ -169,7 +169,7 @@ def read_lines(directory: Path) -> list[Line]:
     """
     path = directory / JOURNAL_NAME
     try:
-        return list(_decode_all(path, read_regular(path, max_bytes=MAX_JOURNAL_BYTES)))
+        return _decode_all(path, read_regular(path, max_bytes=MAX_JOURNAL_BYTES))
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "give the directory of an experiment, by default experiments/<name>"
         raise UsageError(f"there is no experiment in {directory}", hint=hint) from error
@@ -177,7 +177,12 @@ def read_lines(directory: Path) -> list[Line]:
         raise _unusable(path, error) from error
 
 
-def _decode_all(path: Path, data: bytes) -> Iterator[Line]:
+def _decode_all(path: Path, data: bytes) -> list[Line]:
+    with collector_paused():
+        return list(_decode(path, data))
+
+
+def _decode(path: Path, data: bytes) -> Iterator[Line]:
     for number, text in enumerate(complete_lines(data), start=1):
         try:
             line = decode(text, number)

@@ -6,7 +6,9 @@ state of an experiment from its lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -88,6 +90,7 @@ class Line:
 
 
 _decoder: Final = msgspec.json.Decoder(Line)
+_USAGE: Final = tuple[Usage, ...]
 
 
 def encode(line: Line) -> bytes:
@@ -115,6 +118,18 @@ def decode(text: bytes, number: int) -> Line:
     return line
 
 
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the search for cyclic garbage, which would visit all lines again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def usage_data(usage: Sequence[Usage]) -> list[dict[str, Any]]:
     """Return the usage of agents as plain values, in their order."""
     return [attrs.asdict(agent) for agent in usage]
@@ -122,4 +137,4 @@ def usage_data(usage: Sequence[Usage]) -> list[dict[str, Any]]:
 
 def read_usage(data: object) -> tuple[Usage, ...]:
     """Return the usage that a line records for each agent; empty if it records none."""
-    return tuple(msgspec.convert(data or [], type=tuple[Usage, ...]))
+    return msgspec.convert(data, type=_USAGE) if data else ()

@@ -11,7 +11,14 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.history.lines import ENDINGS, CheckpointKind, Line, Phase, read_usage
+from clawblox.experiment.history.lines import (
+    ENDINGS,
+    CheckpointKind,
+    Line,
+    Phase,
+    collector_paused,
+    read_usage,
+)
 
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
 """The last step of an attempt that its lines record."""
@@ -189,7 +196,10 @@ class GenerationState:
 
     def find_attempt(self, run_id: str) -> AttemptState | None:
         """Return an attempt by its name; None if there is none."""
-        return next((attempt for attempt in self.attempts if attempt.run_id == run_id), None)
+        for attempt in reversed(self.attempts):  # lines are about the latest, with few exceptions
+            if attempt.run_id == run_id:
+                return attempt
+        return None
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield its checkpoints that exist, in order."""
@@ -264,8 +274,9 @@ class ExperimentState:
         self.session: Line | None = None
         self.seq = 0
         self.endings = 0
-        for line in lines:
-            self.apply(line)
+        with collector_paused():
+            for line in lines:
+                self.apply(line)
 
     @property
     def fork_sources(self) -> set[CheckpointRef]:
@@ -369,14 +380,19 @@ class ExperimentState:
 
     def _own_chain(self, line: Line) -> ChainState:
         name = str(line.chain)
-        return self.chains.setdefault(name, ChainState(name=name))
+        chain = self.chains.get(name)
+        if chain is None:
+            chain = self.chains[name] = ChainState(name=name)
+        return chain
 
     def _own_generation(self, line: Line) -> GenerationState:
         chain = self._own_chain(line)
         number = int(line.generation or 0)
-        return chain.generations.setdefault(
-            number, GenerationState(chain=chain.name, number=number)
-        )
+        generation = chain.generations.get(number)
+        if generation is None:
+            generation = GenerationState(chain=chain.name, number=number)
+            chain.generations[number] = generation
+        return generation
 
     def _own_attempt(self, line: Line) -> AttemptState:
         attempt = self._own_generation(line).find_attempt(str(line.attempt))

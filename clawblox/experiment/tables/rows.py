@@ -208,6 +208,19 @@ def make_rows(
     return rows, agents
 
 
+def make_row(plan: Plan, state: ExperimentState, chain: str, generation: int) -> Row:
+    """Return the row of a generation.
+
+    Args:
+        plan: The plan in force.
+        state: The state of the experiment.
+        chain: Name of the chain.
+        generation: Number of the generation, which has begun.
+    """
+    begun = state.chain(chain).generations[generation]
+    return _Record(plan, state, all_chains(plan, state)[chain], begun).row()
+
+
 def describe_attempt(attempt: AttemptState) -> str:
     """Return how an attempt ended, or its step if it is under way; see :class:`Row`."""
     if attempt.outcome is not None:
