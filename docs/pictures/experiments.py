@@ -43,9 +43,7 @@ FORK: Final = _HERE / "experiment_fork.svg"
 STEPS: Final = _HERE / "experiment_steps.svg"
 _COLUMNS, _LINES = 100, 16
 _COMMAND: Final = "clawblox experiment run memory/plan.toml"
-_NOTICE: Final = (
-    "Ctrl-C saves and stops; to continue: clawblox experiment resume experiments/memory"
-)
+_NOTICE: Final = "Ctrl-C saves and stops, a second one kills."
 _LIMIT_AFTER: Final = 7
 """Generations that are committed when an agent reaches its usage limit."""
 _LIMIT_S: Final = 60
