@@ -96,16 +96,16 @@ def bench_processes(scratch: Path, chains: int, seconds: float) -> list[Row]:
     directory = scratch / "experiment"
     anyio.run(begin, plan, directory)
     with orchestrate(directory) as process:
-        started_s = wait_for(lambda: count(directory, "working") >= chains)
-        wait_for(lambda: len(saved(directory)) >= chains)
+        started_s = wait_for(process, lambda: count(directory, "working") >= chains)
+        wait_for(process, lambda: len(saved(directory)) >= chains)
         before, begun_at = len(saved(directory, distinct=False)), time.monotonic()
         cpu = cpu_seconds(process.pid)
         time.sleep(seconds)
         share = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun_at)
         made = len(saved(directory, distinct=False)) - before
         messages = count_messages(directory) - chains * AGENTS
-    with orchestrate(directory):
-        returned_s = wait_for(lambda: count(directory, "working") >= 2 * chains)
+    with orchestrate(directory) as process:
+        returned_s = wait_for(process, lambda: count(directory, "working") >= 2 * chains)
     what = f"{chains} worlds with {AGENTS} agents each"
     return [
         Row(f"{what}: processor time with checkpoints", 100 * share, "%", note=f"{made} made"),
@@ -120,7 +120,7 @@ def bench_idle(scratch: Path, chains: int, seconds: float) -> list[Row]:
     directory = scratch / "experiment"
     anyio.run(begin, plan, directory)
     with orchestrate(directory) as process:
-        wait_for(lambda: count(directory, "working") >= chains)
+        wait_for(process, lambda: count(directory, "working") >= chains)
         time.sleep(2.0)
         cpu, begun_at = cpu_seconds(process.pid), time.monotonic()
         time.sleep(seconds)
@@ -146,10 +146,12 @@ def orchestrate(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.send_signal(signal.SIGKILL)
 
 
-def wait_for(is_reached: Callable[[], bool]) -> float:
-    """Return the seconds until something is so."""
+def wait_for(process: subprocess.Popen[bytes], is_reached: Callable[[], bool]) -> float:
+    """Return the seconds until a process has reached something."""
     begun_at = time.monotonic()
     while not is_reached():
+        if process.poll() is not None:
+            raise ChildProcessError
         if time.monotonic() - begun_at > _DEADLINE_S:
             raise TimeoutError
         time.sleep(_POLL_S)

@@ -74,6 +74,7 @@ def plan_fork(
             check_prompt(prompt, "prompts")
     if fork.reseed is not None:
         check_seed(fork.reseed, "reseed")
+    _require_source(fork, state)
     labels = _check_labels(fork)
     _require_branching(chain)
     _require_separate_worlds(fork, chain, running, total)
@@ -82,6 +83,21 @@ def plan_fork(
         (f"{chain.name}-f{group}-{number}", _make_branch(fork, group, number, labels))
         for number in range(1, total + 1)
     ]
+
+
+def _require_source(fork: Fork, state: ExperimentState) -> None:
+    """Check that the checkpoint still exists, since the oldest of a generation are removed."""
+    ref = fork.source.ref
+    generation = state.chain(ref.chain).generations.get(ref.generation)
+    points = [] if generation is None else list(generation.checkpoints())
+    if all(point.ref != ref for point in points):
+        times = ", ".join(f"{point.elapsed_s:.0f}s" for point in points) or "none"
+        raise ConfigError(
+            "must be a checkpoint that still exists",
+            key="source",
+            value=ref.file,
+            hint=f"those of {ref.chain}/g{ref.generation:03d}: {times}",
+        )
 
 
 def _branches(state: ExperimentState) -> Iterator[Branch]:

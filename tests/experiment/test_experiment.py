@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 
 from clawblox.errors import ConfigError, PlanChangedError, RunLockedError, UsageError
@@ -234,6 +235,16 @@ async def test_branches_outside_a_sandbox_run_one_by_one_or_not_at_all(scene: Sc
         with pytest.raises(UsageError, match="parallel=1"):
             await exp.fork(source, 2)
         assert len(await exp.fork(source, 2, parallel=1)) == 2
+
+
+async def test_a_checkpoint_that_was_removed_meanwhile_cannot_be_forked(scene: Scene) -> None:
+    checkpoint = {"every": 900.0, "keep": 1, "idle_wait": 0.0}
+    await run(scene, scene.plan(generations=1, checkpoint=checkpoint))
+    async with scene.experiment(None) as exp:
+        source = exp.checkpoint("r1")
+        gone = attrs.evolve(source, ref=attrs.evolve(source.ref, file="gen001-t000900.ckpt"))
+        with pytest.raises(ConfigError, match=r"still exists(?s:.*)those of r1/g001: \d+s"):
+            await exp.fork(gone, parallel=1)
 
 
 async def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(

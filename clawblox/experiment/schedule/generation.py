@@ -437,12 +437,11 @@ class GenerationRunner:
         generation = self._recorder.state.chain(self.order.chain.name).latest
         if keep is None or generation is None:
             return
-        sources = self._recorder.state.fork_sources
         archives = [
             point for point in generation.attempts[-1].checkpoints if point.kind == "periodic"
         ]
         for point in archives[: max(0, len(archives) - keep)]:
-            if point.ref not in sources:
+            if point.ref not in self._recorder.state.fork_sources:
                 await self._write("checkpoint.removed", {"file": point.ref.file})
                 await self._attempt.remove_checkpoint(point.ref.file)
 
