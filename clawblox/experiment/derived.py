@@ -14,7 +14,7 @@ from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.layout import chain_dir, experiment_prefix
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.tables.chain_files import PlannedChain, write_chain_files
+from clawblox.experiment.tables.chain_files import PlannedChain, is_moving, write_chain_files
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import make_results, write_results
 from clawblox.telemetry.own_log import OwnLog
@@ -107,18 +107,26 @@ class DerivedFiles:
             for chain in chains.values()
             if chain.name in changed
         ]
-        await run_blocking(partial(self._write, planned))
+        moving = await run_blocking(partial(self._write, planned))
+        if moving:  # the line comes before the rename
+            self._changed |= moving
+            self._news.set()
         if has_results:
             results = make_results(self._plans[-1], self._state)
             await run_blocking(partial(write_results, self._directory, results))
 
     def _write(
         self, chains: Sequence[tuple[Chain, Sequence[Line], Sequence[PlannedChain]]]
-    ) -> None:
+    ) -> set[str]:
+        """Return the chains to be written again, since a directory is about to be renamed."""
         layout = self._plans[0].layout
+        moving = set()
         for chain, lines, revisions in chains:
             place = chain_dir(self._directory, chain.name, layout)
             write_chain_files(place, lines, revisions, layout)
+            if is_moving(place, lines):
+                moving.add(chain.name)
+        return moving
 
     def _describe(self, plan: Plan, chain: Chain) -> PlannedChain:
         own = all_chains(plan, self._state).get(chain.name, chain)

@@ -52,6 +52,22 @@ async def test_the_only_chain_has_the_names_of_the_public_scripts(tmp_path: Path
     assert read_pointer(tmp_path) == archive
 
 
+async def test_the_pointer_follows_the_directory_of_a_failed_attempt(tmp_path: Path) -> None:
+    plan, journal = make_plan(layout="flat", repeats=1), Journal()
+    attempt = journal.open("r1", 1)
+    attempt.checkpoint()
+    attempt.end("failed", cause="world", text="", moved_to="aside")
+    run_dir = tmp_path / "runs" / attempt.name
+    (run_dir / "checkpoints").mkdir(parents=True)
+    (run_dir / "checkpoints" / "c0.ckpt").touch()
+    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    await files.flush()
+    assert read_pointer(tmp_path) == run_dir / "checkpoints" / "c0.ckpt"
+    run_dir.rename(run_dir.with_name("aside"))
+    await files.flush()
+    assert read_pointer(tmp_path) == tmp_path / "runs" / "aside" / "checkpoints" / "c0.ckpt"
+
+
 async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_path: Path) -> None:
     plan, journal = make_plan(), Journal()
     journal.open("r1", 1).commit([used(1)] * 2)

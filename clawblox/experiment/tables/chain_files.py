@@ -116,11 +116,25 @@ def find_latest(chain_dir: Path, lines: Sequence[Line]) -> tuple[Line, Path] | N
     directories = moved_attempts(lines)
     for line in reversed(lines):
         if line.type == "checkpoint" and line.attempt is not None:
-            directory = directories.get(line.attempt, line.attempt)
-            archive = layout.archive_path(chain_dir, directory, str(line.data["file"]))
-            if archive.is_file():
-                return line, archive
+            for directory in (directories.get(line.attempt, line.attempt), line.attempt):
+                archive = layout.archive_path(chain_dir, directory, str(line.data["file"]))
+                if archive.is_file():
+                    return line, archive
     return None
+
+
+def is_moving(chain_dir: Path, lines: Sequence[Line]) -> bool:
+    """Return whether the directory of a failed attempt has not been renamed yet, as it will be.
+
+    Args:
+        chain_dir: The directory of the chain.
+        lines: The lines of the journal that are about the chain.
+    """
+    return any(
+        layout.attempt_dir(chain_dir, attempt).is_dir()
+        and not layout.attempt_dir(chain_dir, moved_to).is_dir()
+        for attempt, moved_to in moved_attempts(lines).items()
+    )
 
 
 def moved_attempts(lines: Sequence[Line]) -> dict[str, str]:
