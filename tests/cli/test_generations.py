@@ -128,6 +128,13 @@ def test_a_resume_changes_only_what_is_given() -> None:
         parse("--parallel", "2").changed_plan(recorded)
 
 
+def test_given_options_are_accepted_as_amendments() -> None:
+    given = {"generation_duration", "save_prompt", "model", "accept"}
+    options = parse("--accept", "world", given=given)
+    assert options.accepted == {"duration", "save", "world"}
+    assert parse(given=set()).accepted == set()
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -176,6 +183,8 @@ def test_generations_run_and_continue_without_our_journal(
         (directory / name).unlink()
     second = run(call, env, *fixed, "--generations", "2", "--resume")
     assert second.wait() == 0, second.out + second.err
+    again = run(call, env, "--generation-duration", "2", "--generations", "2", "--resume")
+    assert again.wait() == 0, again.out + again.err
     with (directory / "generation_chain.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert [row["run_id"] for row in rows] == ["e1-g001", "e1-g002"]

@@ -178,6 +178,13 @@ _OPTIONS: Final = (
         metavar="FILE",
         help="Continue a generation from an archive, then run the later ones.",
     ),
+    section_option(
+        "--accept",
+        section="Recording and resuming",
+        multiple=True,
+        metavar="FIELD",
+        help="Accept a change of world, prompts, templates or version; can be repeated.",
+    ),
     _option(
         "Recording and resuming",
         "--record/--no-record",

@@ -120,6 +120,12 @@ class GenerationOptions:
         return self.values["resume_from"] is None and not self.values["resume"]
 
     @property
+    def accepted(self) -> set[str]:
+        """The amendments of a recorded plan: an option that is given is accepted thereby."""
+        fields = {path.partition(".")[0] for name, path in _PATHS.items() if name in self.given}
+        return {*self.values["accept"], *(fields & {"duration", "save"})}
+
+    @property
     def agents(self) -> int:
         """Number of agents in each world."""
         return int(self.values["agents_per_world"])
@@ -259,6 +265,7 @@ def open_generations(options: GenerationOptions) -> Experiment:
         return Experiment(
             plan,
             dir=directory,
+            accept=options.accepted,
             retry_failed=True,
             resume_from=resume_from,
             grace_seconds=grace_s,
