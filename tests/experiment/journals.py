@@ -80,7 +80,9 @@ class Attempt:
     def end(self, kind: Any, usage: Sequence[Usage] = (), **data: Any) -> Attempt:
         return self.write(kind, {"usage": usage_data(usage), "elapsed_s": 0.0, **data})
 
-    def commit(self, usage: Sequence[Usage], total: Sequence[Usage] | None = None) -> Attempt:
+    def commit(
+        self, usage: Sequence[Usage], total: Sequence[Usage] | None = None, **data: Any
+    ) -> Attempt:
         paths = [f"runs/{self.name}/agents/a{index}/workspace" for index in range(2)]
         agents = [
             {"name": f"a{index}", "version": f"2.1.{index}", "model": "m", "driver": "claude"}
@@ -89,14 +91,17 @@ class Attempt:
         return self.end(
             "committed",
             usage,
-            used=usage_data(usage if total is None else total),
-            files=self.name,
-            workspaces=paths,
-            agents=agents,
-            elapsed_s=3600.0,
-            idle_s=60.0,
-            ended_by="duration",
-            world_time=7200.0,
-            started_at="2026-06-22T18:00:00Z",
-            ended_at="2026-06-22T19:00:00Z",
+            **{
+                "used": usage_data(usage if total is None else total),
+                "files": self.name,
+                "workspaces": paths,
+                "agents": agents,
+                "elapsed_s": 3600.0,
+                "idle_s": 60.0,
+                "ended_by": "duration",
+                "world_time": 7200.0,
+                "started_at": "2026-06-22T18:00:00Z",
+                "ended_at": "2026-06-22T19:00:00Z",
+                **data,
+            },
         )

@@ -12,6 +12,7 @@ import pytest
 
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.layout import chain_dir, table_path
+from clawblox.experiment.machine import Begin, next_step
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.experiment.tables.chain_files import write_chain_files
@@ -112,3 +113,21 @@ async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_n
         await anyio.wait_all_tasks_blocked()
         may_end.set()
     assert (tmp_path / "results.csv").exists()
+
+
+async def test_a_generation_inherits_what_an_attempt_has_left_that_another_has_scored(
+    tmp_path: Path,
+) -> None:
+    plan, journal = make_plan(), Journal()
+    worked = journal.open("r1", 1).work()
+    end = worked.checkpoint("end")
+    worked.end("interrupted")
+    paths = [f"runs/{worked.name}/agents/a{index}/workspace" for index in range(2)]
+    journal.open("r1", 1, origin=end, phase="score").commit([], files=worked.name, workspaces=paths)
+    begin = next_step(journal.state.chains["r1"], 3, plan.retry)
+    assert begin == Begin(generation=2, inherited=worked.name)
+    journal.open("r1", 2, inherited=worked.name).commit([])
+    written = await rows(tmp_path, plan, journal, "r1")
+    assert [row["template_in"] for row in written[2:]] == [
+        row["workspace_out"] for row in written[:2]
+    ]

@@ -189,10 +189,16 @@ class GenerationState:
 
     @property
     def source(self) -> str | None:
-        """Attempt whose workspaces the next generation inherits; None before the end."""
+        """Attempt whose workspaces the next generation inherits; None before the end.
+
+        It is not the committed attempt if that has only scored what another has left.
+        """
         if self.imported is not None:
             return str(self.imported["run_id"])
-        return None if self.committed is None else self.committed.run_id
+        committed = self.committed
+        if committed is None or committed.ending is None:
+            return None
+        return str(committed.ending.data.get("files", committed.run_id))
 
     def find_attempt(self, run_id: str) -> AttemptState | None:
         """Return an attempt by its name; None if there is none."""

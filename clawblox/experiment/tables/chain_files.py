@@ -193,7 +193,7 @@ def _imported_rows(chain_dir: Path, line: Line) -> Iterator[dict[str, Any]]:
 def _committed_rows(
     chain_dir: Path, line: Line, opened: Line, planned: PlannedChain, origins: _Origins
 ) -> Iterator[dict[str, Any]]:
-    attempt = str(line.data.get("files", line.attempt))
+    attempt = _files(line)
     for index, agent in enumerate(line.data["agents"]):
         yield {
             "generation": line.generation,
@@ -221,7 +221,7 @@ class _Origins:
         self._chain_dir = chain_dir
         self._directories = moved_attempts(lines)
         self._workspaces = {
-            line.attempt or line.data["run_id"]: line.data["workspaces"]
+            _files(line): line.data["workspaces"]
             for line in lines
             if line.type in ("committed", "imported")
         }
@@ -250,6 +250,12 @@ class _Origins:
             return layout.archive_path(self._chain_dir, directory, file)
         # Only chains with directories next to each other have branches.
         return layout.archive_path(self._chain_dir.parent / origin["chain"], attempt, file)
+
+
+def _files(line: Line) -> str:
+    """Return the attempt that left the workspaces of a generation."""
+    name = "files" if line.type == "committed" else "run_id"
+    return str(line.data.get(name, line.attempt))
 
 
 def _seconds(at: str) -> str:

@@ -164,7 +164,7 @@ def test_the_results_count_each_generation_once_and_its_usage_as_the_transcripts
         answers = sum(map(count_answers, trial.transcripts(attempt)))
         assert answers - len(AGENTS) <= row.turns <= answers  # the last ones were cut off
         assert row.output_tokens >= USAGE["output"] * row.turns
-        assert row.scores == {"counter": pytest.approx(row.world_time * 2)}
+        assert row.scores == {"counter": pytest.approx((row.world_time or 0.0) * 2)}
         spent = [attempt.spent for attempt in trial.attempts(row.chain, row.generation)]
         assert row.spent_tokens == sum(usage.tokens for usages in spent for usage in usages)
         assert row.run_dir == str(trial.run_dir(attempt).relative_to(trial.directory))

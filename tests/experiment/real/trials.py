@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,11 @@ from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.state import AttemptState, Checkpoint
 from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
 from tests.agents.standins import ANSWER, install, misbehave, told
-from tests.agents.standins.common import read_lines as read_records
 from tests.support import make_world, processes_in, wait_until
 
 AGENTS = {"Eko": "claude", "Moa": "codex"}
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}
-ACT = 'RUN curl -s -d \'{"type":"add"}\' $(grep -o \'http[^"]*\' ../world_access.json)/input'
-"""Has an agent outside a sandbox add 1 to the counter of its world."""
+_ADDRESS = "$(grep -o 'http[^\"]*' ../world_access.json)"
 SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 
 PROGRAM = """
@@ -53,7 +51,9 @@ def die(*moments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def stop(live):
-    return "enough" if Path(root, f"enough-{live.generation}").exists() else None
+    enough = Path(root, f"enough-{live.generation}")
+    turns = min(agent.usage.turns for agent in live.agents)
+    return "enough" if enough.exists() and turns >= int(enough.read_text()) else None
 
 async def score(end):
     return {"counter": (await end.observe("Moa"))["counter"]}
@@ -68,6 +68,16 @@ async def main():
 Journal.append = append_or_die
 sys.exit(anyio.run(main))
 """
+
+
+def act(number: int = 1, *, sandbox: bool = False) -> str:
+    """Return a message that has an agent add a number to the counter of its world."""
+    address = "http://counter" if sandbox else _ADDRESS
+    data = json.dumps({"type": "add", "data": number})
+    return f"RUN curl -s -d '{data}' {address}/input"
+
+
+ACT = act()
 
 ALONE = """
 import fcntl, os, sys
@@ -96,24 +106,35 @@ class Trial:
     plan: Plan
 
     @classmethod
-    def make(cls, root: Path, *, agents: Iterable[str] = AGENTS, **changes: Any) -> Trial:
+    def make(
+        cls,
+        root: Path,
+        *,
+        agents: Iterable[str] = AGENTS,
+        faults: Mapping[str, Any] | None = None,
+        sandbox: bool = False,
+        **changes: Any,
+    ) -> Trial:
         """Make a trial whose agents end turns quickly and act in their world once.
 
         Args:
             root: Where; it exists.
             agents: Names of the agents.
+            faults: Faults of the agents, which their workspaces begin with.
+            sandbox: Whether the agents have a sandbox.
             **changes: Further fields of the plan.
         """
         template = root / "template"
         template.mkdir()
-        misbehave(template, turn_s=0.05)
+        misbehave(template, **{"turn_s": 0.05, **(faults or {})})
         specs = [
             AgentSpec(
                 AGENTS[name],
                 name=name,
                 binary=install(root / "bin", AGENTS[name]),
                 template=template,
-                prompt=f"Begin\n{ACT}",
+                prompt=f"Begin\n{act(sandbox=sandbox)}",
+                sandbox=sandbox,
             )
             for name in agents
         ]
@@ -126,9 +147,10 @@ class Trial:
             "limits": {"min_free": None},
             "retry": {"delay": 0.0},
         }
-        plan = Plan(make_world(root), specs, **{**settings, **changes})
+        world = make_world(root)
+        _watch_worlds(world / "world.toml")
+        plan = Plan(world, specs, **{**settings, **changes})
         (root / "plan.toml").write_text(plan.dumps())
-        _watch_worlds(plan.world.dir / "world.toml")
         return cls(root, plan)
 
     # -- programs ---------------------------------------------------------------------------
@@ -164,9 +186,14 @@ class Trial:
         """Wait until no process works for the experiment."""
         wait_until(lambda: not processes_in(self.root), what="no process is left")
 
-    def close(self, generation: int) -> None:
-        """Have a generation closed at the next end of a turn."""
-        (self.root / f"enough-{generation}").touch()
+    def close(self, generation: int, turns: int = 0) -> None:
+        """Have a generation closed at the end of a turn.
+
+        Args:
+            generation: Its number.
+            turns: Turns that each agent has in an attempt until then.
+        """
+        (self.root / f"enough-{generation}").write_text(str(turns))
 
     # -- what they leave --------------------------------------------------------------------
 
@@ -222,9 +249,10 @@ class Trial:
 
 def count_answers(transcript: Path) -> int:
     """Return the number of turns that a transcript has in full."""
+    records = map(json.loads, transcript.read_text().splitlines())
     messages = [
         record.get("message") or record.get("payload") or {}
-        for record in read_records(transcript)
+        for record in records
         if record.get("type") in ("assistant", "response_item")
     ]
     answers = [m for m in messages if m.get("role") == "assistant"]
