@@ -23,7 +23,7 @@ from clawblox.experiment import Experiment, LiveGeneration
 from clawblox.experiment.state import AttemptState, Checkpoint
 from clawblox.rundir.manifest import read_manifest
 from tests.agents.standins import told
-from tests.experiment.real.trials import AGENTS, KEYS, SAVE, Trial, act, count_answers
+from tests.experiment.real.trials import AGENTS, CUT_OFF, KEYS, SAVE, Trial, act, count_answers
 from tests.support import HANG_S, ask, wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("curl")]
@@ -66,10 +66,6 @@ class Fork:
     def chain(self, name: str) -> AttemptState:
         """Return the latest attempt of a chain."""
         return self.trial.attempts(name, 1)[-1]
-
-    @property
-    def committed(self) -> set[str | None]:
-        return {line.chain for line in self.trial.lines if line.type == "committed"}
 
 
 @pytest.fixture(autouse=True)
@@ -124,13 +120,14 @@ def check_branch(fork: Fork, name: str, source: Checkpoint, past: Path, prompt: 
         assert messages[: len(beginning)] == beginning
         first, *later, last = messages[len(beginning) :]
         assert first == (prompt or AUTO_CONTINUE)
-        assert set(later) <= {AUTO_CONTINUE}
+        assert set(later) <= {AUTO_CONTINUE, CUT_OFF}
         assert last == SAVE
     row = next(row for row in trial.record.results().rows() if row.chain == name)
     before = sum(usage.turns for usage in source.usage)
     answers = sum(map(count_answers, transcripts)) - before
     assert answers - len(AGENTS) <= row.turns <= answers
-    assert row.forked_from.startswith(f"{ORIGINAL}/g001")
+    assert trial.directory / row.forked_from == trial.archive(source)
+    assert (row.branch == "control") is (prompt is None)
 
 
 def inputs(fork: Fork, chain: str) -> list[int]:
@@ -157,16 +154,16 @@ async def test_branches_in_sandboxes_run_beside_the_original_and_do_not_touch_it
     prompts = [None, *(act(number, sandbox=True) for number in numbers)]
     async with fork.open() as experiment, anyio.create_task_group() as tasks:
         tasks.start_soon(run, experiment)
-        await wait_until_async(lambda: checkpoints(fork))
+        await wait_until_async(lambda: checkpoints(experiment))
         source = experiment.checkpoint("r1/g001")
         archive = trial.archive(source)
         before = await run_blocking(look_at, archive.parent)
         names = await experiment.fork(source, prompts=prompts)
-        await wait_until_async(lambda: fork.committed == set(names))
+        await wait_until_async(lambda: committed(experiment) == set(names))
         world = fork.chain(ORIGINAL).working["world"]
         received = await run_blocking(ask, world["port"], "GET", "/__requests")
         fork.is_closing.set()
-        await wait_until_async(lambda: ORIGINAL in fork.committed)
+        await wait_until_async(lambda: ORIGINAL in committed(experiment))
     assert str(received.json()).count("/input") == len(AGENTS)
     assert inputs(fork, ORIGINAL) == [1, 1]
     after = await run_blocking(look_at, archive.parent)
@@ -199,7 +196,7 @@ async def test_branches_outside_sandboxes_run_one_by_one_after_the_original(
     prompts = [None, *map(act, numbers)]
     async with fork.open() as experiment, anyio.create_task_group() as tasks:
         tasks.start_soon(run, experiment)
-        await wait_until_async(lambda: checkpoints(fork))
+        await wait_until_async(lambda: checkpoints(experiment))
         source = experiment.checkpoint("r1/g001")
         with pytest.raises(UsageError, match="outside a sandbox"):
             await experiment.fork(source, prompts=prompts)
@@ -229,10 +226,15 @@ async def run(experiment: Experiment) -> None:
     await experiment.run()
 
 
-def checkpoints(fork: Fork) -> list[Any]:
+def committed(experiment: Experiment) -> set[str | None]:
+    """Return the chains of which a generation is committed."""
+    return {line.chain for line in experiment.record.lines if line.type == "committed"}
+
+
+def checkpoints(experiment: Experiment) -> list[Any]:
     """Return the checkpoints of the original, by which each agent has acted."""
     return [
         line
-        for line in fork.trial.lines
+        for line in experiment.record.lines
         if line.type == "checkpoint" and min(usage["turns"] for usage in line.data["usage"])
     ]

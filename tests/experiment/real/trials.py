@@ -30,6 +30,9 @@ KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-ke
 _ADDRESS = "$(grep -o 'http[^\"]*' ../world_access.json)"
 SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 
+CUT_OFF = "Continue from where you left off."
+"""What Claude Code adds after a turn that was cut off by the save prompt."""
+
 PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
@@ -56,7 +59,7 @@ async def stop(live):
     return "enough" if enough.exists() and turns >= int(enough.read_text()) else None
 
 async def score(end):
-    return {"counter": (await end.observe("Moa"))["counter"]}
+    return {"counter": (await end.observe(end.agents[-1].name))["counter"]}
 
 async def main():
     plan = Plan.load(Path(root, "plan.toml"))
@@ -149,7 +152,15 @@ class Trial:
         }
         world = make_world(root)
         _watch_worlds(world / "world.toml")
-        plan = Plan(world, specs, **{**settings, **changes})
+        return cls._record(root, Plan(world, specs, **{**settings, **changes}))
+
+    def with_prompt(self, prompt: str) -> Trial:
+        """Return the trial with other first messages to the agents."""
+        agents = [agent.but(prompt=prompt) for agent in self.plan.agents]
+        return self._record(self.root, self.plan.but(agents=agents))
+
+    @classmethod
+    def _record(cls, root: Path, plan: Plan) -> Trial:
         (root / "plan.toml").write_text(plan.dumps())
         return cls(root, plan)
 
