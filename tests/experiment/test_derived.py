@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from clawblox.experiment.derived import DerivedFiles
+from clawblox.experiment.history.machine import Begin, next_step
 from clawblox.experiment.layout import chain_dir, table_path
-from clawblox.experiment.machine import Begin, next_step
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.experiment.tables.chain_files import write_chain_files

@@ -129,7 +129,7 @@ mkdir .claude; echo '{"hooks": {}}' > .claude/settings.json; echo '{}' > .mcp.js
 echo remember > notes.md; ln -s notes.md inside; }"""
 """Leaves traps in a new workspace."""
 
-TRAPS = {"stolen", "up", "pipe", ".claude", ".mcp.json"}
+TRAPS = {"stolen", "up", "pipe", ".mcp.json"}
 
 
 def test_a_workspace_with_traps_is_inherited_without_them(tmp_path: Path) -> None:
@@ -142,6 +142,7 @@ def test_a_workspace_with_traps_is_inherited_without_them(tmp_path: Path) -> Non
     left, inherited = ({path.name for path in place.iterdir()} for place in (first, second))
     assert left > TRAPS
     assert inherited == left - TRAPS
+    assert not any((second / ".claude").iterdir())
     assert (second / "inside").read_text() == "remember\n"
 
 
