@@ -375,7 +375,6 @@ class FakeWorkshop:
         return self.ledgers.get((chain, run_id), [])
 
     async def free_bytes(self) -> int:
-        await anyio.wait_all_tasks_blocked()  # a thread looks
         return self.free
 
 

@@ -93,7 +93,8 @@ class Scheduler:
         self._running: dict[str, RunningChain] = {}
         self._slots = Slots(lambda: plan().limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._is_disk_low = False
+        # None before the first look at the disk: nothing starts until then.
+        self._is_disk_low = False if plan().limits.min_free is None else None
         self._warn = warn
         self._has_warned = False
         self.pauses: dict[str, Pause] = {}
@@ -258,7 +259,7 @@ class Scheduler:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AT_DISK_S)
 
     def _can_start(self, place: Place) -> bool:
-        return self.halted is None and not self._is_disk_low and self._affords(place)
+        return self.halted is None and self._is_disk_low is False and self._affords(place)
 
     def _affords(self, place: Place) -> bool:
         """Return whether the money suffices for an attempt and everything that runs."""
