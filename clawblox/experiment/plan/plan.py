@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -270,6 +271,7 @@ class Plan:
         if not self.name:
             self._replace("name", safe_name(self.world.dir_name).lstrip(".-") or "experiment")
         self._check_agents()
+        self._check_limits()
         if self.seeds and self.repeats != 1:
             raise ConfigError("must be left out with seeds", key="repeats", value=self.repeats)
         if self.inherit.world and not self.checkpoint.end:
@@ -296,6 +298,20 @@ class Plan:
         for index, name in enumerate(names):
             if name in names[:index]:
                 raise mismatch(f"agents.{index}.name", "a name of its own", name)
+
+    def _check_limits(self) -> None:
+        """Check that the agents of a world may run at the same time; else no world ever starts."""
+        limits, least = self.limits, "must be at least {}, the number in a world"
+        if limits.agents is not None and limits.agents < len(self.agents):
+            text = least.format(len(self.agents))
+            raise ConfigError(text, key="limits.agents", value=limits.agents)
+        if self.sweep or self.conditions:
+            return  # each variant is checked
+        models = Counter(agent.model or agent.driver for agent in self.agents)
+        for model, limit in limits.per_model.items():
+            if limit < models[model]:
+                text = least.format(models[model])
+                raise ConfigError(text, key=f"limits.per_model.{model}", value=limit)
 
     def _check_chains(self) -> None:
         variants = self._variants()
