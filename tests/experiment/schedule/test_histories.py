@@ -253,7 +253,7 @@ def test_no_history_contradicts_itself(
 
 @pytest.mark.thorough
 @given(PLANS, st.lists(SESSIONS, max_size=5), st.booleans())
-@settings(max_examples=1500)
+@settings(max_examples=400)
 def test_no_long_history_contradicts_itself(
     plan: Plan, scripts: list[SessionScript], has_score: bool
 ) -> None:
