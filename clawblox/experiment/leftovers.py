@@ -116,7 +116,8 @@ def _list(
         yield from _list_archives(chain_dir, attempt, sources)
     elif attempt.ending is not None and _is_spent(generation, attempt, sources):
         place = find_attempt(chain_dir, attempt.run_id)
-        if place is not None:
+        # The public scripts may have completed the generation under the name of the attempt.
+        if place is not None and place.name != generation.source:
             refs = tuple(point.ref for point in attempt.checkpoints)
             size_bytes = tree_size(place)
             yield Leftover(path=place, kind="run", size_bytes=size_bytes, checkpoints=refs)

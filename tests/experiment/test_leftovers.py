@@ -70,6 +70,18 @@ def failed(moved_to: str) -> tuple[Any, dict[str, Any]]:
     return "failed", {"cause": "world", "text": "died", "usage": [], "moved_to": moved_to}
 
 
+def test_a_run_of_the_scripts_with_the_name_of_a_spent_attempt_stays(scene: Scene) -> None:
+    scene.archive("a", "of-the-script.ckpt")
+    scene.archive("a.failed-1", "t1.ckpt")
+    scene.write("a", 1, OPENED, checkpoint("t1.ckpt", "pause"), ("paused", {"usage": []}))
+    with Journal(scene.directory) as journal:
+        data = {"run_id": "a", "rows": [], "workspaces": []}
+        journal.append("imported", data, chain="r1", generation=1)
+    assert scene.names() == []
+    scene.remove()
+    assert (scene.runs / "a").is_dir()
+
+
 def test_failed_runs_and_periodic_checkpoints_of_committed_generations_go(scene: Scene) -> None:
     scene.archive("a.failed-1", "t1.ckpt")
     for file in ("t2.ckpt", "boundary.ckpt", "end.ckpt"):

@@ -87,6 +87,11 @@ def read_record(run_dir: Path) -> AttemptRecord | None:
         raise UsageError(f"{path} cannot be used: {error}", hint=hint) from error
 
 
+def has_record(run_dir: Path) -> bool:
+    """Return whether a directory is that of an attempt, even if its record is not valid. Blocks."""
+    return os.path.lexists(state_dir(run_dir) / RECORD_NAME)
+
+
 def write_record(run_dir: Path, record: AttemptRecord) -> None:
     """Record the agents of an attempt, whose directory is complete now. Blocks.
 

@@ -28,6 +28,7 @@ from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import (
     AttemptRecord,
     RecordedAgent,
+    has_record,
     label_run,
     read_record,
     usage_since,
@@ -179,6 +180,8 @@ class LiveWorkshop:
     async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
         """Rename the directory of a failed attempt, if it exists; idempotent.
 
+        The name may be that of a run of the public scripts since then; it keeps its name.
+
         Raises:
             OSError: It cannot be renamed.
 
@@ -186,8 +189,11 @@ class LiveWorkshop:
         """
 
         def move() -> None:
+            run_dir = self._run_dir(chain, run_id)
+            if not has_record(run_dir):
+                return
             with contextlib.suppress(ManifestError):
-                label_run(self._run_dir(chain, run_id), "failed")
+                label_run(run_dir, "failed")
             set_aside(self._chain_dir(chain), run_id, moved_to)
 
         await run_blocking(move)

@@ -41,16 +41,20 @@ from clawblox.world.async_world import AsyncWorld
 
 def find_archive(chain_dir: Path, checkpoint: CheckpointRef) -> Path | None:
     """Return an archive, also of an attempt whose directory was set aside; None without one."""
-    attempt = find_attempt(chain_dir, checkpoint.attempt)
-    path = None if attempt is None else attempt / "checkpoints" / checkpoint.file
-    return path if path is not None and path.is_file() else None
+    places = _attempt_dirs(chain_dir, checkpoint.attempt)
+    paths = (place / "checkpoints" / checkpoint.file for place in places)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def find_attempt(chain_dir: Path, attempt: str) -> Path | None:
     """Return the run directory of an attempt, also if it was set aside; None without one."""
-    place = layout.attempt_dir(chain_dir, attempt)
-    aside = sorted(layout.runs_dir(chain_dir).glob(f"{attempt}.failed-*"))
-    return next((path for path in (place, *reversed(aside)) if path.is_dir()), None)
+    return next((path for path in _attempt_dirs(chain_dir, attempt) if path.is_dir()), None)
+
+
+def _attempt_dirs(chain_dir: Path, attempt: str) -> list[Path]:
+    """Return where an attempt may be. The public scripts may have given its name to another run."""
+    aside = sorted(layout.runs_dir(chain_dir).glob(f"{attempt}.failed-*"), reverse=True)
+    return [layout.attempt_dir(chain_dir, attempt), *aside]
 
 
 @attrs.frozen(eq=False)

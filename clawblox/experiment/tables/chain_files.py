@@ -124,17 +124,18 @@ def find_latest(chain_dir: Path, lines: Sequence[Line]) -> tuple[Line, Path] | N
 
 
 def is_moving(chain_dir: Path, lines: Sequence[Line]) -> bool:
-    """Return whether the directory of a failed attempt has not been renamed yet, as it will be.
+    """Return whether the latest archive is in a directory that is about to be renamed.
 
     Args:
         chain_dir: The directory of the chain.
         lines: The lines of the journal that are about the chain.
     """
-    return any(
-        layout.attempt_dir(chain_dir, attempt).is_dir()
-        and not layout.attempt_dir(chain_dir, moved_to).is_dir()
-        for attempt, moved_to in moved_attempts(lines).items()
-    )
+    latest = find_latest(chain_dir, lines)
+    if latest is None:
+        return False
+    line, archive = latest
+    attempt = str(line.attempt)
+    return archive.parents[1].name != moved_attempts(lines).get(attempt, attempt)
 
 
 def moved_attempts(lines: Sequence[Line]) -> dict[str, str]:
