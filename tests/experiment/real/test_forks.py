@@ -187,6 +187,7 @@ def check_worlds(
     assert original.scores == {"counter": 2}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("numbers", NUMBERS)
 async def test_branches_outside_sandboxes_run_one_by_one_after_the_original(
     tmp_path: Path, numbers: Sequence[int]

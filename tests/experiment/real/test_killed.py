@@ -42,9 +42,8 @@ class Killed:
         return self.trial.attempts(chain, 2)[-1]
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    trial = Trial.make(tmp_path_factory.mktemp("killed"), repeats=2)
+def kill_and_continue(root: Path) -> Killed:
+    trial = Trial.make(root, repeats=2)
     trial.close(1)
     program = trial.start()
     wait_until(lambda: all(len(saves(trial, chain)) >= 2 for chain in CHAINS))
@@ -63,14 +62,24 @@ def saves(trial: Trial, chain: str) -> list[int]:
     ]
 
 
-def test_the_same_program_completes_the_experiment(killed: Killed) -> None:
-    assert killed.again == (0, {"status": "done", "text": ""})
-
-
-@pytest.mark.parametrize("chain", CHAINS)
-def test_the_agents_continue_as_the_same_players_in_the_same_conversations(
-    killed: Killed, chain: str
+def test_the_same_program_continues_an_experiment_that_was_killed_in_a_generation(
+    tmp_path: Path,
 ) -> None:
+    # One test for all of it, since workers share no fixture, and this takes seconds.
+    killed = kill_and_continue(tmp_path)
+    assert killed.again == (0, {"status": "done", "text": ""})
+    for chain in CHAINS:
+        check_players(killed, chain)
+        check_transcripts(killed, chain, tmp_path / f"loaded-{chain}")
+        check_commits(killed, chain)
+        check_table(killed, chain)
+    check_results(killed)
+    check_processes(killed)
+    check_keys(killed)
+
+
+def check_players(killed: Killed, chain: str) -> None:
+    """The agents continue as the same players, in the same conversations."""
     before, after = killed.before[chain], killed.after(chain)
     assert after.origin == before.checkpoints[-1].ref
     for old, new in zip(before.working["agents"], after.working["agents"], strict=True):
@@ -78,15 +87,13 @@ def test_the_agents_continue_as_the_same_players_in_the_same_conversations(
             assert old[same] == new[same]
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-def test_the_transcripts_at_the_checkpoint_are_beginnings_of_those_at_the_end(
-    killed: Killed, chain: str, tmp_path: Path
-) -> None:
+def check_transcripts(killed: Killed, chain: str, loaded: Path) -> None:
+    """The transcripts at the checkpoint are the beginnings of those at the end."""
     trial, after = killed.trial, killed.after(chain)
     checkpoint = killed.before[chain].checkpoints[-1]
-    load_checkpoint(trial.archive(checkpoint), tmp_path / "loaded")
+    load_checkpoint(trial.archive(checkpoint), loaded)
     agents = after.working["agents"]
-    saved = trial.transcripts_in(tmp_path / "loaded", agents)
+    saved = trial.transcripts_in(loaded, agents)
     assert checkpoint.mid_turn == ()
     assert [usage.turns for usage in checkpoint.usage] == list(map(count_answers, saved))
     for early, late in zip(saved, trial.transcripts(after), strict=True):
@@ -99,10 +106,8 @@ def test_the_transcripts_at_the_checkpoint_are_beginnings_of_those_at_the_end(
         assert messages[-1] == SAVE
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-def test_each_generation_is_committed_once_with_the_workspaces_of_one_history(
-    killed: Killed, chain: str
-) -> None:
+def check_commits(killed: Killed, chain: str) -> None:
+    """Each generation is committed once, with the workspaces of one history."""
     trial = killed.trial
     committed = Counter(
         line.generation for line in trial.lines if (line.type, line.chain) == ("committed", chain)
@@ -117,10 +122,8 @@ def test_each_generation_is_committed_once_with_the_workspaces_of_one_history(
             assert saves == "saved\n" * number
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-def test_the_table_of_generations_has_the_format_of_the_public_scripts(
-    killed: Killed, chain: str
-) -> None:
+def check_table(killed: Killed, chain: str) -> None:
+    """The table of generations has the format of the public scripts."""
     trial, directory = killed.trial, killed.trial.chain_dir(chain)
     text = (directory / "generation_chain.csv").read_text()
     assert text.startswith(",".join(COLUMNS) + "\n")
@@ -145,9 +148,10 @@ def test_the_table_of_generations_has_the_format_of_the_public_scripts(
     assert {row["template_in"] for row in rows[2:]} == {f"checkpoint:{archive}"}
 
 
-def test_the_results_count_each_generation_once_and_its_usage_as_the_transcripts_do(
+def check_results(
     killed: Killed,
 ) -> None:
+    """The results count each generation once, and its usage as the transcripts do."""
     trial = killed.trial
     rows = trial.record.results().rows()
     assert [
@@ -170,7 +174,8 @@ def test_the_results_count_each_generation_once_and_its_usage_as_the_transcripts
         assert row.run_dir == str(trial.run_dir(attempt).relative_to(trial.directory))
 
 
-def test_nothing_is_left_running_and_no_world_has_been_alive_twice(killed: Killed) -> None:
+def check_processes(killed: Killed) -> None:
+    """Nothing is left running, and no world has been alive twice."""
     assert not processes_in(killed.trial.root)
     for chain in CHAINS:
         place = killed.trial.chain_dir(chain)
@@ -178,7 +183,8 @@ def test_nothing_is_left_running_and_no_world_has_been_alive_twice(killed: Kille
         assert not (place / "alive-twice").exists()
 
 
-def test_no_key_is_written_anywhere(killed: Killed) -> None:
+def check_keys(killed: Killed) -> None:
+    """No key is written anywhere."""
     for path in killed.trial.directory.rglob("*"):
         if path.is_file():
             content = path.read_bytes()

@@ -54,6 +54,7 @@ def test_a_limit_that_lasts_too_long_ends_the_session_as_a_pause(tmp_path: Path)
     assert "limited" in said["text"]
 
 
+@pytest.mark.thorough
 def test_an_expired_login_pauses_the_experiment_which_the_same_program_continues(
     tmp_path: Path,
 ) -> None:
@@ -161,13 +162,8 @@ RENAMES = {
 """What an agent does to its own directory, the exit status, and a part of the text."""
 
 
-@pytest.mark.parametrize(
-    "rename",
-    [
-        pytest.param(rename, id=name, marks=[] if name == "link" else pytest.mark.thorough)
-        for name, rename in RENAMES.items()
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("rename", RENAMES.values(), ids=RENAMES.keys())
 def test_an_agent_that_renames_its_directories_ends_its_own_attempt_with_a_reason(
     tmp_path: Path, rename: tuple[str, int, str]
 ) -> None:
