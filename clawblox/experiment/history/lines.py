@@ -57,7 +57,9 @@ PauseReason: TypeAlias = Literal[
 ]
 """Why a chain is paused."""
 
-FailureCause: TypeAlias = Literal["world", "agent", "start", "setup", "secret", "plan", "defect"]
+FailureCause: TypeAlias = Literal[
+    "world", "agent", "start", "address", "setup", "secret", "plan", "defect"
+]
 """Why an attempt failed."""
 
 Ending: TypeAlias = Literal["committed", "paused", "failed", "interrupted"]

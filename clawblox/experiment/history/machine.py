@@ -15,8 +15,8 @@ continues that was killed at any moment.
 | ``scored`` | the files are checked again, and the generation is committed; nothing is started |
 
 A failure goes back one step further each time: to the latest checkpoint, to the one before, and to
-the beginning of the generation. The count begins again with each new checkpoint. Interruptions and
-pauses never count.
+the beginning of the generation. The count begins again with each new checkpoint. An address that
+another program uses is no reason to go back. Interruptions and pauses never count.
 """
 
 from __future__ import annotations
@@ -234,6 +234,8 @@ def _retry(
     if failures and (cause in _FATAL or failures > retry.attempts):
         return Over(status="failed")
     back = max(0, failures - 1) if retry.source == "checkpoint" else None
+    if back and cause == "address":
+        back = 0  # no checkpoint is to blame for what another program does with a port
     return _begin_again(chain, generation, back=back, reason=f"failed: {cause}")
 
 

@@ -22,6 +22,7 @@ from clawblox.errors import (
 from clawblox.errors.general import shorten
 from clawblox.experiment.history.lines import FailureCause
 from clawblox.experiment.schedule.ports import AttemptError, ProviderError
+from clawblox.system.ports import PortBusy
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -37,7 +38,9 @@ def failure_cause(error: Exception) -> FailureCause:
             return "setup"
         case ConfigError():
             return "plan"
-        case AgentStartError() | AgentResumeError() | PortInUseError() | WorldSessionError():
+        case PortInUseError() | AgentResumeError(__cause__=PortBusy()):
+            return "address"
+        case AgentStartError() | AgentResumeError() | WorldSessionError():
             return "start"
         case WorldError():
             return "world"

@@ -29,7 +29,7 @@ from clawblox.experiment.schedule.ports import AttemptError
         (WorldExitedError("gone"), "world"),
         (WorldReadyTimeoutError("late"), "world"),
         (WorldCommandError("no such program"), "setup"),
-        (PortInUseError("taken"), "start"),
+        (PortInUseError("taken"), "address"),
         (WorldSessionError("another session"), "start"),
         (AgentSetupError("too old"), "setup"),
         (AgentResumeError("no transcript"), "start"),

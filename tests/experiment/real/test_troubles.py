@@ -10,6 +10,7 @@ import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from tests.experiment.real.trials import ACT, SAVE, Trial
+from tests.support import stranger_on
 
 pytestmark = pytest.mark.needs("curl")
 
@@ -118,6 +119,25 @@ def test_nothing_starts_while_too_little_of_the_disk_is_free(tmp_path: Path) -> 
     assert (status, said["status"]) == (75, "paused")
     assert "bytes are free" in said["text"]
     assert "working" not in types(trial)
+
+
+def test_an_address_that_is_taken_is_no_reason_to_go_back_to_an_older_checkpoint(
+    tmp_path: Path,
+) -> None:
+    trial = make_trial(tmp_path, turns=20, retry={"delay": 0.0, "attempts": 2})
+    trial.run("after checkpoint")
+    working = next(line for line in trial.lines if line.type == "working")
+    port = int(working.data["agents"][0]["base_url"].rpartition(":")[2])
+    with stranger_on(port):
+        status, said = trial.run()
+    assert (status, said["status"]) == (1, "failed")
+    assert str(port) in said["text"]
+    killed, *failed = trial.attempts("r1", 1)
+    assert len(failed) == 3
+    for attempt in failed:
+        assert attempt.ending is not None
+        assert attempt.ending.data["cause"] == "address"
+        assert attempt.origin == killed.checkpoints[-1].ref
 
 
 # -- hostile agents -------------------------------------------------------------------------------
