@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.experiment.history.journal import read_lines
 from tests.experiment.real.trials import ACT, SAVE, Trial
 from tests.support import stranger_on
 
@@ -119,6 +120,22 @@ def test_nothing_starts_while_too_little_of_the_disk_is_free(tmp_path: Path) -> 
     assert (status, said["status"]) == (75, "paused")
     assert "bytes are free" in said["text"]
     assert "working" not in types(trial)
+
+
+@pytest.mark.thorough
+@pytest.mark.needs("bwrap")
+def test_a_full_disk_ends_worlds_and_agents_and_the_session_as_a_pause(tmp_path: Path) -> None:
+    trial = make_trial(tmp_path, turns=20)
+    trial = trial.with_prompt("Begin\nRUN head -c 40M /dev/zero > ../../../big; true")
+    trial.directory.mkdir()
+    small = ["bwrap", "--dev-bind", "/", "/", "--size", "16000000", "--tmpfs", trial.directory]
+    keep = ["sh", "-c", '"$@"; status=$?; cp "$0/exp/journal.jsonl" "$0"; exit $status', tmp_path]
+    status, said = trial.run(wrapper=[*map(str, small), *map(str, keep)])
+    assert (status, said["status"]) == (75, "paused")
+    assert "disk is full" in said["text"]
+    lines = read_lines(tmp_path)  # the small disk is gone with the program
+    assert [line.type for line in lines][-2:] == ["paused", "session.ended"]
+    assert lines[-2].data["reason"] == "disk"
 
 
 def test_an_address_that_is_taken_is_no_reason_to_go_back_to_an_older_checkpoint(

@@ -166,23 +166,24 @@ class Trial:
 
     # -- programs ---------------------------------------------------------------------------
 
-    def start(self, *deaths: str) -> subprocess.Popen[str]:
+    def start(self, *deaths: str, wrapper: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start the program.
 
         Args:
             *deaths: Moments at which it kills itself: ``before 7`` or ``after scored``, by the
                 number or the type of a line.
+            wrapper: A command that runs the program.
         """
         return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(self.root), *deaths],
+            [*wrapper, sys.executable, "-c", PROGRAM, str(self.root), *deaths],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **KEYS, "CLAWBLOX_HOME": str(self.root / "home")},
         )
 
-    def run(self, *deaths: str) -> tuple[int, dict[str, Any]]:
+    def run(self, *deaths: str, wrapper: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
         """Run the program to its end; return its exit status and what it said."""
-        with self.start(*deaths) as program:
+        with self.start(*deaths, wrapper=wrapper) as program:
             output, _ = program.communicate()
         self.wait_for_silence()
         return program.returncode, json.loads(output) if output else {}
