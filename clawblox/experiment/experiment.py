@@ -211,6 +211,7 @@ class Experiment:
             _log.warning("no control socket", path=str(self.directory), error=str(error))
         else:
             tasks.start_soon(self._control.run)
+        tasks.start_soon(self._workshop.serve)
         tasks.start_soon(self._reporter.run)
         await self._files.flush()
         tasks.start_soon(self._files.run)

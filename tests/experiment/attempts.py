@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.state import CheckpointRef
 from clawblox.experiment.live.live_attempt import LiveAttempt
@@ -81,7 +83,16 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     ]
     plan = Plan(make_world(tmp_path), agents, name="exp", save={"prompt": SAVE})
     with anyio.fail_after(HANG_S):
-        yield Scene(plan, LiveWorkshop(tmp_path / "exp", "chains", {}))
+        async with serving(LiveWorkshop(tmp_path / "exp", "chains", {})) as workshop:
+            yield Scene(plan, workshop)
+
+
+@asynccontextmanager
+async def serving(workshop: LiveWorkshop) -> AsyncIterator[LiveWorkshop]:
+    """Serve a workshop while the block runs."""
+    async with Tasks() as tasks:
+        tasks.start_soon(workshop.serve)
+        yield workshop
 
 
 @pytest.fixture

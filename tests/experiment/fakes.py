@@ -322,6 +322,9 @@ class FakeWorkshop:
         self.is_logged_in = True
         self.turn_s = 0.0
 
+    async def serve(self) -> None:
+        pass
+
     def accounts(self, chain: Chain) -> Sequence[str]:
         return [ACCOUNT for _ in chain.plan.agents]
 

@@ -1,6 +1,7 @@
 """Attempts on real worlds and agents: the implementation of the protocols in ``schedule.ports``.
 
 - ``live_workshop``, ``preparing``, ``attempt_files``: make attempts, and their run directories.
+- ``shared_worlds``: the worlds, each open once, whatever the number of its instances.
 - ``live_attempt``, ``attempt_agents``, ``attempt_errors``: an attempt, its agents and its errors.
 - ``branches``: the agents of a branch, forked from those in a checkpoint.
 - ``new_runs``, ``workspaces``: new run directories, each complete or absent, and their workspaces.

@@ -46,6 +46,7 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_end
 from clawblox.system.clock import utc_now
+from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -64,8 +65,8 @@ class LiveAttempt:
         order: The attempt.
         run_dir: Its run directory, which is prepared.
         record: What was prepared.
-        world: The world; :meth:`opened` opens and closes it.
-        agents: The agents, in their order; opened and closed with the world.
+        world: The world, open; other attempts may use it too.
+        agents: The agents, in their order; :meth:`opened` opens and closes them.
         find_input: Returns the copy of a file that the plan names.
         secrets: Values that no archive may contain.
         tmux: tmux session that shows world and agents; None for none.
@@ -86,6 +87,7 @@ class LiveAttempt:
     _grace_s: float
     _pass_on: Callable[[Event], object]
     started: StartedWorld | None = attrs.field(default=None, init=False)
+    _events: EventStream = attrs.field(init=False)
     _tasks: Tasks = attrs.field(init=False)
     _begun_at: float = attrs.field(default=math.inf, init=False)
     _held: ExitStack = attrs.field(factory=ExitStack, init=False)
@@ -102,7 +104,7 @@ class LiveAttempt:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._note_end)
             with blaming("world not opened"):
-                await stack.enter_async_context(self.world)
+                self._events = await stack.enter_async_context(self.world.events())
                 for agent in self.agents:
                     await stack.enter_async_context(agent.agent)
             stack.push_async_callback(self._end)
@@ -169,7 +171,7 @@ class LiveAttempt:
             labels=self._labels(),
             _tmux_session=self._tmux,
         )
-        await self.world.record_run(id=self.order.run_id)
+        await self.world.record_run(id=self.order.run_id, run_dir=self.run_dir)
         self._watch(self._watch_world, self.started)
 
     @property
@@ -228,12 +230,13 @@ class LiveAttempt:
     async def _watch_world(self, started: StartedWorld) -> None:
         """Report the end of the world."""
         end: Mapping[str, Any] = {}
-        async with self.world.events() as events:
-            async for event in events:
-                self._pass_on(event)
-                if event.kind == "exited" and event.subject == started.name:
-                    end = event.data
-                    break
+        async for event in self._events:
+            if event.subject != started.name:
+                continue
+            self._pass_on(event)
+            if event.kind == "exited":
+                end = event.data
+                break
         if end:
             self._report(WorldEnded(text=await self._describe_end(started, end)))
 

@@ -38,13 +38,13 @@ from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.preparing import Preparation, find_archive, find_attempt
+from clawblox.experiment.live.shared_worlds import SharedWorlds
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
 from clawblox.results import Event
 from clawblox.system.files import available_bytes, has_digest
-from clawblox.world.async_world import AsyncWorld
 
 
 def _same(path: Path) -> Path:
@@ -78,6 +78,7 @@ class LiveWorkshop:
         self._layout = layout
         self._env = env
         self._credentials = Credentials(env)
+        self._worlds = SharedWorlds()
         self._grace_s = grace_s
         self._find_input = find_input
         self._on_event = on_event
@@ -85,6 +86,13 @@ class LiveWorkshop:
     def experiment_dir(self) -> Path:
         """Return the directory of the experiment."""
         return self._directory
+
+    async def serve(self) -> None:
+        """Keep the worlds of the attempts open; to be run as a task while attempts are made.
+
+        Cancellation: all worlds are closed.
+        """
+        await self._worlds.serve()
 
     def accounts(self, chain: Chain) -> Sequence[str]:
         """Return the account that each agent of a chain uses, in their order."""
@@ -300,7 +308,7 @@ class LiveWorkshop:
             order=order,
             run_dir=run_dir,
             record=record,
-            world=AsyncWorld(plan.world.dir),
+            world=await self._worlds.open(plan.world.dir),
             agents=agents,
             find_input=self._find_input,
             secrets=secrets,

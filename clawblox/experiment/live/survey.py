@@ -89,7 +89,6 @@ async def survey_plan(
 def _find_static_faults(plan: Plan, credentials: Credentials) -> Iterator[ConfigError]:
     """Yield the faults that need no program. Blocks."""
     yield from _check_world(plan)
-    yield from _check_limits(plan)
     for spec in _distinct_agents(plan):
         try:
             credentials.env(spec)
@@ -120,14 +119,6 @@ def _find_world(given: Path | str) -> Path:
     from clawblox.config.download import fetch_world  # here, since few worlds need it
 
     return fetch_world(given)
-
-
-def _check_limits(plan: Plan) -> Iterator[ConfigError]:
-    count, limit = len(plan.agents), plan.limits.agents
-    if limit is not None and limit < count:
-        yield ConfigError(
-            f"must be at least {count}, the agents of one world", key="limits.agents", value=limit
-        )
 
 
 def _check_driver(plan: Plan, spec: AgentSpec) -> Iterator[ConfigError]:

@@ -274,6 +274,12 @@ class Attempt(Protocol):
 class Workshop(Protocol):
     """Makes the attempts of an experiment, and cares for their directories."""
 
+    async def serve(self) -> None:
+        """Keep what attempts share; to be run as a task while attempts are made.
+
+        Cancellation: it is closed.
+        """
+
     def accounts(self, chain: Chain) -> Sequence[str]:
         """Return the account that each agent of a chain uses, in their order."""
 

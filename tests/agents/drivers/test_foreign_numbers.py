@@ -131,12 +131,15 @@ DAY = 24 * 3600
         *(None, True, "soon", [], {}, -1, 0, 1.5, math.nan, math.inf, 10**400),
         *(PRESENT - 2 * DAY, PRESENT + 31 * DAY, PRESENT * 1000),
     ],
+    ids=[f"value{index}" for index in range(14)],  # workers must name the tests alike
 )
 def test_a_limit_whose_end_is_not_plausible_has_no_end(value: object) -> None:
     assert reset_in({"resets_at": value}, "resets_at") is None
     assert reset_in({}, "resets_at") is None
 
 
-@pytest.mark.parametrize("seconds", [PRESENT - 60, PRESENT, PRESENT + 29 * DAY])
+@pytest.mark.parametrize(
+    "seconds", [PRESENT - 60, PRESENT, PRESENT + 29 * DAY], ids=["past", "now", "later"]
+)
 def test_the_end_of_a_limit_is_a_utc_time(seconds: int) -> None:
     assert reset_in({"resets_at": seconds}, "resets_at") == datetime.fromtimestamp(seconds, UTC)

@@ -140,4 +140,4 @@ async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
         async with alone.workshop.open(order, alone.signals.append) as branch:
             with pytest.raises(AttemptError, match="that address is taken") as raised:
                 await branch.start()
-    assert raised.value.cause == "start"
+    assert raised.value.cause == "address"

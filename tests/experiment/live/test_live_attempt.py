@@ -32,6 +32,7 @@ from tests.experiment.attempts import (
     alone,
     refer,
     scene,
+    serving,
     wait_for_turns,
     wait_until_done,
 )
@@ -303,10 +304,13 @@ async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alo
 async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None:
     name, value = "GAME_TOKEN", "a value that looks harmless"
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(env=[name])])
-    workshop = LiveWorkshop(alone.workshop.experiment_dir(), "chains", {name: value})
+    own = LiveWorkshop(alone.workshop.experiment_dir(), "chains", {name: value})
     await alone.prepare(alone.order())
     (alone.agent_dirs()[0] / "workspace" / "notes.md").write_text(value)
-    async with workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with (
+        serving(own) as workshop,
+        workshop.open(alone.order(), alone.signals.append) as attempt,
+    ):
         await attempt.start()
         await wait_for_turns(attempt, 1)
         with pytest.raises(CheckpointSecretError):

@@ -53,14 +53,13 @@ async def test_all_faults_are_in_one_error(tmp_path: Path) -> None:
         claude(tmp_path, name="Tavi", template=tmp_path / "missing"),
         AgentSpec("codex", name="Zev", model="gpt", binary=tmp_path / "nothing"),
     ]
-    limits = {"agents": 2, "dollars": 5}
+    limits = {"dollars": 5}
     plan = make_plan(tmp_path, agents, seeds=[1, 2], limits=limits)
     with pytest.raises(ConfigError) as caught:
         await survey_plan(plan, tmp_path / "exp", KEYS)
     text = str(caught.value)
     for fault in (
         "seeds",
-        "limits.agents",
         "agents.Eko.version",
         "agents.Moa.env",
         "agents.Rua",
