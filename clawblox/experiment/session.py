@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import anyio
 
@@ -23,6 +24,9 @@ from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.clock import Clock, parse_utc
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
 
 _REQUEST = Pause(reason="request", text="paused on request")
 
@@ -101,12 +105,18 @@ class Session:
                 "reason": self._outcome().status,
                 "elapsed_s": self._clock.monotonic() - begun_at,
             }
-            await self._recorder.write("session.ended", facts)
+            await self._write_end(facts)
         except Exception as error:  # noqa: BLE001 - raised where the outcome is awaited
             self._error = error
         finally:
             self.is_over.set()
             self.on_row(None)
+
+    async def _write_end(self, facts: Mapping[str, Any]) -> None:
+        try:
+            await self._recorder.write("session.ended", facts)
+        except OSError as error:  # on a full disk; the next session ends it
+            _log.warning("end of a session not recorded", error=str(error))
 
     async def wait(self) -> RunOutcome:
         """Return the outcome, at the end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ import pytest
 
 from clawblox.errors import ConfigError, PlanChangedError, RunLockedError, UsageError
 from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.history import journal
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
+from clawblox.system.append_log import append
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock
 from tests.support import make_world
@@ -184,6 +187,24 @@ async def test_what_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scen
     outcome = await run(scene, scene.plan())
     assert outcome.exit_status == 75
     assert "r1: a secret" in outcome.text
+
+
+async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_continued(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_full = True
+
+    def append_until_full(fd: int, lines: bytes, *, max_bytes: int) -> int:
+        if is_full and len(read_lines(scene.directory)) >= 9:
+            raise OSError(errno.ENOSPC, "no space")
+        return append(fd, lines, max_bytes=max_bytes)
+
+    monkeypatch.setattr(journal, "append", append_until_full)
+    outcome = await run(scene, scene.plan())
+    assert outcome.exit_status == 75
+    assert "the journal cannot be written" in outcome.text
+    is_full = False
+    assert (await run(scene, None)).status == "done"
 
 
 async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) -> None:

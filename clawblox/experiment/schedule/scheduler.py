@@ -154,7 +154,6 @@ class Scheduler:
                 await self._run_chain(running)
         except OSError as error:
             self.halt(Pause(reason="disk", text=f"the journal cannot be written: {error}"))
-            self.failures[name] = str(error)
         except Exception as error:  # noqa: BLE001 - a defect ends this chain and no other
             _log.exception("chain failed", chain=name)
             self.failures[name] = f"{type(error).__name__}: {error}"
