@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
-import attrs
 
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -20,7 +19,7 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment_run import ExperimentRun
-from clawblox.experiment.forking import Fork, plan_fork
+from clawblox.experiment.forking import Fork, plan_fork, record_branches
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
@@ -437,8 +436,7 @@ class Experiment:
         chain = self.record.chains[source.ref.chain]
         running = () if self._session is None else self._session.running
         branches = plan_fork(fork, chain, opened.state, running)
-        for name, branch in branches:
-            await self._recorder.write("chain.forked", attrs.asdict(branch), chain=name)
+        await record_branches(self._recorder, source, branches)
         if self._session is not None:
             self._session.add([name for name, _ in branches])
         return [name for name, _ in branches]

@@ -1,4 +1,4 @@
-"""Forks of an experiment: which branches begin at a checkpoint, with which first messages. Pure."""
+"""Forks of an experiment: which branches begin at a checkpoint, with which first messages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
 from clawblox.config.arguments import check_count, check_seed
 from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import Branch, Checkpoint, ExperimentState
 from clawblox.experiment.plan.plan import Chain
 
@@ -98,6 +99,34 @@ def _require_source(fork: Fork, state: ExperimentState) -> None:
             value=ref.file,
             hint=f"those of {ref.chain}/g{ref.generation:03d}: {times}",
         )
+
+
+async def record_branches(
+    recorder: Recorder, source: Checkpoint, branches: Sequence[tuple[str, Branch]]
+) -> None:
+    """Write the lines of branches.
+
+    Args:
+        recorder: Writes the lines.
+        source: The checkpoint at which they begin.
+        branches: Result of :func:`plan_fork`.
+
+    Raises:
+        ConfigError: The checkpoint was removed meanwhile.
+        OSError: A line is not in the journal.
+
+    Cancellation: branches that were recorded exist.
+    """
+    for name, branch in branches:
+        line = await recorder.write(
+            "chain.forked",
+            attrs.asdict(branch),
+            chain=name,
+            condition=lambda state: source.ref in {point.ref for point in state.checkpoints()},
+        )
+        if line is None:
+            message = "was removed meanwhile, as newer checkpoints were made"
+            raise ConfigError(message, key="source", value=source.ref.file)
 
 
 def _branches(state: ExperimentState) -> Iterator[Branch]:

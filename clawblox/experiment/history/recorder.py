@@ -63,7 +63,8 @@ class Recorder:
         chain: str | None = None,
         generation: int | None = None,
         attempt: str | None = None,
-    ) -> Line:
+        condition: Callable[[ExperimentState], bool] = lambda _state: True,
+    ) -> Line | None:
         """Write a line; it is durable when this returns.
 
         Args:
@@ -72,6 +73,11 @@ class Recorder:
             chain: The chain that it is about.
             generation: The generation.
             attempt: The attempt.
+            condition: Asked right before, when no other line can come between; without it, nothing
+                is written.
+
+        Returns:
+            The line; None without the condition.
 
         Raises:
             OSError: The line is not in the journal.
@@ -88,6 +94,8 @@ class Recorder:
         )
         with anyio.CancelScope(shield=True):
             async with self._writing:
+                if not condition(self.state):
+                    return None
                 line = await self._call(append)
                 self.state.apply(line)
         self._on_line(line)

@@ -289,6 +289,12 @@ class ExperimentState:
         """The checkpoints at which branches begin."""
         return {chain.branch.source for chain in self.chains.values() if chain.branch is not None}
 
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """Yield all checkpoints that exist."""
+        for chain in self.chains.values():
+            for generation in chain.generations.values():
+                yield from generation.checkpoints()
+
     def chain(self, name: str) -> ChainState:
         """Return the state of a chain; an empty one if it has no line."""
         return self.chains.get(name) or ChainState(name=name)

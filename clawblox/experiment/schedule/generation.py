@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -18,6 +19,7 @@ from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedErr
 from clawblox.experiment.history.lines import CheckpointKind, FailureCause, usage_data
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import CheckpointRef, ExperimentState
 from clawblox.experiment.layout import failed_name
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.mailbox import Mailbox
@@ -441,8 +443,15 @@ class GenerationRunner:
             point for point in generation.attempts[-1].checkpoints if point.kind == "periodic"
         ]
         for point in archives[: max(0, len(archives) - keep)]:
-            if point.ref not in self._recorder.state.fork_sources:
-                await self._write("checkpoint.removed", {"file": point.ref.file})
+            line = await self._recorder.write(
+                "checkpoint.removed",
+                {"file": point.ref.file},
+                chain=self.order.chain.name,
+                generation=self.order.generation,
+                attempt=self.order.run_id,
+                condition=partial(_is_no_source, point.ref),
+            )
+            if line is not None:
                 await self._attempt.remove_checkpoint(point.ref.file)
 
     # -- ends -------------------------------------------------------------------------------
@@ -470,3 +479,7 @@ class GenerationRunner:
             generation=self.order.generation,
             attempt=self.order.run_id,
         )
+
+
+def _is_no_source(checkpoint: CheckpointRef, state: ExperimentState) -> bool:
+    return checkpoint not in state.fork_sources
