@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import Agent, Checkpointer, World, errors
+from clawblox import Agent, Checkpointer, Experiment, World, errors
 from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
 from tests.cli.commands import find_command as command_called
@@ -38,7 +38,7 @@ def hints() -> Iterator[tuple[str, str]]:
 
 
 def test_every_argument_that_a_hint_names_is_one_of_the_api() -> None:
-    classes = [Agent, World, Checkpointer]
+    classes = [Agent, World, Checkpointer, Experiment]
     functions = [
         member for of in classes for _, member in inspect.getmembers(of, inspect.isfunction)
     ]

@@ -51,6 +51,7 @@ for _name, _without in (
     ("postgres", "Data stores cannot be kept on Postgres."),
     ("mujoco", "Worlds that simulate with MuJoCo do not start."),
     ("metrics", "clawblox up --metrics-port does not work."),
+    ("pandas", "Results.dataframe does not work."),
     ("play", "clawblox play has no history and no completion."),
     ("zstd", "Conversations compressed with Zstandard cannot be saved."),
     ("re2", "The scan for secrets is slower."),
