@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import termios
@@ -38,6 +39,9 @@ def unsafe(text: str) -> set[str]:
         for char in text
         if char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")
     }
+
+
+EXPERIMENT = Path(__file__).parent.parent / "golden" / "experiment" / "v1"
 
 
 # ------------------------------------------------------------------------- every way of writing
@@ -264,6 +268,24 @@ class Trial:
         return written
 
 
+def make_hostile_experiment(place: Path) -> Path:
+    """Copy a recorded experiment, with hostile text wherever a program or a world has a say."""
+    shutil.copytree(EXPERIMENT, place)
+    journal = place / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        for key in ("text", "error", "account", "ended_by"):
+            if key in line["data"]:
+                line["data"][key] = HOSTILE
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return place
+
+
+def make_hostile_plan(path: Path) -> Path:
+    path.write_text(f"{json.dumps(HOSTILE)} = 1\nname = {json.dumps(HOSTILE)}\n")
+    return path
+
+
 @pytest.mark.thorough
 def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> None:
     trial, run = Trial(start), str(tmp_path / "run")
@@ -310,6 +332,15 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
         script.chmod(0o755)
     assert r"\x1b]0;title" in trial.run("doctor", env={"PATH": str(programs)})
     trial.run("init", "a\x1b[2J\u202e")
+    experiment = str(make_hostile_experiment(tmp_path / "e\x1b[2Jx"))
+    for words in (
+        *(("status", experiment), ("status", experiment, "--json"), ("results", experiment)),
+        *(("results", experiment, "--csv"), ("stop", experiment), ("clean", experiment)),
+        *(("resume", experiment), ("fork", experiment, "r1"), ("rescore", experiment, "no:score")),
+        ("run", str(make_hostile_plan(tmp_path / "p\x1b[2J.toml"))),
+    ):
+        trial.run("experiment", *words)
+    trial.run("generations", "--world-dir", "w\x1b[2J")
     leaves = {name for name, command in every_command() if not hasattr(command, "commands")}
     assert leaves <= trial.tried
 

@@ -149,7 +149,7 @@ class History:
             facts = {"revision": revision, "plan": f"plan-{revision}.toml", "changes": []}
             self.journal.append("plan.amended", facts)
 
-    async def _run(self, script: SessionScript) -> RunOutcome:
+    async def _run(self, script: SessionScript) -> RunOutcome | None:
         journal: Any = self.journal
         state = self.state
         opening._end_killed_session(journal, state)
@@ -168,7 +168,9 @@ class History:
                 tasks.start_soon(self._happen, self.clock.monotonic() + after_s, happening)
             await self._session.run()
             tasks.cancel_scope.cancel()
-        return await self._session.wait()
+        outcome = await self._session.wait()
+        # A session whose end was not recorded has left as much undone as one that was killed.
+        return outcome if self.state.session is None else None
 
     async def _tick(self) -> None:
         for _ in range(MAX_JUMPS):

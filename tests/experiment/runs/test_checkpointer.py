@@ -308,7 +308,7 @@ async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("clawblox.experiment.runs.pointer.publish_bytes", full)
+        patch.setattr("clawblox.experiment.runs.pointer.publish_changed", full)
         with pytest.raises(ClawbloxError, match="No space left on device"):
             await checkpointer.save()
     assert scene.pointed()["checkpoint"] == str(first.path)
