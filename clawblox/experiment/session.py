@@ -68,7 +68,6 @@ class Session:
         self._is_stopped = False
         self._chosen = None if chosen is None else set(chosen)
         self._rows: list[Row] = []
-        self._idle = anyio.Event()
         self._scheduler = Scheduler(
             lambda: opened.plans[-1],
             workshop,

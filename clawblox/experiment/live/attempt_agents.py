@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -237,6 +238,31 @@ class AttemptAgent:
         else:
             is_budget = result.ended_by == "budget"
             report(AgentEnded(name=self.name, is_budget=is_budget, text=result.reason))
+
+
+def make_agent(spec: AgentSpec, name: str, directory: Path, tmux: str | None = None) -> AsyncAgent:
+    """Return an agent of a plan, not open.
+
+    Args:
+        spec: The agent in the plan.
+        name: Its full name.
+        directory: Its directory.
+        tmux: tmux session that shows it; None for none.
+    """
+    return AsyncAgent(
+        agent=spec.driver,
+        name=name,
+        dir=directory,
+        model=spec.model,
+        binary=spec.binary,
+        permission_mode=spec.permission_mode,
+        tmux=tmux,
+        sandbox=spec.sandbox,
+        claude_native_sandbox=spec.claude_native_sandbox,
+        bare=spec.bare,
+        auto_continue=spec.auto_continue,
+        command=spec.command,
+    )
 
 
 async def stop_all(agents: Sequence[AttemptAgent]) -> None:

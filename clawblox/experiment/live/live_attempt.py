@@ -67,7 +67,6 @@ class LiveAttempt:
         record: What was prepared.
         world: The world, open; other attempts may use it too.
         agents: The agents, in their order; :meth:`opened` opens and closes them.
-        find_input: Returns the copy of a file that the plan names.
         secrets: Values that no archive may contain.
         tmux: tmux session that shows world and agents; None for none.
         report: Called with each signal.
@@ -80,7 +79,6 @@ class LiveAttempt:
     record: AttemptRecord
     world: AsyncWorld
     agents: Sequence[AttemptAgent]
-    _find_input: Callable[[Path], Path]
     _secrets: Sequence[str] = attrs.field(repr=False)
     _tmux: str | None
     _report: Callable[[Signal], object]
@@ -208,8 +206,7 @@ class LiveAttempt:
         return _describe_agent(agent, started, access)
 
     async def _system_prompt(self, agent: AttemptAgent, access: Mapping[str, Any]) -> str:
-        given = agent.spec.system_prompt
-        file = None if given is None else self._find_input(given)
+        file = agent.spec.system_prompt
         template = await run_blocking(read_template, file, self.world.dir)
         return render(
             template,

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.values import Usage
 from clawblox.checkpoint.archive import registry
@@ -22,8 +21,7 @@ from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
-from clawblox.experiment.history.state import CheckpointRef
-from clawblox.experiment.live.attempt_agents import AttemptAgent
+from clawblox.experiment.live.attempt_agents import AttemptAgent, make_agent
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import (
     AttemptRecord,
@@ -37,18 +35,14 @@ from clawblox.experiment.live.branches import fork_agent, source_dir
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
 from clawblox.experiment.live.live_attempt import LiveAttempt
-from clawblox.experiment.live.preparing import Preparation, find_archive, find_attempt
+from clawblox.experiment.live.preparing import Preparation, find_attempt
 from clawblox.experiment.live.shared_worlds import SharedWorlds
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
 from clawblox.results import Event
-from clawblox.system.files import available_bytes, has_digest
-
-
-def _same(path: Path) -> Path:
-    return path
+from clawblox.system.files import available_bytes
 
 
 class LiveWorkshop:
@@ -59,8 +53,6 @@ class LiveWorkshop:
         layout: Layout of the experiment.
         env: Values of the environment variables that the plan names.
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
-        find_input: Returns the copy of a file or directory that the plan names, which the
-            experiment keeps; by default the file itself.
         on_event: Called with each event of a world or an agent, and its attempt.
     """
 
@@ -71,7 +63,6 @@ class LiveWorkshop:
         env: Mapping[str, str],
         *,
         grace_s: float = DEFAULT_GRACE_S,
-        find_input: Callable[[Path], Path] = _same,
         on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
     ) -> None:
         self._directory = directory
@@ -80,7 +71,6 @@ class LiveWorkshop:
         self._credentials = Credentials(env)
         self._worlds = SharedWorlds()
         self._grace_s = grace_s
-        self._find_input = find_input
         self._on_event = on_event
 
     def experiment_dir(self) -> Path:
@@ -143,9 +133,7 @@ class LiveWorkshop:
         """
         with blaming("attempt not prepared"):
             interruption = Interruption()
-            preparation = Preparation(
-                order, self._chain_dir, self._directory, self._find_input, interruption.check
-            )
+            preparation = Preparation(order, self._chain_dir, self._directory, interruption.check)
             return {"digests": await run_interruptible(preparation.run, interruption.set)}
 
     async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
@@ -227,18 +215,6 @@ class LiveWorkshop:
 
         return await run_blocking(read)
 
-    async def has_checkpoint(self, checkpoint: CheckpointRef) -> bool:
-        """Return whether an archive exists and is whole.
-
-        Cancellation: has no effect.
-        """
-
-        def check() -> bool:
-            path = find_archive(self._chain_dir(checkpoint.chain), checkpoint)
-            return path is not None and has_digest(path, checkpoint.sha256)
-
-        return await run_blocking(check)
-
     async def remove_checkpoint(self, chain: str, run_id: str, file: str) -> None:
         """Remove an archive that is no longer needed, if it exists.
 
@@ -310,7 +286,6 @@ class LiveWorkshop:
             record=record,
             world=await self._worlds.open(plan.world.dir),
             agents=agents,
-            find_input=self._find_input,
             secrets=secrets,
             tmux=tmux,
             report=report,
@@ -338,20 +313,7 @@ class LiveWorkshop:
     def _make_agent(
         self, spec: AgentSpec, recorded: RecordedAgent, agent_dir: Path, tmux: str | None = None
     ) -> AttemptAgent:
-        agent = AsyncAgent(
-            agent=spec.driver,
-            name=recorded.name,
-            dir=agent_dir,
-            model=spec.model,
-            binary=spec.binary,
-            permission_mode=spec.permission_mode,
-            tmux=tmux,
-            sandbox=spec.sandbox,
-            claude_native_sandbox=spec.claude_native_sandbox,
-            bare=spec.bare,
-            auto_continue=spec.auto_continue,
-            command=spec.command,
-        )
+        agent = make_agent(spec, recorded.name, agent_dir, tmux)
         return AttemptAgent(
             spec=spec,
             agent=agent,

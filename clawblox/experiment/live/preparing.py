@@ -65,14 +65,12 @@ class Preparation:
         order: The attempt.
         chain_dir: Returns the directory of a chain.
         experiment_dir: Directory of the experiment.
-        find_input: Returns the copy of a file that the plan names.
         check: Called often while workspaces are copied; ends the call by raising an error.
     """
 
     order: Order
     _chain_dir: Callable[[str], Path]
     _experiment_dir: Path
-    _find_input: Callable[[Path], Path]
     _check: Callable[[], None]
 
     def run(self) -> Mapping[str, str]:
@@ -221,10 +219,9 @@ class Preparation:
         for spec, agent_dir, inherited in zip(
             plan.agents, agent_dirs, self._inherited(), strict=True
         ):
-            template = None if spec.template is None else self._find_input(spec.template)
             fill_workspace(
                 AgentDir(agent_dir).workspace,
-                template if inherited is None else inherited,
+                spec.template if inherited is None else inherited,
                 world,
                 is_inherited=inherited is not None,
                 experiment_dir=self._experiment_dir,

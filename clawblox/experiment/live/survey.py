@@ -10,12 +10,12 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import AgentError, ClawbloxError, ConfigError
 from clawblox.experiment.inputs import Inputs, digest_inputs
+from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Plan
@@ -163,18 +163,7 @@ async def _check_programs(
 
 
 async def _check_program(spec: AgentSpec, credentials: Credentials) -> str | None:
-    agent = AsyncAgent(
-        agent=spec.driver,
-        name=str(spec.name),
-        dir=_NOWHERE,
-        model=spec.model,
-        binary=spec.binary,
-        permission_mode=spec.permission_mode,
-        sandbox=spec.sandbox,
-        claude_native_sandbox=spec.claude_native_sandbox,
-        bare=spec.bare,
-        command=spec.command,
-    )
+    agent = make_agent(spec, str(spec.name), _NOWHERE)
     return await agent.check(env=credentials.env(spec))
 
 

@@ -78,11 +78,11 @@ def look_at(directory: Path) -> Mapping[str, Any]:
     """Return the contents and times of all files below a directory."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     return {
-        str(path): (path.stat().st_mtime_ns, path.stat().st_mode, hash_of(path)) for path in files
+        str(path): (path.stat().st_mtime_ns, path.stat().st_mode, hash_file(path)) for path in files
     }
 
 
-def hash_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

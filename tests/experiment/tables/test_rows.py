@@ -20,11 +20,11 @@ PRICE = Price(input=10.0, output=100.0)
 USAGE = [used(100, 1.0), used(50, 0.5)]
 
 
-def rows_of(journal: Journal, **fields: object) -> list[Row]:
+def make_rows_from(journal: Journal, **fields: object) -> list[Row]:
     return make_rows(make_plan(**fields), journal.state)[0]
 
 
-def agents_of(journal: Journal, **fields: object) -> list[AgentRow]:
+def make_agent_rows_from(journal: Journal, **fields: object) -> list[AgentRow]:
     return make_rows(make_plan(**fields), journal.state)[1]
 
 
@@ -33,7 +33,7 @@ def test_a_generation_has_a_row_when_it_has_begun() -> None:
     journal.open("r1", 1).work().commit(USAGE)
     journal.open("r2", 1)
     journal.open("r1", 2).work()
-    rows = rows_of(journal)
+    rows = make_rows_from(journal)
     assert [(row.chain, row.generation, row.status) for row in rows] == [
         ("r1", 1, "committed"),
         ("r1", 2, "working"),
@@ -46,7 +46,7 @@ def test_a_committed_generation_has_the_facts_of_its_end() -> None:
     attempt = journal.open("r1", 1).work()
     end = attempt.checkpoint("end", USAGE, reason="duration")
     attempt.write("scored", {"scores": {"cubes": 4.0}}).commit(USAGE)
-    (row,) = rows_of(journal, labels={"question": "memory"})
+    (row,) = make_rows_from(journal, labels={"question": "memory"})
     assert (row.ended_by, row.active_s, row.idle_s, row.world_time) == ("duration", 3600, 60, 7200)
     assert (row.turns, row.output_tokens, row.cost_usd, row.is_estimated) == (2, 150, 1.5, False)
     assert (row.scores, row.labels) == ({"cubes": 4.0}, {"question": "memory"})
@@ -58,7 +58,7 @@ def test_a_committed_generation_has_the_facts_of_its_end() -> None:
 def test_agents_have_rows_with_their_own_usage() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work().commit(USAGE)
-    eko, moa = agents_of(journal)
+    eko, moa = make_agent_rows_from(journal)
     assert (eko.index, eko.display, eko.driver, eko.model) == (0, "Eko", "claude", "claude-fable-5")
     assert (moa.index, moa.name, moa.program_version) == (1, "a1", "2.1.1")
     assert (eko.output_tokens, moa.output_tokens, moa.cost_usd) == (100, 50, 0.5)
@@ -72,7 +72,7 @@ def test_lost_attempts_count_as_spent_but_not_as_used() -> None:
     first.end("failed", USAGE, cause="world", text="halted", moved_to=f"{first.name}.failed-x")
     second = journal.open("r1", 1, origin=origin).work()
     second.commit([used(20, 0.2), used(20, 0.2)], total=[used(30, 0.3), used(30, 0.3)])
-    (row,) = rows_of(journal)
+    (row,) = make_rows_from(journal)
     assert (row.attempts, row.output_tokens, row.cost_usd) == (2, 60, pytest.approx(0.6))
     assert (row.spent_tokens, row.spent_usd) == (150 + 40 + 40, pytest.approx(1.9))
 
@@ -82,7 +82,7 @@ def test_a_failed_generation_names_its_error_and_its_renamed_directory() -> None
     attempt = journal.open("r1", 1).work()
     attempt.checkpoint(usage=[used(7)])
     attempt.end("failed", cause="world", text="world died: 4", moved_to="x.failed-1")
-    (row,) = rows_of(journal)
+    (row,) = make_rows_from(journal)
     assert (row.status, row.error, row.run_dir) == (
         "failed",
         "world died: 4",
@@ -99,17 +99,17 @@ def test_the_time_between_a_pause_and_the_next_attempt_is_paused() -> None:
     journal.open("r1", 1).work().end("interrupted")
     journal.wait(9)
     journal.open("r1", 1).work().commit(USAGE)
-    (row,) = rows_of(journal)
+    (row,) = make_rows_from(journal)
     assert row.paused_s == 600.0
 
 
 def test_a_new_score_replaces_the_old_one() -> None:
     journal = Journal()
     journal.open("r1", 1).work().write("scored", {"error": "KeyError: 'cubes'"}).commit(USAGE)
-    (row,) = rows_of(journal)
+    (row,) = make_rows_from(journal)
     assert (row.scores, row.error) == ({}, "KeyError: 'cubes'")
     journal.write("rescored", {"scores": {"cubes": 2.0}}, chain="r1", generation=1)
-    (row,) = rows_of(journal)
+    (row,) = make_rows_from(journal)
     assert (row.scores, row.error) == ({"cubes": 2.0}, "")
 
 
@@ -174,9 +174,9 @@ def test_an_agent_that_used_nothing_costs_nothing() -> None:
 def test_prices_of_the_plan_estimate_what_a_program_does_not_report() -> None:
     journal = Journal()
     journal.open("r1", 1).work().commit([used(100, 1.0), used(1_000_000)])
-    (row,) = rows_of(journal)
+    (row,) = make_rows_from(journal)
     assert (row.cost_usd, row.is_estimated) == (None, False)
-    (row,) = rows_of(journal, prices={"gpt-6": PRICE})
+    (row,) = make_rows_from(journal, prices={"gpt-6": PRICE})
     assert (row.cost_usd, row.is_estimated) == (pytest.approx(101.0001), True)
 
 

@@ -30,7 +30,7 @@ def journal() -> Journal:
     return journal
 
 
-def status_of(
+def make_status_from(
     journal: Journal, *, pid: int | None = 7, live: Any = None, **fields: Any
 ) -> ExperimentStatus:
     plan = make_plan(**fields)
@@ -38,7 +38,7 @@ def status_of(
 
 
 def first_chain(journal: Journal, **options: Any) -> ChainStatus:
-    return status_of(journal, **options).chains[0]
+    return make_status_from(journal, **options).chains[0]
 
 
 def test_a_chain_that_has_not_begun_waits(journal: Journal) -> None:
@@ -150,7 +150,7 @@ def test_generations_are_counted_by_what_happens_to_them(journal: Journal) -> No
     journal.open("r1", 2).work()
     journal.open("r2", 1).work().end("failed", cause="setup", text="no program")
     journal.open("r3", 1).work().end("paused", reason="limit", text="limit")
-    status = status_of(journal, repeats=4)
+    status = make_status_from(journal, repeats=4)
     assert status.counts == {
         "committed": 1,
         "running": 1,
@@ -166,7 +166,7 @@ def test_all_attempts_count_as_spent_and_the_running_one_too(journal: Journal) -
     journal.open("r1", 1).work().end("failed", USAGE, cause="world", text="died")
     journal.open("r1", 1).work()
     live = {"r1": LiveChain(spent=(used(1, 0.25),))}
-    status = status_of(journal, live=live, limits={"dollars": 20})
+    status = make_status_from(journal, live=live, limits={"dollars": 20})
     assert (status.spent_usd, status.limit_usd, status.is_estimated) == (1.75, 20.0, False)
 
 
@@ -174,8 +174,8 @@ def test_elapsed_time_is_that_of_all_sessions(journal: Journal) -> None:
     journal.write("session.ended", {"reason": "request", "elapsed_s": 100.0})
     journal.write("session.begun", {"pid": 8})
     journal.wait(3)
-    assert status_of(journal).elapsed_s == 280.0
-    assert status_of(journal, pid=None).elapsed_s == 100.0
+    assert make_status_from(journal).elapsed_s == 280.0
+    assert make_status_from(journal, pid=None).elapsed_s == 100.0
 
 
 @pytest.mark.parametrize(
@@ -185,22 +185,22 @@ def test_elapsed_time_is_that_of_all_sessions(journal: Journal) -> None:
 def test_the_rest_takes_at_least_its_hours_over_the_places(
     limits: dict[str, int], repeats: int, hours: float
 ) -> None:
-    assert status_of(Journal(), limits=limits, repeats=repeats).forecast_s == hours * HOUR
+    assert make_status_from(Journal(), limits=limits, repeats=repeats).forecast_s == hours * HOUR
 
 
 def test_a_branch_has_its_own_generations_and_duration(journal: Journal) -> None:
     source = journal.open("r1", 2).work().checkpoint()
     fork = {"source": source, "group": 1, "number": 1, "duration_s": 60.0}
     journal.write("chain.forked", fork, chain="r1-b1")
-    *_, branch = status_of(journal).chains
+    *_, branch = make_status_from(journal).chains
     assert (branch.name, branch.generation, branch.generations) == ("r1-b1", 2, 2)
     assert (branch.state, branch.remaining_s) == ("waiting", 60.0)
-    assert status_of(journal).generations == 7
+    assert make_status_from(journal).generations == 7
 
 
 def test_limited_accounts_are_those_that_were_not_cleared(journal: Journal) -> None:
     for account in ("claude", "codex"):
         journal.write("account.limited", {"account": account, "reason": "limit", "until": None})
     journal.write("account.cleared", {"account": "claude"})
-    (account,) = status_of(journal).accounts
+    (account,) = make_status_from(journal).accounts
     assert (account.name, account.reason, account.until) == ("codex", "limit", None)
