@@ -3,7 +3,8 @@
     python -m benchmarks.experiments [--worlds 16] [--json FILE] [--quick]
 
 * A process runs chains at the same time, each with a world and two agents that wait for messages;
-  checkpoints are made meanwhile. Its processor time, and the messages that checkpoints cause.
+  checkpoints are made meanwhile. Its processor time, and the messages and signals that checkpoints
+  send to agents.
 * The process is killed. The time until all agents work again is compared with the time of the
   first starts, by the same process in the same run.
 * A journal of 100,000 lines is opened; the floor parses the same lines as JSON and does no more.
@@ -104,12 +105,14 @@ def bench_processes(scratch: Path, chains: int, seconds: float) -> list[Row]:
         share = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun_at)
         made = len(saved(directory, distinct=False)) - before
         messages = count_messages(directory) - chains * AGENTS
+        signals = count_signals(directory)
     with orchestrate(directory) as process:
         returned_s = wait_for(process, lambda: count(directory, "working") >= 2 * chains)
     what = f"{chains} worlds with {AGENTS} agents each"
     return [
         Row(f"{what}: processor time with checkpoints", 100 * share, "%", note=f"{made} made"),
-        Row(f"{what}: messages that checkpoints caused", messages, "", goal=0.0),
+        Row(f"{what}: messages from checkpoints", messages, "", goal=0.0),
+        Row(f"{what}: signals from checkpoints", signals, "", goal=0.0),
         Row(f"{what}: working after SIGKILL, against starts", returned_s, "s", started_s, 1.25),
     ]
 
@@ -171,8 +174,18 @@ def saved(directory: Path, *, distinct: bool = True) -> list[str]:
 
 def count_messages(directory: Path) -> int:
     """Return the number of messages that agents have got, as their transcripts show them."""
-    transcripts = directory.glob("chains/*/runs/*/agents/*/**/projects/*/*.jsonl")
-    return sum(path.read_bytes().count(b"\n") for path in transcripts)
+    return count_lines(directory, "projects/*/*.jsonl")
+
+
+def count_signals(directory: Path) -> int:
+    """Return the number of signals that the programs of agents have noted."""
+    return count_lines(directory, "signals")
+
+
+def count_lines(directory: Path, pattern: str) -> int:
+    """Return the number of lines in some files of the private homes of all agents."""
+    files = directory.glob(f"chains/*/runs/*/agents/*/**/{pattern}")
+    return sum(path.read_bytes().count(b"\n") for path in files)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -2,7 +2,8 @@
 
 It answers the flags and the messages of Claude Code's message loop, and keeps a transcript where
 the real program keeps it. The word ``lines=N`` in a message makes it write N lines a second until
-its input ends; any other message is answered by one short turn.
+its input ends; any other message is answered by one short turn. Signals that it gets, and a SIGSTOP
+by the SIGCONT that ends it, become lines of the file ``signals`` beside its transcripts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -28,6 +30,7 @@ def main() -> None:
     project = os.path.join(os.environ["CLAUDE_CONFIG_DIR"], "projects", slug)
     os.makedirs(project, exist_ok=True)
     transcript = os.path.join(project, f"{session}.jsonl")
+    _note_signals(os.path.join(os.environ["CLAUDE_CONFIG_DIR"], "signals"))
     for line in iter(sys.stdin.readline, ""):
         with open(transcript, "a", encoding="utf-8") as file:
             file.write(line)
@@ -38,6 +41,17 @@ def main() -> None:
         _say(session, "Done.")
         usage = {"input_tokens": 10, "output_tokens": 5}
         _write(type="result", subtype="success", is_error=False, session_id=session, usage=usage)
+
+
+def _note_signals(path: str) -> None:
+    """Write the names of signals to a file, except of those that should end this program."""
+
+    def note(number: int, _frame: object) -> None:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{signal.Signals(number).name}\n")
+
+    for number in (signal.SIGCONT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGALRM):
+        signal.signal(number, note)
 
 
 def _write_lines(session: str, rate: int) -> None:

@@ -239,7 +239,9 @@ class LogPoller:
             now: Monotonic time in seconds.
             is_quiet: Whether no output is expected.
         """
-        pause_s = min(self._pause_s, _QUIET_S if is_quiet else _WORKING_S)
+        longest_s = _QUIET_S if is_quiet else _WORKING_S
+        pause_s = min(self._pause_s, longest_s)
         self._pause_s = pause_s * _LONGER
-        # Working agents are polled at the same moments: one hop into a thread reads for all.
-        return _WORKING_S - now % _WORKING_S if pause_s == _WORKING_S else pause_s
+        # All agents are polled at the same moments: the loop wakes up once, and one hop into a
+        # thread reads for all.
+        return longest_s - now % longest_s if pause_s == longest_s else pause_s
