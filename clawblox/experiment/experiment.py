@@ -112,6 +112,7 @@ class Experiment:
         self._session: Session | None = None
         self._residence: Residence[Tasks]
         self._tasks: Tasks
+        self._hooks: Mapping[str, Mapping[str, str | None]]
         self._recorder: Recorder
         self._workshop: Workshop
         self._files: DerivedFiles
@@ -153,6 +154,7 @@ class Experiment:
         await run_blocking(self._enter, journal)
         try:
             self._opened = opened = await run_blocking(self._read, journal)
+            self._hooks = await run_blocking(self._callbacks.describe)
             self._workshop = self._given_workshop or self._make_workshop(opened)
             self._recorder = Recorder(journal, opened.state, self._note)
             self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
@@ -317,6 +319,7 @@ class Experiment:
             self._recorder,
             self._clock,
             self._callbacks,
+            hooks=self._hooks,
             chosen=None if chains is None else self._check_chains(chains),
             warn=self._reporter.warn,
         )

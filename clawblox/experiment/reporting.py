@@ -1,12 +1,12 @@
 """What an experiment reports while it runs: its events, the latest actions of agents, and its rows.
 
-Hooks of the caller are called here; their errors are logged and end nothing.
+Hooks of the caller are called here; their errors are events, and end nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
@@ -14,6 +14,7 @@ from clawblox.experiment.events import ExperimentEvent, describe_event, describe
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.schedule.ports import Order
 from clawblox.experiment.tables.rows import Row
+from clawblox.foreign_values import clean_text
 from clawblox.results import Event
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.events import Hub, Subscription
@@ -65,7 +66,8 @@ class Reporter:
             return
         async with self._hub.subscribe() as events:
             async for event in events:
-                await self._call("on_event", self._on_event(event))
+                is_known = event.kind == "hook.failed"  # reported events must not cause others
+                await self._call("on_event", self._on_event(event), is_reported=not is_known)
 
     async def report_row(self, row: Row) -> None:
         """Call the hook for rows.
@@ -81,8 +83,7 @@ class Reporter:
 
     def warn(self, kind: str, text: str) -> None:
         """Publish a warning about the experiment as a whole."""
-        time = format_utc(utc_now())
-        self._hub.publish(ExperimentEvent(time=time, kind=kind, subject="", data={"text": text}))
+        self._publish(kind, {"text": text})
 
     def pass_on(self, order: Order, event: Event) -> None:
         """Publish an event of a world or an agent, and remember what an agent did."""
@@ -92,8 +93,15 @@ class Reporter:
         if self._hub.has_listeners:
             self._hub.publish(describe_event(order, event))
 
-    async def _call(self, hook: str, call: Awaitable[object]) -> None:
+    async def _call(self, hook: str, call: Awaitable[object], *, is_reported: bool = True) -> None:
         try:
             await call
         except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
             _log.warning("hook failed", hook=hook, error=repr(error))
+            if is_reported:
+                text = clean_text(f"{type(error).__name__}: {error}")
+                self._publish("hook.failed", {"hook": hook, "error": text})
+
+    def _publish(self, kind: str, data: Mapping[str, Any]) -> None:
+        time = format_utc(utc_now())
+        self._hub.publish(ExperimentEvent(time=time, kind=kind, subject="", data=data))

@@ -40,6 +40,7 @@ class Session:
         recorder: Writes the lines.
         clock: The clock.
         callbacks: The hooks.
+        hooks: Name and digest of each hook, by its argument; None for none.
         chosen: Names of the chains to run; None means all.
         warn: Called with the kind and the text of a warning.
 
@@ -56,6 +57,7 @@ class Session:
         clock: Clock,
         callbacks: Callbacks,
         *,
+        hooks: Mapping[str, Mapping[str, str | None]] | None = None,
         chosen: Collection[str] | None = None,
         warn: Callable[[str, str], object] = lambda _kind, _text: None,
     ) -> None:
@@ -63,6 +65,8 @@ class Session:
         self._workshop = workshop
         self._recorder = recorder
         self._clock = clock
+        self._hooks = hooks or {}
+        self._warn = warn
         self._scope = anyio.CancelScope()
         self._error: Exception | None = None
         self._is_stopped = False
@@ -97,7 +101,7 @@ class Session:
                 await self._workshop.survey(
                     self._opened.plans[-1], are_logins_checked=not self._has_worked()
                 )
-                await self._recorder.write("session.begun", {"pid": os.getpid()})
+                await self._begin()
                 self._recall_limits()
                 await self._scheduler.run(self._chains())
             facts = {
@@ -110,6 +114,17 @@ class Session:
         finally:
             self.is_over.set()
             self.on_row(None)
+
+    async def _begin(self) -> None:
+        hooks, before = self._hooks, self._opened.state.hooks
+        await self._recorder.write("session.begun", {"pid": os.getpid(), "hooks": hooks})
+        for name, known in before.items():
+            if name not in hooks:
+                text = f"{name}: {known['name']} of the session before was not given again"
+                self._warn("hook.changed", text)
+            elif hooks[name] != known:
+                text = f"{name}: {hooks[name]['name']} is not as in the session before"
+                self._warn("hook.changed", text)
 
     async def _write_end(self, facts: Mapping[str, Any]) -> None:
         try:

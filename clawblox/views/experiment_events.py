@@ -18,10 +18,13 @@ _WORLD: Final = "world."
 _TROUBLE: Final = frozenset(
     {
         "account.limited",
+        "budget.warning",
+        "disk.low",
         "generation.checkpoint.failed",
         "generation.failed",
         "generation.interrupted",
         "generation.paused",
+        "hook.changed",
         "hook.failed",
     }
 )
@@ -119,4 +122,5 @@ _TEXTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "generation.interrupted": lambda data: "was interrupted",
     "generation.imported": lambda data: "imported",
     "hook.failed": lambda data: f"hook {data.get('hook')} failed: {data.get('error')}",
+    **dict.fromkeys(("budget.warning", "disk.low", "hook.changed"), lambda data: data["text"]),
 }

@@ -70,6 +70,13 @@ def test_every_type_of_line_has_a_text_or_is_silent() -> None:
     assert [describe(kind, {}) for kind in SILENT] == [None] * len(SILENT)
 
 
+@pytest.mark.parametrize("kind", ["budget.warning", "disk.low", "hook.changed"])
+def test_a_warning_is_a_problem_with_a_text(kind: str) -> None:
+    line = describe_experiment_event(event(kind, text="80 % of $5 are spent"))
+    assert line is not None
+    assert (line.text, line.is_trouble) == ("80 % of $5 are spent", True)
+
+
 def test_a_line_names_its_generation() -> None:
     line = describe("closing", {"reason": "duration"}, chain="r1", generation=3)
     assert str(line) == "2026-06-22T18:01:00.000Z r1 generation 3 closes: duration"

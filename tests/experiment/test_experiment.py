@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
+import inspect
 import io
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -216,19 +219,61 @@ async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) 
 
 async def test_hooks_get_events_and_rows_and_their_errors_end_nothing(scene: Scene) -> None:
     kinds: list[str] = []
+    errors: list[str] = []
     rows: list[int] = []
 
     async def on_event(event: Any) -> None:
         kinds.append(event.kind)
+        if event.kind == "hook.failed":
+            errors.append(f"{event.data['hook']}: {event.data['error']}")
         raise ValueError("a broken hook")
 
     async def on_generation_end(row: Any) -> None:
         rows.append(row.generation)
+        raise ValueError("another broken hook")
 
     outcome = await run(scene, scene.plan(), on_event=on_event, on_generation_end=on_generation_end)
     assert outcome.status == "done"
     assert rows == [1, 2]
     assert {"experiment.started", "generation.working", "generation.committed"} <= set(kinds)
+    assert len(errors) < len(kinds)  # an error in a report of an error is no further event
+    assert set(errors) == {
+        "on_event: ValueError: a broken hook",
+        "on_generation_end: ValueError: another broken hook",
+    }
+
+
+async def test_a_session_with_other_hooks_is_reported(scene: Scene) -> None:
+    async def points(_end: Any) -> dict[str, float]:
+        return {"points": 1.0}
+
+    async def more_points(_end: Any) -> dict[str, float]:
+        return {"points": 2.0}
+
+    async def sessions(*scores: Any) -> list[str]:
+        texts: list[str] = []
+
+        async def on_event(event: Any) -> None:
+            if event.kind == "hook.changed":
+                texts.append(event.data["text"])
+
+        for score in scores:
+            await run(scene, scene.plan(), score=score, on_event=on_event)
+        return texts
+
+    own = f"{__name__}:{sessions.__qualname__.rpartition('.')[0]}"
+    assert await sessions(None, points, points, partial(points)) == []
+    assert await sessions(more_points) == [
+        f"score: {own}.more_points is not as in the session before"
+    ]
+    assert await sessions(None) == [
+        f"score: {own}.more_points of the session before was not given again"
+    ]
+    (hooks, *_others) = [
+        line.data["hooks"] for line in read_lines(scene.directory) if line.data.get("hooks")
+    ]
+    digest = hashlib.sha256(inspect.getsource(points).encode()).hexdigest()
+    assert hooks == {"score": {"name": f"{own}.points", "digest": digest}}
 
 
 async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> None:

@@ -267,6 +267,7 @@ class ExperimentState:
         accounts: Data of the latest line of each account that is limited.
         wall_s: Seconds of the sessions that have ended.
         session: The line with which the current or a killed session began; None without one.
+        hooks: Name and digest of each hook in the latest session, by its argument.
         seq: Number of the last line.
         endings: Number of attempts that have ended.
     """
@@ -278,6 +279,7 @@ class ExperimentState:
         self.accounts: dict[str, Mapping[str, Any]] = {}
         self.wall_s = 0.0
         self.session: Line | None = None
+        self.hooks: Mapping[str, Mapping[str, str | None]] = {}
         self.seq = 0
         self.endings = 0
         with collector_paused():
@@ -313,6 +315,7 @@ class ExperimentState:
 
     def _begin_session(self, line: Line) -> None:
         self.session = line
+        self.hooks = line.data.get("hooks", {})
 
     def _end_session(self, line: Line) -> None:
         self.wall_s += float(line.data.get("elapsed_s", 0.0))

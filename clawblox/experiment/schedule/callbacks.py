@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
@@ -28,6 +31,10 @@ class _Viewed(Protocol):
     def view(self) -> Any: ...  # noqa: ANN401 - the hooks' own view
 
 
+class HookError(Exception):
+    """A hook has failed, or returned something that it must not."""
+
+
 class Callbacks:
     """The hooks that are asked about a running generation.
 
@@ -50,6 +57,14 @@ class Callbacks:
     def has_stop(self) -> bool:
         """Whether the stop hook is asked."""
         return self._stop is not None
+
+    def describe(self) -> Mapping[str, Mapping[str, str | None]]:
+        """Return the name of each hook, and the digest of its source, by the hook's argument.
+
+        Blocks: reads the source.
+        """
+        hooks: dict[str, Callable[..., object] | None] = {"score": self._score, "stop": self._stop}
+        return {name: _describe_hook(hook) for name, hook in hooks.items() if hook is not None}
 
     async def score(self, attempt: _Viewed) -> Mapping[str, Any] | None:
         """Return the data of the line ``scored``; None without a hook.
@@ -76,6 +91,9 @@ class Callbacks:
         Args:
             attempt: The attempt.
 
+        Raises:
+            HookError: The hook has failed.
+
         Cancellation: the hook is cancelled.
         """
         if self._stop is None:
@@ -84,12 +102,27 @@ class Callbacks:
             with anyio.fail_after(MAX_HOOK_S):
                 reason = await self._stop(attempt.view())
             return None if reason is None else clean_text(str(reason))
-        except Exception as error:  # noqa: BLE001 - a hook's error ends no generation
+        except Exception as error:
             self._errors += 1
             _log.warning("stop hook failed", error=repr(error), errors=self._errors)
+            text = clean_text(f"{type(error).__name__}: {error}")
             if self._errors >= _MAX_ERRORS:
                 self._stop = None
-            return None
+                text += "; it is not asked again"
+            raise HookError(text) from error
+
+
+def _describe_hook(hook: Callable[..., object]) -> Mapping[str, str | None]:
+    while isinstance(hook, partial):
+        hook = hook.func
+    code = hook if inspect.isroutine(hook) else type(hook)
+    try:
+        source = inspect.getsource(code)
+    except (OSError, TypeError):  # typed at a prompt, or not written in Python
+        digest = None
+    else:
+        digest = hashlib.sha256(source.encode()).hexdigest()
+    return {"name": f"{code.__module__}:{code.__qualname__}", "digest": digest}
 
 
 def _check_scores(scores: object) -> dict[str, float]:

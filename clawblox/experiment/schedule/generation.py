@@ -21,7 +21,7 @@ from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import CheckpointRef, ExperimentState
 from clawblox.experiment.layout import failed_name
-from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from clawblox.experiment.schedule.mailbox import Mailbox
 from clawblox.experiment.schedule.meter import Meter
 from clawblox.experiment.schedule.pauses import Close, Message, Pause, Paused, PauseError
@@ -313,7 +313,14 @@ class GenerationRunner:
             self._world_time = await self._attempt.world_time()
             if self._world_time is not None and self._world_time >= limit:
                 return "world_time"
-        reason = await self._callbacks.stop(self._attempt)
+        return await self._ask_hook()
+
+    async def _ask_hook(self) -> str:
+        try:
+            reason = await self._callbacks.stop(self._attempt)
+        except HookError as error:
+            await self._write("hook.failed", {"hook": "stop", "error": str(error)})
+            return ""
         return f"stop: {reason}" if reason else ""
 
     def _has_no_agents(self) -> bool:
