@@ -32,7 +32,8 @@ class Column:
         rank: How important it is: 0 is always shown, and 1 before 2.
         least: Its minimum width in characters, so that a changing table stays in place.
         shortest: Width to which it may be cut; None never cuts it.
-        cut: Where texts are cut: in the middle if both ends distinguish them, or at the end.
+        cut: Where texts are cut: at the end, or in the middle. Names are cut in the middle, and
+            only so far that different names stay different.
         is_number: Whether it is aligned at the right.
         replaces: Heading of a less specific column that this column displaces.
     """
@@ -56,7 +57,16 @@ class Column:
         """The least width with which it can be shown."""
         if self.shortest is None:
             return self.natural
-        return min(self.natural, max(self.shortest, cell_len(self.heading)))
+        least = min(self.natural, max(self.shortest, cell_len(self.heading)))
+        return least if self.cut == "end" else self._widen_until_distinct(least)
+
+    def _widen_until_distinct(self, least: int) -> int:
+        """Return the least width from a minimum on at which no two texts become equal."""
+        texts = set(self.cells)
+        for width in range(least, self.natural):
+            if len({shorten(text, width, self.cut) for text in texts}) == len(texts):
+                return width
+        return self.natural
 
 
 @attrs.frozen

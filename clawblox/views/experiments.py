@@ -39,7 +39,9 @@ from clawblox.views.formatting import (
 
 MAX_COLUMNS: Final = 100
 _COUNTS: Final = ("failed", "blocked", "paused", "running", "waiting")
-_MAX_FAILURES: Final = 5
+_MAX_REASONS: Final = 5
+_MIN_LAST: Final = len("limit until 21:40")
+"""Width below which the latest action is left out rather than cut."""
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
@@ -77,14 +79,23 @@ def render_experiment(view: ExperimentView, columns: int, lines: int) -> list[st
 def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> list[str]:
     """Return the status of an experiment as plain lines, with all chains that have begun.
 
+    Why chains have failed or are paused is below the table, where its columns do not show it whole.
+
     Args:
         status: The status.
-        columns: The longest line.
+        columns: The longest line of the table.
     """
     lines = list(_table(status, min(columns, MAX_COLUMNS), None))
     for line in lines:
         line.truncate(columns, overflow="ellipsis")
-    return [line.plain.rstrip() for line in lines]
+    table = [line.plain.rstrip() for line in lines]
+    needy = [chain for chain in status.chains if chain.state in ("failed", "paused")]
+    unseen = [
+        chain
+        for chain in sorted(needy, key=_rank)
+        if not any(printable(_describe_last(chain)) in line for line in table)
+    ]
+    return [*table, *([""] if unseen else []), *_describe_reasons(unseen)]
 
 
 def summarise_experiment(status: ExperimentStatus) -> list[str]:
@@ -92,14 +103,19 @@ def summarise_experiment(status: ExperimentStatus) -> list[str]:
     failed = [chain for chain in status.chains if chain.state == "failed"]
     money = _describe_money(status)
     lines = [_describe_counts(status).plain + (f"; {money}." if money else ".")]
-    lines += [f"{chain.name}  {_describe_last(chain)}" for chain in failed[:_MAX_FAILURES]]
-    if len(failed) > _MAX_FAILURES:
-        lines.append(f"… and {len(failed) - _MAX_FAILURES} more have failed.")
+    lines += _describe_reasons(failed)
     if status.counts.get("committed", 0) < status.generations:
         words = ["--retry-failed"] if failed else []
         lines.append(f"resume:   {suggest('experiment resume', status.directory, *words)}")
     lines.append(f"results:  {suggest('experiment results', status.directory)}")
     return list(map(printable, lines))
+
+
+def _describe_reasons(chains: Sequence[ChainStatus]) -> list[str]:
+    """Return why chains have failed or are paused, a line for each of the first."""
+    shown, hidden = chains[:_MAX_REASONS], chains[_MAX_REASONS:]
+    lines = [printable(f"{chain.name}  {_describe_last(chain)}") for chain in shown]
+    return [*lines, *([f"… and {len(hidden)} more: {_describe_hidden(hidden)}"] if hidden else [])]
 
 
 # -- the header ---------------------------------------------------------------------------------
@@ -210,7 +226,7 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
         number("$", 6, map(_describe_cost, chains)),
         number("SAVED", 4, (_format_age(chain.last_checkpoint_age_s) for chain in chains)),
         number("SCORE", 5, map(_first_score, chains)),
-        text("LAST", 8, map(_describe_last, chains), shortest=12),
+        text("LAST", 8, map(_describe_last, chains), shortest=_MIN_LAST),
     ]
 
 

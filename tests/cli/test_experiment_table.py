@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from rich.cells import cell_len
 
@@ -64,6 +65,14 @@ CHAINS = (
         usage=Usage(output_tokens=41_000), cost_usd=0.92, last_checkpoint_age_s=720.0, attempts=4,
     ),
 )  # fmt: skip
+
+
+def rename(short: ChainStatus) -> ChainStatus:
+    """Return a chain with a long name that differs from the others in the middle."""
+    name = short.name.replace("-", "-no_workspace-")
+    return attrs.evolve(short, name=f"temperature0.7-{name}")
+
+
 COUNTS = {"committed": 12, "running": 3, "paused": 1, "failed": 1, "blocked": 8, "waiting": 35}
 
 
@@ -90,8 +99,14 @@ def draw(view: ExperimentView, columns: int, lines: int = 40) -> list[str]:
     return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in drawn]
 
 
-def headings(columns: int) -> list[str]:
-    return describe_status(status(), columns)[3].split()
+def table(chains: tuple[ChainStatus, ...] = CHAINS, columns: int = 100) -> list[str]:
+    """Return the headings and rows of the table, and the line about further chains."""
+    lines = describe_status(status(chains), columns)[3:]
+    return lines[: lines.index("")] if "" in lines else lines
+
+
+def headings(columns: int, chains: tuple[ChainStatus, ...] = CHAINS) -> list[str]:
+    return table(chains, columns)[0].split()
 
 
 def test_the_header_has_the_money_the_time_and_the_counts() -> None:
@@ -102,25 +117,24 @@ def test_the_header_has_the_money_the_time_and_the_counts() -> None:
 
 
 def test_what_needs_a_person_is_on_top() -> None:
-    rows = [line.split()[0] for line in describe_status(status())[4:-1]]
+    rows = [line.split()[0] for line in table()[1:-1]]
     assert rows == ["opus-r2", "opus-r1", "fable-r2", "fable-r3", "fable-r1"]
 
 
 def test_chains_are_in_the_order_of_their_numbers() -> None:
     chains = tuple(chain(f"r{number}", 1, "working") for number in (10, 9, 1))
-    rows = [line.split()[0] for line in describe_status(status(chains))[4:]]
+    rows = [line.split()[0] for line in table(chains)[1:]]
     assert rows == ["r1", "r9", "r10"]
 
 
 def test_waiting_chains_are_counted_with_their_reason() -> None:
-    assert describe_status(status())[-1] == "… and 1 more: waiting for the claude account"
+    assert table()[-1] == "… and 1 more: waiting for the claude account"
     chains = (*CHAINS, chain("s1", 1, "waiting"), chain("s2", 1, "waiting"))
-    line = describe_status(status(chains))[-1]
-    assert line == "… and 3 more: 2 waiting, 1 waiting for the claude account"
+    assert table(chains)[-1] == "… and 3 more: 2 waiting, 1 waiting for the claude account"
 
 
-def test_a_row_shows_what_its_chain_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in describe_status(status())[3:]}
+def test_a_row_shows_what_its_chain_does() -> None:
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in table()}
     assert lines["CHAIN"] == "GEN STATE ACTIVE WORLD AGENTS OUTPUT $ SAVED SCORE LAST"
     assert lines["fable-r1"] == "4/10 working 22m of 1h 1320s Eko ● 181k 2.10 7m 6 curl /input"
     assert lines["fable-r3"] == "3/10 working 3m of 1h Eko ◌ 12k 0.11 4 waits for model"
@@ -131,8 +145,7 @@ def test_a_row_shows_what_its_chain_does(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_agent_that_has_ended_is_ticked_and_an_idle_one_is_bare() -> None:
     agents = (agent(is_over=True), agent("Moa", is_working=False))
-    lines = describe_status(status((chain("r1", 1, "working", agents=agents),)))
-    assert "Eko ✓ Moa" in lines[4]
+    assert "Eko ✓ Moa" in table((chain("r1", 1, "working", agents=agents),))[1]
 
 
 def test_last_world_and_cost_give_way_in_this_order() -> None:
@@ -145,10 +158,43 @@ def test_last_world_and_cost_give_way_in_this_order() -> None:
     assert lost["LAST"] > lost["WORLD"] > lost["$"] > lost["SCORE"]
 
 
+@pytest.mark.parametrize("chains", [CHAINS, tuple(map(rename, CHAINS))], ids=["short", "long"])
+def test_the_latest_action_is_readable_or_left_out(chains: tuple[ChainStatus, ...]) -> None:
+    for columns in range(40, 101):
+        heading, _, paused, *_ = table(chains, columns)
+        if "LAST" in heading:
+            assert re.search(r"limit until \d\d:\d\d$", paused)
+
+
+def test_chains_whose_names_differ_in_the_middle_can_be_told_apart() -> None:
+    chains = tuple(map(rename, CHAINS))
+    for columns in range(60, 101):
+        names = [line.split()[0] for line in table(chains, columns)[1:-1]]
+        assert len(set(names)) == len(names) == 5
+
+
+def test_a_reason_that_the_table_does_not_show_whole_is_below_it() -> None:
+    *_, empty, failed, paused = describe_status(status(), 80)
+    assert (empty, failed) == ("", "opus-r2  world: died at 720 s (4 attempts)")
+    assert re.fullmatch(r"opus-r1  limit until \d\d:\d\d", paused)
+    assert describe_status(status(), 100)[-2:] == [
+        "",
+        "opus-r2  world: died at 720 s (4 attempts)",
+    ]
+    assert describe_status(status(CHAINS[:1]), 80)[-1] == table(CHAINS[:1], 80)[-1]
+
+
+def test_only_the_first_reasons_are_shown() -> None:
+    failed = [chain(f"r{n}", 1, "failed", cause="world", reason="died " * 20) for n in range(1, 9)]
+    lines = describe_status(status(tuple(failed)))
+    assert [line.split()[0] for line in lines[-6:-1]] == ["r1", "r2", "r3", "r4", "r5"]
+    assert lines[-1] == "… and 3 more: failed"
+
+
 @pytest.mark.parametrize("columns", [40, 80, 100, 200])
 def test_no_line_is_longer_than_the_terminal_or_100_columns(columns: int) -> None:
     view = ExperimentView(status(), [EventLine(UNTIL, "r1", "paused " * 40)], "Ctrl-C " * 40)
-    for lines in (draw(view, columns), describe_status(status(), columns)):
+    for lines in (draw(view, columns), table(columns=columns)):
         assert max(map(cell_len, lines)) <= min(columns, 100)
 
 
