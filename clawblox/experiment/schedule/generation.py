@@ -16,7 +16,7 @@ import attrs
 
 from clawblox.agents.values import Usage
 from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedError
-from clawblox.experiment.history.lines import CheckpointKind, FailureCause, usage_data
+from clawblox.experiment.history.lines import CheckpointKind, FailureCause, Line, usage_data
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import CheckpointRef, ExperimentState
@@ -47,7 +47,10 @@ _PAUSE_IDLE_WAIT_S: Final = 5.0
 """Seconds to wait for a moment between turns before a pause."""
 _PASSING: Final = frozenset({"auth", "rate_limit", "limit", "overloaded"})
 """Kinds of an agent's failure that pass: a pause, no failure of the attempt."""
-
+_NEED_DISK: Final[frozenset[FailureCause]] = frozenset({"world", "agent", "start"})
+"""Causes that a full disk can have."""
+_FULL_DISK_BYTES: Final = 1 << 20
+"""A disk with fewer free bytes counts as full."""
 
 _log = OwnLog(__name__)
 
@@ -139,7 +142,7 @@ class GenerationRunner:
                 await self._live()
             await self._commit()
         except AttemptError as error:
-            await self._fail(error.cause, error.text)
+            await self._note_failure(error)
         except ProviderError as error:
             await self._pause(self._blame(error.failure))
         except PauseError as error:
@@ -149,6 +152,13 @@ class GenerationRunner:
         except Exception as error:  # noqa: BLE001 - a defect ends this attempt and no other
             _log.exception("attempt failed", attempt=self.order.run_id)
             await self._fail("defect", f"{type(error).__name__}: {error}")
+
+    async def _note_failure(self, error: AttemptError) -> None:
+        """Write why the attempt failed; what fails on a full disk is paused instead."""
+        if error.cause in _NEED_DISK and await self._workshop.free_bytes() < _FULL_DISK_BYTES:
+            await self._pause(Paused(reason="disk", text=f"the disk is full: {error.text}"))
+        else:
+            await self._fail(error.cause, error.text)
 
     async def _note_os_error(self, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -450,15 +460,8 @@ class GenerationRunner:
             point for point in generation.attempts[-1].checkpoints if point.kind == "periodic"
         ]
         for point in archives[: max(0, len(archives) - keep)]:
-            line = await self._recorder.write(
-                "checkpoint.removed",
-                {"file": point.ref.file},
-                chain=self.order.chain.name,
-                generation=self.order.generation,
-                attempt=self.order.run_id,
-                condition=partial(_is_no_source, point.ref),
-            )
-            if line is not None:
+            facts, is_unused = {"file": point.ref.file}, partial(_is_no_source, point.ref)
+            if await self._write("checkpoint.removed", facts, condition=is_unused) is not None:
                 await self._attempt.remove_checkpoint(point.ref.file)
 
     # -- ends -------------------------------------------------------------------------------
@@ -478,13 +481,19 @@ class GenerationRunner:
     def _seconds(self) -> dict[str, float]:
         return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}
 
-    async def _write(self, type: Any, data: Mapping[str, Any] | None = None) -> None:  # noqa: A002, ANN401
-        await self._recorder.write(
+    async def _write(
+        self,
+        type: Any,  # noqa: A002, ANN401
+        data: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Line | None:
+        return await self._recorder.write(
             type,
             data,
             chain=self.order.chain.name,
             generation=self.order.generation,
             attempt=self.order.run_id,
+            **options,
         )
 
 

@@ -141,6 +141,20 @@ async def test_a_full_disk_stops_everything_and_the_same_call_continues() -> Non
     check_history(simulation)
 
 
+@pytest.mark.parametrize("cause", ["world", "agent"])
+async def test_what_fails_on_a_full_disk_is_a_pause(cause: str) -> None:
+    simulation = Simulation(make_plan(limits={"min_free": None}))
+    simulation.workshop.troubles["r1"] = [Trouble(1000.0, cause)]
+    simulation.workshop.free = 1000
+    assert await simulation.run()
+    assert statuses(simulation) == {"r1": "paused"}
+    assert simulation.scheduler.halted is not None
+    assert simulation.scheduler.halted.reason == "disk"
+    simulation.workshop.free = 10**9
+    assert await simulation.run()
+    assert "failed" not in simulation.types("r1")
+
+
 async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
     simulation = Simulation(make_plan(repeats=3))
     simulation.workshop.troubles = {
