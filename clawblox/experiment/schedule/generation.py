@@ -282,11 +282,9 @@ class GenerationRunner:
         duration_s = self._plan.duration
         if self._plan.save is None:
             return duration_s
-        remaining_s = max(1.0, duration_s - self._begin.elapsed_s)
-        return max(
-            self._begin.elapsed_s,
-            self._begin.elapsed_s + remaining_s - min(self._plan.save.before, remaining_s - 1.0),
-        )
+        elapsed_s = self._begin.elapsed_s
+        remaining_s = max(1.0, duration_s - elapsed_s)
+        return elapsed_s + remaining_s - min(self._plan.save.before, remaining_s - 1.0)
 
     @property
     def _asks_world(self) -> bool:
