@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,12 @@ from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.layout import chain_dir, experiment_prefix
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.tables.chain_files import PlannedChain, is_moving, write_chain_files
+from clawblox.experiment.tables.chain_files import (
+    PlannedChain,
+    is_moving,
+    moved_attempts,
+    write_chain_files,
+)
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import make_results, write_results
 from clawblox.telemetry.own_log import OwnLog
@@ -48,6 +53,7 @@ class DerivedFiles:
         self._plans = plans
         self._state = state
         self._by_chain: dict[str, list[Line]] = {}
+        self._moved: dict[str, str] = {}
         self._changed: set[str] = set()
         self._has_results = True
         self._news = anyio.Event()
@@ -62,9 +68,18 @@ class DerivedFiles:
             self._by_chain.setdefault(line.chain, []).append(line)
             if line.type in _CHANGES_FILES:
                 self._changed.add(line.chain)
+            if moved := moved_attempts([line]):
+                self._moved |= moved
+                self._changed.update(self._find_branches(line.chain))
         self._has_results = self._has_results or line.type in _CHANGES_RESULTS
         if self._changed or self._has_results:
             self._news.set()
+
+    def _find_branches(self, chain: str) -> Iterator[str]:
+        """Yield the chains whose tables name archives of a chain."""
+        for other in self._state.chains.values():
+            if other.branch is not None and other.branch.source.chain == chain:
+                yield other.name
 
     async def run(self) -> None:
         """Write the files whenever lines have changed them.
@@ -107,7 +122,7 @@ class DerivedFiles:
             for chain in chains.values()
             if chain.name in changed
         ]
-        moving = await run_blocking(partial(self._write, planned))
+        moving = await run_blocking(partial(self._write, planned, dict(self._moved)))
         if moving:  # the line comes before the rename
             self._changed |= moving
             self._news.set()
@@ -116,15 +131,17 @@ class DerivedFiles:
             await run_blocking(partial(write_results, self._directory, results))
 
     def _write(
-        self, chains: Sequence[tuple[Chain, Sequence[Line], Sequence[PlannedChain]]]
+        self,
+        chains: Sequence[tuple[Chain, Sequence[Line], Sequence[PlannedChain]]],
+        moved: Mapping[str, str],
     ) -> set[str]:
         """Return the chains to be written again, since a directory is about to be renamed."""
         layout = self._plans[0].layout
         moving = set()
         for chain, lines, revisions in chains:
             place = chain_dir(self._directory, chain.name, layout)
-            write_chain_files(place, lines, revisions, layout)
-            if is_moving(place, lines):
+            write_chain_files(place, lines, revisions, layout, moved)
+            if is_moving(place, lines, moved):
                 moving.add(chain.name)
         return moving
 

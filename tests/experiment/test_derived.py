@@ -25,8 +25,16 @@ pytestmark = pytest.mark.anyio
 async def rows(directory: Path, plan: Plan, journal: Journal, chain: str) -> list[dict[str, str]]:
     """Write the files, and return the table of a chain."""
     await DerivedFiles(directory, [plan], journal.state, journal.lines).flush()
+    return read_table(directory, plan, chain)
+
+
+def read_table(directory: Path, plan: Plan, chain: str) -> list[dict[str, str]]:
     table = table_path(chain_dir(directory, chain, plan.layout))
     return list(csv.DictReader(table.read_text().splitlines()))
+
+
+def origins(table: list[dict[str, str]]) -> set[str]:
+    return {row["template_in"] for row in table}
 
 
 async def test_chains_have_sessions_of_tmux_of_their_own(tmp_path: Path) -> None:
@@ -67,6 +75,29 @@ async def test_the_pointer_follows_the_directory_of_a_failed_attempt(tmp_path: P
     run_dir.rename(run_dir.with_name("aside"))
     await files.flush()
     assert read_pointer(tmp_path) == tmp_path / "runs" / "aside" / "checkpoints" / "c0.ckpt"
+
+
+async def test_the_table_of_a_branch_follows_the_directory_of_its_source(tmp_path: Path) -> None:
+    plan, journal = make_plan(), Journal()
+    source = journal.open("r1", 2)
+    origin = source.checkpoint()
+    branch = {"source": origin, "group": 1, "number": 1, "generations": 2}
+    journal.write("chain.forked", branch, chain="r1-f1-1")
+    journal.open("r1-f1-1", 2, origin=origin).commit([used(1)] * 2)
+    state, before = journal.state, len(journal.lines)
+    files = DerivedFiles(tmp_path, [plan], state, journal.lines)
+    await files.flush()
+    runs = tmp_path / "chains" / "r1" / "runs"
+    archive = runs / source.name / "checkpoints" / "c0.ckpt"
+    assert origins(read_table(tmp_path, plan, "r1-f1-1")) == {f"checkpoint:{archive}"}
+    source.end("failed", cause="world", text="", moved_to="aside")
+    for line in journal.lines[before:]:
+        state.apply(line)
+        files.note(line)
+    await files.flush()
+    archive = runs / "aside" / "checkpoints" / "c0.ckpt"
+    assert origins(read_table(tmp_path, plan, "r1-f1-1")) == {f"checkpoint:{archive}"}
+    assert origins(await rows(tmp_path, plan, journal, "r1-f1-1")) == {f"checkpoint:{archive}"}
 
 
 async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +58,11 @@ class PlannedChain:
 
 
 def write_chain_files(
-    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain], style: Layout
+    chain_dir: Path,
+    lines: Sequence[Line],
+    revisions: Sequence[PlannedChain],
+    style: Layout,
+    moved: Mapping[str, str],
 ) -> None:
     """Write the table and the pointer of a chain where they differ from its lines. Blocks.
 
@@ -67,14 +71,15 @@ def write_chain_files(
         lines: The lines of the journal that are about the chain.
         revisions: The plan of the chain in each revision of the experiment's plan.
         style: The layout of the experiment.
+        moved: The attempts of all chains that were moved; see :func:`moved_attempts`.
 
     Raises:
         OSError: A file cannot be written; it has its old content.
     """
     make_private_dir(layout.runs_dir(chain_dir))
-    table = format_table(chain_dir, lines, revisions)
+    table = format_table(chain_dir, lines, revisions, moved)
     publish_changed(layout.table_path(chain_dir), table, durable=False)
-    latest = find_latest(chain_dir, lines)
+    latest = find_latest(chain_dir, lines, moved)
     if latest is None:
         _remove_dangling_pointer(chain_dir)
         return
@@ -106,53 +111,61 @@ def _is_imported_after(line: Line, lines: Sequence[Line]) -> bool:
     return any(other.type == "imported" and other.seq > line.seq for other in lines)
 
 
-def find_latest(chain_dir: Path, lines: Sequence[Line]) -> tuple[Line, Path] | None:
+def find_latest(
+    chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]
+) -> tuple[Line, Path] | None:
     """Return the line of a chain's latest archive that exists, and its path; None without one.
 
     Args:
         chain_dir: The directory of the chain.
         lines: The lines of the journal that are about the chain.
+        moved: The attempts that were moved.
     """
-    directories = moved_attempts(lines)
     for line in reversed(lines):
         if line.type == "checkpoint" and line.attempt is not None:
-            for directory in (directories.get(line.attempt, line.attempt), line.attempt):
+            for directory in (moved.get(line.attempt, line.attempt), line.attempt):
                 archive = layout.archive_path(chain_dir, directory, str(line.data["file"]))
                 if archive.is_file():
                     return line, archive
     return None
 
 
-def is_moving(chain_dir: Path, lines: Sequence[Line]) -> bool:
+def is_moving(chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]) -> bool:
     """Return whether the latest archive is in a directory that is about to be renamed.
 
     Args:
         chain_dir: The directory of the chain.
         lines: The lines of the journal that are about the chain.
+        moved: The attempts that were moved.
     """
-    latest = find_latest(chain_dir, lines)
+    latest = find_latest(chain_dir, lines, moved)
     if latest is None:
         return False
     line, archive = latest
     attempt = str(line.attempt)
-    return archive.parents[1].name != moved_attempts(lines).get(attempt, attempt)
+    return archive.parents[1].name != moved.get(attempt, attempt)
 
 
-def moved_attempts(lines: Sequence[Line]) -> dict[str, str]:
-    """Return the directories below ``runs`` of the attempts that were moved, by their names."""
-    moves = {
-        line.attempt: line.data.get("moved_to")
+def moved_attempts(lines: Iterable[Line]) -> dict[str, str]:
+    """Return the new names of the run directories that were renamed after a failure, by attempt.
+
+    No two attempts of an experiment have the same name.
+    """
+    return {
+        line.attempt: str(line.data["moved_to"])
         for line in lines
-        if line.type in ("failed", "interrupted") and line.attempt is not None
+        if line.type == "failed" and line.attempt is not None and line.data.get("moved_to")
     }
-    return {attempt: str(name) for attempt, name in moves.items() if name}
 
 
 # -- the table -----------------------------------------------------------------------------------
 
 
 def format_table(
-    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain]
+    chain_dir: Path,
+    lines: Sequence[Line],
+    revisions: Sequence[PlannedChain],
+    moved: Mapping[str, str],
 ) -> bytes:
     """Return the content of the table of a chain.
 
@@ -163,19 +176,23 @@ def format_table(
         chain_dir: The directory of the chain, absolute.
         lines: The lines of the journal that are about the chain.
         revisions: The plan of the chain in each revision of the experiment's plan.
+        moved: The attempts of all chains that were moved.
     """
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(COLUMNS)
     table = csv.DictWriter(text, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    table.writerows(_rows(chain_dir, lines, revisions))
+    table.writerows(_rows(chain_dir, lines, revisions, moved))
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
 def _rows(
-    chain_dir: Path, lines: Sequence[Line], revisions: Sequence[PlannedChain]
+    chain_dir: Path,
+    lines: Sequence[Line],
+    revisions: Sequence[PlannedChain],
+    moved: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
     opened = {line.attempt: line for line in lines if line.type == "opened"}
-    origins = _Origins(chain_dir, lines)
+    origins = _Origins(chain_dir, lines, moved)
     complete = {line.generation: line for line in lines if line.type in ("committed", "imported")}
     for line in complete.values():
         if line.type == "imported":
@@ -216,11 +233,12 @@ class _Origins:
     Args:
         chain_dir: The directory of the chain.
         lines: The lines that are about it.
+        moved: The attempts of all chains that were moved.
     """
 
-    def __init__(self, chain_dir: Path, lines: Sequence[Line]) -> None:
+    def __init__(self, chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]) -> None:
         self._chain_dir = chain_dir
-        self._directories = moved_attempts(lines)
+        self._moved = moved
         self._workspaces = {
             _files(line): line.data["workspaces"]
             for line in lines
@@ -245,12 +263,11 @@ class _Origins:
 
     def _find_archive(self, origin: Mapping[str, Any], chain: str) -> Path:
         """Return the path of an archive of this chain, or of the source of a branch."""
-        attempt, file = str(origin["attempt"]), str(origin["file"])
-        if origin["chain"] == chain:
-            directory = self._directories.get(attempt, attempt)
-            return layout.archive_path(self._chain_dir, directory, file)
-        # Only chains with directories next to each other have branches.
-        return layout.archive_path(self._chain_dir.parent / origin["chain"], attempt, file)
+        attempt = str(origin["attempt"])
+        chain_dir = self._chain_dir
+        if origin["chain"] != chain:  # only chains next to each other have branches
+            chain_dir = chain_dir.parent / origin["chain"]
+        return layout.archive_path(chain_dir, self._moved.get(attempt, attempt), origin["file"])
 
 
 def _files(line: Line) -> str:

@@ -15,7 +15,7 @@ from clawblox.experiment.harness_import import read_chain
 from clawblox.experiment.history.lines import Line, LineType
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.runs.pointer import read_pointer
-from clawblox.experiment.tables.chain_files import PlannedChain, write_chain_files
+from clawblox.experiment.tables.chain_files import PlannedChain, moved_attempts, write_chain_files
 from tests.experiment import harness
 
 STARTED, ENDED = "2026-06-22T18:59:25.104Z", "2026-06-22T19:29:25Z"
@@ -65,7 +65,8 @@ class Chain:
         )
 
     def write(self, style: Layout = "flat", revisions: Sequence[PlannedChain] = (PLAN,)) -> None:
-        write_chain_files(self.path, self.lines, revisions, style)
+        moved = moved_attempts(self.lines)
+        write_chain_files(self.path, self.lines, revisions, style, moved)
 
     def rows(self) -> list[dict[str, str]]:
         with layout.table_path(self.path).open(newline="") as file:
