@@ -13,6 +13,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
 from clawblox.config.arguments import check_count, check_seed
 from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import Branch, Checkpoint, ExperimentState
 from clawblox.experiment.plan.plan import Chain
@@ -121,7 +122,7 @@ async def record_branches(
         line = await recorder.write(
             "chain.forked",
             attrs.asdict(branch),
-            chain=name,
+            About(name),
             condition=lambda state: source.ref in {point.ref for point in state.checkpoints()},
         )
         if line is None:

@@ -24,7 +24,7 @@ from clawblox.experiment.harness_import import (
     read_rows,
 )
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.lines import Line, LineType
+from clawblox.experiment.history.lines import About, Line, LineType
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.live.ended_attempts import set_aside
 from clawblox.experiment.plan.naming import safe_name
@@ -56,7 +56,7 @@ def import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_di
     for generation in _read_generations(chain, chain_dir):
         number, data = generation.number, generation.data
         if (number, data["run_id"]) not in recorded:
-            state.apply(journal.append("imported", data, chain=chain.name, generation=number))
+            state.apply(journal.append("imported", data, About(chain.name, number)))
 
 
 def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> None:
@@ -134,8 +134,7 @@ def _write_attempt(
     """Write what is missing of an attempt that was interrupted after its checkpoint."""
 
     def write(type_: LineType, data: Mapping[str, Any], attempt: str = attempt) -> None:
-        line = journal.append(type_, data, chain=chain, generation=number, attempt=attempt)
-        state.apply(line)
+        state.apply(journal.append(type_, data, About(chain, number, attempt)))
 
     generation = state.chain(chain).generations.get(number)
     if generation is None or generation.find_attempt(attempt) is None:

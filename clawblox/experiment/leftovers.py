@@ -17,6 +17,7 @@ import attrs
 from clawblox.checkpoint.archive import registry
 from clawblox.experiment import layout
 from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.state import (
     AttemptState,
     CheckpointRef,
@@ -88,13 +89,8 @@ def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
 
 def _record_removal(journal: Journal, leftover: Leftover) -> None:
     for ref in leftover.checkpoints:
-        journal.append(
-            "checkpoint.removed",
-            {"file": ref.file},
-            chain=ref.chain,
-            generation=ref.generation,
-            attempt=ref.attempt,
-        )
+        about = About(ref.chain, ref.generation, ref.attempt)
+        journal.append("checkpoint.removed", {"file": ref.file}, about)
 
 
 def _remove(leftover: Leftover) -> None:

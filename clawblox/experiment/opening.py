@@ -14,7 +14,7 @@ import attrs
 
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import About, Line
 from clawblox.experiment.history.machine import Over, last_generation, next_step
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.imports import (
@@ -175,4 +175,4 @@ def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:
     for chain in list(state.chains.values()):
         last = last_generation(chain, plan.generations)
         if next_step(chain, last, plan.retry) == Over(status="failed"):
-            state.apply(journal.append("chain.retried", chain=chain.name))
+            state.apply(journal.append("chain.retried", about=About(chain.name)))

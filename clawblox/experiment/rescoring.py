@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import Checkpoint, GenerationState
 from clawblox.experiment.layout import format_stamp
@@ -73,6 +74,4 @@ class Rescoring:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._workshop.discard(order)
-        await self._recorder.write(
-            "rescored", scored, chain=chain.name, generation=generation.number
-        )
+        await self._recorder.write("rescored", scored, About(chain.name, generation.number))

@@ -6,11 +6,11 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
@@ -181,10 +181,10 @@ def test_an_experiment_that_does_not_run_can_be_looked_at(call: Start) -> None:
 def test_hostile_names_are_shown_as_escapes(begun: Path, call: Start) -> None:
     hostile = "\x1b[2J\u202e"
     with Journal(begun) as journal:
-        place: dict[str, Any] = {"chain": "r1", "generation": 1, "attempt": "a"}
-        journal.append("opened", {"phase": "work", "reason": hostile}, **place)
+        about = About("r1", 1, "a")
+        journal.append("opened", {"phase": "work", "reason": hostile}, about)
         facts = {"cause": "plan", "text": hostile, "usage": [], "moved_to": "a.failed-1"}
-        journal.append("failed", facts, **place)
+        journal.append("failed", facts, about)
     (begun / "chains" / "r1" / "runs" / "a.failed-1").mkdir(parents=True)
     for words in (["status"], ["results"], ["clean", "--dry-run"]):
         name, *options = words

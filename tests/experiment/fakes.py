@@ -15,7 +15,15 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
-from clawblox.experiment.history.lines import CheckpointKind, Line, LineType, decode, encode
+from clawblox.experiment.history.lines import (
+    EXPERIMENT,
+    About,
+    CheckpointKind,
+    Line,
+    LineType,
+    decode,
+    encode,
+)
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -67,10 +75,7 @@ class MemoryJournal:
         self,
         type: LineType,  # noqa: A002 - the name of the member
         data: Mapping[str, Any] | None = None,
-        *,
-        chain: str | None = None,
-        generation: int | None = None,
-        attempt: str | None = None,
+        about: About = EXPERIMENT,
     ) -> Line:
         seq = len(self.lines) + 1
         if self.is_dead:
@@ -82,9 +87,9 @@ class MemoryJournal:
             seq=seq,
             at=at,
             type=type,
-            chain=chain,
-            generation=generation,
-            attempt=attempt,
+            chain=about.chain,
+            generation=about.generation,
+            attempt=about.attempt,
             data=dict(data or {}),
         )
         is_last = self.kill_at == seq

@@ -14,7 +14,7 @@ from clawblox.errors import UsageError
 from clawblox.experiment import opening
 from clawblox.experiment.experiment_run import RunOutcome
 from clawblox.experiment.forking import Fork, plan_fork
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import About, Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.opening import OpenExperiment
@@ -212,5 +212,5 @@ class History:
             return
         with contextlib.suppress(OSError):
             for name, branch in branches:
-                await self._recorder.write("chain.forked", attrs.asdict(branch), chain=name)
+                await self._recorder.write("chain.forked", attrs.asdict(branch), About(name))
                 self._session.add([name])

@@ -14,7 +14,7 @@ from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, RunLockedError
 from clawblox.experiment.history.journal import Journal, read_lines
-from clawblox.experiment.history.lines import LineType
+from clawblox.experiment.history.lines import About, LineType
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.runs.pointer import read_pointer
@@ -127,7 +127,7 @@ def leave_attempt(scene: Scene) -> None:
     }
     with Journal(scene.directory) as journal:
         for type_, data in steps.items():
-            journal.append(type_, data, chain="r1", generation=2, attempt="old-g002")
+            journal.append(type_, data, About("r1", 2, "old-g002"))
 
 
 async def test_a_damaged_table_is_refused_and_left_as_it_is(scene: Scene) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from clawblox.errors import RunLockedError
 from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -76,7 +77,7 @@ def test_a_run_of_the_scripts_with_the_name_of_a_spent_attempt_stays(scene: Scen
     scene.write("a", 1, OPENED, checkpoint("t1.ckpt", "pause"), ("paused", {"usage": []}))
     with Journal(scene.directory) as journal:
         data = {"run_id": "a", "rows": [], "workspaces": []}
-        journal.append("imported", data, chain="r1", generation=1)
+        journal.append("imported", data, About("r1", 1))
     assert scene.names() == []
     scene.remove()
     assert (scene.runs / "a").is_dir()
@@ -116,7 +117,7 @@ def test_sources_of_forks_stay(scene: Scene) -> None:
         source = {"chain": "r1", "generation": 1, "attempt": attempt, "file": file, "sha256": SHA}
         with Journal(scene.directory) as journal:
             facts = {"source": source, "group": 1, "number": number}
-            journal.append("chain.forked", facts, chain=f"r1-f1-{number}")
+            journal.append("chain.forked", facts, About(f"r1-f1-{number}"))
     assert scene.names() == []
 
 

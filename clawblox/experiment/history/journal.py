@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from clawblox.errors import ClawbloxError, RunLockedError, UsageError
-from clawblox.experiment.history.lines import Line, LineType, collector_paused, decode, encode
+from clawblox.experiment.history.lines import (
+    EXPERIMENT,
+    About,
+    Line,
+    LineType,
+    collector_paused,
+    decode,
+    encode,
+)
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.append_log import append, complete_lines
@@ -103,19 +111,14 @@ class Journal:
         self,
         type: LineType,  # noqa: A002 - the name of the member
         data: Mapping[str, Any] | None = None,
-        *,
-        chain: str | None = None,
-        generation: int | None = None,
-        attempt: str | None = None,
+        about: About = EXPERIMENT,
     ) -> Line:
         """Write a line; it is durable when this returns.
 
         Args:
             type: Its type.
             data: Further facts, JSON values by name; None for none.
-            chain: The chain that it is about.
-            generation: The generation.
-            attempt: The attempt.
+            about: The part of the experiment that it is about.
 
         Raises:
             UsageError: The journal is closed.
@@ -127,9 +130,9 @@ class Journal:
             seq=len(self.lines) + 1,
             at=format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000),
             type=type,
-            chain=chain,
-            generation=generation,
-            attempt=attempt,
+            chain=about.chain,
+            generation=about.generation,
+            attempt=about.attempt,
             data=dict(data or {}),
         )
         self._write(encode(line))

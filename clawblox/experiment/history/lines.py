@@ -68,6 +68,25 @@ Ending: TypeAlias = Literal["committed", "paused", "failed", "interrupted"]
 ENDINGS: Final[frozenset[str]] = frozenset({"committed", "paused", "failed", "interrupted"})
 
 
+@attrs.frozen
+class About:
+    """The part of an experiment that a line is about; by default all of it.
+
+    Attributes:
+        chain: Name of the chain; None for the experiment as a whole.
+        generation: Number of the generation, from 1; None for the chain as a whole.
+        attempt: The attempt, named like its run directory; None for the generation as a whole.
+    """
+
+    chain: str | None = None
+    generation: int | None = None
+    attempt: str | None = None
+
+
+EXPERIMENT: Final = About()
+"""The experiment as a whole."""
+
+
 @attrs.frozen(kw_only=True)
 class Line:
     """A line of the journal.

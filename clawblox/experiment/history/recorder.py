@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.history.lines import Line, LineType
+from clawblox.experiment.history.lines import EXPERIMENT, About, Line, LineType
 from clawblox.experiment.history.state import ExperimentState
 
 
@@ -20,10 +20,7 @@ class LineSink(Protocol):
         self,
         type: LineType,  # noqa: A002 - the name of the member
         data: Mapping[str, Any] | None = None,
-        *,
-        chain: str | None = None,
-        generation: int | None = None,
-        attempt: str | None = None,
+        about: About = EXPERIMENT,
     ) -> Line:
         """Write a line. Blocks.
 
@@ -59,10 +56,7 @@ class Recorder:
         self,
         type: LineType,  # noqa: A002 - the name of the member
         data: Mapping[str, Any] | None = None,
-        *,
-        chain: str | None = None,
-        generation: int | None = None,
-        attempt: str | None = None,
+        about: About = EXPERIMENT,
         condition: Callable[[ExperimentState], bool] = lambda _state: True,
     ) -> Line | None:
         """Write a line; it is durable when this returns.
@@ -70,9 +64,7 @@ class Recorder:
         Args:
             type: Its type.
             data: Further facts, JSON values by name; None for none.
-            chain: The chain that it is about.
-            generation: The generation.
-            attempt: The attempt.
+            about: The part of the experiment that it is about.
             condition: Asked right before, when no other line can come between; without it, nothing
                 is written.
 
@@ -84,14 +76,7 @@ class Recorder:
 
         Cancellation: the line is written nevertheless.
         """
-        append = partial(
-            self._journal.append,
-            type,
-            data,
-            chain=chain,
-            generation=generation,
-            attempt=attempt,
-        )
+        append = partial(self._journal.append, type, data, about)
         with anyio.CancelScope(shield=True):
             async with self._writing:
                 if not condition(self.state):

@@ -16,7 +16,7 @@ import attrs
 
 from clawblox.agents.values import Usage
 from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedError
-from clawblox.experiment.history.lines import CheckpointKind, FailureCause, Line, usage_data
+from clawblox.experiment.history.lines import About, CheckpointKind, FailureCause, Line, usage_data
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import CheckpointRef, ExperimentState
@@ -488,9 +488,7 @@ class GenerationRunner:
         return await self._recorder.write(
             type,
             data,
-            chain=self.order.chain.name,
-            generation=self.order.generation,
-            attempt=self.order.run_id,
+            About(self.order.chain.name, self.order.generation, self.order.run_id),
             **options,
         )
 

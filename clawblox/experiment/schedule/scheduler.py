@@ -15,7 +15,7 @@ import anyio.abc
 import attrs
 
 from clawblox.agents.drivers import find_driver
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import About, Line
 from clawblox.experiment.history.machine import (
     Begin,
     Commit,
@@ -344,9 +344,7 @@ class Scheduler:
         await self._recorder.write(
             "interrupted",
             {"usage": [attrs.asdict(agent) for agent in usage]},
-            chain=chain.name,
-            generation=attempt.generation,
-            attempt=attempt.run_id,
+            About(chain.name, attempt.generation, attempt.run_id),
         )
 
     async def _commit(self, chain: Chain, attempt: AttemptState) -> None:
@@ -396,9 +394,7 @@ class Scheduler:
             await self._recorder.write(
                 "opened",
                 describe_order(order, begin),
-                chain=chain.name,
-                generation=begin.generation,
-                attempt=run_id,
+                About(chain.name, begin.generation, run_id),
             )
         return runner
 

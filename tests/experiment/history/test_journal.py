@@ -12,20 +12,21 @@ import pytest
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.experiment.history import journal as module
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
+from clawblox.experiment.history.lines import About
 from clawblox.system.append_log import append
 
 
 def write(directory: Path, count: int) -> None:
     with Journal(directory) as journal:
         for number in range(count):
-            journal.append("opened", {"number": number}, chain="r1", generation=1, attempt="a")
+            journal.append("opened", {"number": number}, About("r1", 1, "a"))
 
 
 def test_lines_are_read_again_as_they_were_written(tmp_path: Path) -> None:
     write(tmp_path, 3)
     with Journal(tmp_path) as journal:
         assert [line.data["number"] for line in journal.lines] == [0, 1, 2]
-        assert journal.append("saved", chain="r1").seq == 4
+        assert journal.append("saved", about=About("r1")).seq == 4
         assert read_lines(tmp_path) == journal.lines
 
 

@@ -43,9 +43,9 @@ from clawblox.experiment.history.journal import Journal
 root, *deaths = sys.argv[1:]
 append = Journal.append
 
-def append_or_die(self, type, data=None, **about):
+def append_or_die(self, type, *others, **named):
     die(f"before {type}", f"before {len(self.lines) + 1}")
-    line = append(self, type, data, **about)
+    line = append(self, type, *others, **named)
     die(f"after {type}", f"after {line.seq}")
     return line
 

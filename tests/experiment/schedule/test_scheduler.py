@@ -8,6 +8,7 @@ import anyio
 import attrs
 import pytest
 
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.state import Branch, ChainState
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.pauses import Pause
@@ -254,7 +255,7 @@ async def fork(simulation: Simulation, count: int, *, sandbox: bool) -> None:
     for number in range(1, count + 1):
         branch = Branch(source=source.ref, group=1, number=number, duration_s=600.0, prompt="Hm.")
         data = attrs.asdict(branch)
-        simulation.journal.append("chain.forked", data, chain=f"r1-f1-{number}")
+        simulation.journal.append("chain.forked", data, About(f"r1-f1-{number}"))
         plan = chain.plan.but(duration=600.0, save=None)
         if sandbox:
             plan = plan.but(agents=[agent.but(sandbox=True) for agent in plan.agents])
@@ -294,7 +295,7 @@ async def test_the_source_of_a_fork_is_never_removed() -> None:
         source = next(iter(simulation.state.chains["r1"].generations[1].checkpoints()))
         branch = Branch(source=source.ref, group=1, number=1)
         recorder: Any = scheduler._recorder
-        await recorder.write("chain.forked", attrs.asdict(branch), chain="r1-f1-1")
+        await recorder.write("chain.forked", attrs.asdict(branch), About("r1-f1-1"))
         done.set()
 
     assert await simulation.run(add)
