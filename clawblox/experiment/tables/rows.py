@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -43,8 +43,8 @@ _PHASES: Final = {"work": "working", "save": "saving", "score": "scoring"}
 
 
 @attrs.frozen(kw_only=True)
-class Row:
-    """A generation of a chain.
+class RowFacts:
+    """The facts that the row of a generation and the row of an agent in it share.
 
     Tokens, turns and cost are those of the committed history: the attempt that was committed, and
     those that it continued. Attempts that were lost are part of ``spent_tokens`` and ``spent_usd``.
@@ -57,10 +57,51 @@ class Row:
         seed: Seed of its worlds; None without one.
         labels: Labels of the plan, the swept values, and the ``prompt`` of a branch.
         generation: Number of the generation, from 1.
-        attempts: Number of its attempts.
         status: ``committed``, ``imported``, ``failed``, ``paused``, ``interrupted``, or the step of
             an attempt that is under way: ``preparing``, ``starting``, ``working``, ``saving``,
             ``scoring``.
+        turns: Number of turns.
+        input_tokens: Prompt tokens that were not cached.
+        cached_tokens: Prompt tokens that were read from a cache.
+        cache_write_tokens: Prompt tokens that were written to a cache.
+        output_tokens: Answer tokens, reasoning included.
+        reasoning_tokens: The part of the answer tokens that was reasoning.
+        cost_usd: Cost in US dollars; None if a part of it is not known.
+        is_estimated: Whether a part of the cost is computed from the prices of the plan.
+        spent_tokens: Tokens of all kinds in all attempts that have ended.
+        spent_usd: Cost of all attempts that have ended; None if a part of it is not known.
+    """
+
+    experiment: str
+    chain: str
+    repeat: int
+    seed: int | None
+    labels: Labels
+    generation: int
+    status: str
+    turns: int
+    input_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+    is_estimated: bool
+    spent_tokens: int
+    spent_usd: float | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the generation is complete."""
+        return self.status in ("committed", "imported")
+
+
+@attrs.frozen(kw_only=True)
+class Row(RowFacts):
+    """A generation of a chain: the facts of :class:`RowFacts` for all its agents, and its own.
+
+    Attributes:
+        attempts: Number of its attempts.
         ended_by: Why it was closed, such as ``duration`` or ``budget``; empty before.
         started_at: UTC time at which its first attempt began; None if it is not known.
         ended_at: UTC time at which its latest attempt ended; None before.
@@ -68,16 +109,6 @@ class Row:
         idle_s: Further seconds, in which all agents only waited for their providers.
         paused_s: Seconds between pauses and the next attempts.
         world_time: Simulation time at the end; None if the world has none.
-        turns: Turns of all agents.
-        input_tokens: Prompt tokens that were not cached.
-        cached_tokens: Prompt tokens that were read from a cache.
-        cache_write_tokens: Prompt tokens that were written to a cache.
-        output_tokens: Answer tokens, reasoning included.
-        reasoning_tokens: The part of the answer tokens that was reasoning.
-        cost_usd: Cost in US dollars; None if that of an agent is not known.
-        is_estimated: Whether a part of the costs is computed from the prices of the plan.
-        spent_tokens: Tokens of all kinds in all attempts that have ended.
-        spent_usd: Cost of all attempts that have ended; None if a part of it is not known.
         scores: The scores, by name.
         error: Why the latest attempt failed or paused, or why there are no scores; else empty.
         checkpoint: The archive of the end, else the latest archive; empty without one.
@@ -89,14 +120,7 @@ class Row:
         run_dir: Run directory with the results, or that of the latest attempt; empty without one.
     """
 
-    experiment: str
-    chain: str
-    repeat: int
-    seed: int | None
-    labels: Labels
-    generation: int
     attempts: int
-    status: str
     ended_by: str
     started_at: str | None
     ended_at: str | None
@@ -104,16 +128,6 @@ class Row:
     idle_s: float
     paused_s: float
     world_time: float | None
-    turns: int
-    input_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    cost_usd: float | None
-    is_estimated: bool
-    spent_tokens: int
-    spent_usd: float | None
     scores: Mapping[str, float]
     error: str
     checkpoint: str
@@ -123,24 +137,12 @@ class Row:
     plan_revision: int
     run_dir: str
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the generation is complete."""
-        return self.status in ("committed", "imported")
-
 
 @attrs.frozen(kw_only=True)
-class AgentRow:
-    """An agent in a generation of a chain; see :class:`Row` for what both have.
+class AgentRow(RowFacts):
+    """An agent in a generation of a chain: the facts of :class:`RowFacts`, and its own.
 
     Attributes:
-        experiment: Name of the experiment.
-        chain: Name of the chain.
-        repeat: Number of its repeat or seed.
-        seed: Seed of its worlds.
-        labels: Labels of the chain.
-        generation: Number of the generation.
-        status: Status of the generation.
         index: Place of the agent in its world, from 0.
         name: Its full name; empty before it has one.
         display: Its display name.
@@ -148,25 +150,8 @@ class AgentRow:
         model: Its model; None leaves the choice to the program.
         program_version: Version of its program; None if it is not known.
         workspace_out: Its workspace at the end; empty before.
-        turns: Its turns.
-        input_tokens: Its prompt tokens that were not cached.
-        cached_tokens: Its prompt tokens that were read from a cache.
-        cache_write_tokens: Its prompt tokens that were written to a cache.
-        output_tokens: Its answer tokens.
-        reasoning_tokens: The part of them that was reasoning.
-        cost_usd: Its cost; None if it is not known.
-        is_estimated: Whether the cost is computed from the prices of the plan.
-        spent_tokens: Its tokens in all attempts that have ended.
-        spent_usd: Its cost in all attempts that have ended; None if a part of it is not known.
     """
 
-    experiment: str
-    chain: str
-    repeat: int
-    seed: int | None
-    labels: Labels
-    generation: int
-    status: str
     index: int
     name: str
     display: str
@@ -174,16 +159,6 @@ class AgentRow:
     model: str | None
     program_version: str | None
     workspace_out: str
-    turns: int
-    input_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    cost_usd: float | None
-    is_estimated: bool
-    spent_tokens: int
-    spent_usd: float | None
 
 
 def make_rows(
@@ -268,15 +243,11 @@ class _Record:
         branch = self._chain_state.branch
         scores = read_scores(generation)
         return Row(
-            **self._keys,
+            **self._facts(range(len(self.chain.plan.agents))),
+            **self._end_facts(),
             attempts=len(generation.attempts),
             started_at=self._started_at,
             paused_s=_sum_pauses(generation.attempts),
-            **_sum_usage(self._usage),
-            **self._facts(),
-            **_cost_members(self._costs(self._usage)),
-            spent_tokens=sum(usage.tokens for usages in self._spent for usage in usages),
-            spent_usd=sum_costs(self._costs(usages) for usages in self._spent).usd,
             scores=scores.get("scores", {}),
             error=_find_error(latest, scores),
             checkpoint=self._describe_checkpoint(),
@@ -289,25 +260,26 @@ class _Record:
 
     def agents(self) -> Iterator[AgentRow]:
         for index, spec in enumerate(self.chain.plan.agents):
-            usage = _at(self._usage, index, Usage())
-            own = [_at(usages, index, Usage()) for usages in self._spent]
             yield AgentRow(
-                **self._keys,
+                **self._facts([index]),
+                **self._agent_facts(index),
                 index=index,
                 display=spec.name or "",
                 driver=spec.driver,
                 model=spec.model,
-                **self._agent_facts(index),
-                **_sum_usage([usage]),
-                **_cost_members(self._cost(index, usage)),
-                spent_tokens=sum(usage.tokens for usage in own),
-                spent_usd=sum_costs(self._cost(index, usage) for usage in own).usd,
             )
 
-    @cached_property
-    def _keys(self) -> dict[str, Any]:
+    def _facts(self, agents: Collection[int]) -> dict[str, Any]:
+        """Return the members of :class:`RowFacts` for agents, given by their places."""
         latest = self._latest_attempt
-        status = "imported" if latest is None else describe_attempt(latest)
+        used = [(index, _at(self._usage, index, Usage())) for index in agents]
+        spent = [
+            (index, usage)
+            for attempt in self.generation.attempts
+            for index, usage in enumerate(attempt.spent)
+            if index in agents
+        ]
+        cost = self._cost(used)
         return {
             "experiment": self.plan.name,
             "chain": self.chain.name,
@@ -315,8 +287,20 @@ class _Record:
             "seed": self.chain.seed,
             "labels": self.chain.labels,
             "generation": self.generation.number,
-            "status": status,
+            "status": "imported" if latest is None else describe_attempt(latest),
+            **{name: sum(getattr(usage, name) for _, usage in used) for name in _TOKENS},
+            "cost_usd": cost.usd,
+            "is_estimated": cost.is_estimated,
+            "spent_tokens": sum(usage.tokens for _, usage in spent),
+            "spent_usd": self._cost(spent).usd,
         }
+
+    def _cost(self, used: Iterable[tuple[int, Usage]]) -> Cost:
+        """Return the cost of usage, each with the place of its agent."""
+        models = [agent.model or "" for agent in self.chain.plan.agents]
+        return sum_costs(
+            compute_cost(usage, self.plan.prices.get(models[index])) for index, usage in used
+        )
 
     @property
     def _chain_state(self) -> ChainState:
@@ -347,7 +331,7 @@ class _Record:
         first = [attempt.opened.at for attempt in self.generation.attempts[:1]]
         return next(iter([*(row["start_utc"] for row in self._imported), *first]), None)
 
-    def _facts(self) -> dict[str, Any]:
+    def _end_facts(self) -> dict[str, Any]:
         """Return the members that are those of the end, or else of the latest checkpoint."""
         end, latest = self._end, self._latest_attempt
         point = None if latest is None else find_latest(self.generation)
@@ -378,20 +362,6 @@ class _Record:
             "program_version": _at(versions, index, None),
             "workspace_out": "".join(str(self._chain_dir / w) for w in workspaces[index:][:1]),
         }
-
-    # -- costs ----------------------------------------------------------------------------------
-
-    @cached_property
-    def _spent(self) -> list[tuple[Usage, ...]]:
-        return [attempt.spent for attempt in self.generation.attempts]
-
-    def _costs(self, usages: Sequence[Usage]) -> Cost:
-        return sum_costs(self._cost(index, usage) for index, usage in enumerate(usages))
-
-    def _cost(self, index: int, usage: Usage) -> Cost:
-        agents = self.chain.plan.agents
-        model = agents[index].model if index < len(agents) else None
-        return compute_cost(usage, self.plan.prices.get(model or ""))
 
     # -- paths ----------------------------------------------------------------------------------
 
@@ -435,14 +405,6 @@ _TOKENS: Final = (
     "output_tokens",
     "reasoning_tokens",
 )
-
-
-def _sum_usage(usages: Sequence[Usage]) -> dict[str, Any]:
-    return {name: sum(getattr(usage, name) for usage in usages) for name in _TOKENS}
-
-
-def _cost_members(cost: Cost) -> dict[str, Any]:
-    return {"cost_usd": cost.usd, "is_estimated": cost.is_estimated}
 
 
 def _at(values: Sequence[_T], index: int, default: _T) -> _T:

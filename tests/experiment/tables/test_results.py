@@ -111,7 +111,7 @@ def test_a_series_has_the_scores_of_complete_generations_by_line() -> None:
 def test_csv_has_a_column_for_each_label_and_score() -> None:
     header = swept().to_csv().splitlines()[0].split(",")
     assert header[:6] == ["experiment", "chain", "repeat", "seed", "label.model", "generation"]
-    assert header[header.index("spent_usd") + 1] == "score.cubes"
+    assert header[header.index("world_time") + 1] == "score.cubes"
     (first, *_) = read(swept().to_csv())
     assert (first["score.cubes"], first["is_estimated"], first["seed"]) == ("0.0", "false", "")
 
