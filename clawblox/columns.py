@@ -100,19 +100,17 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
         if column.rank and not fits:
             break
         chosen = together
-    return _widen([column for column in columns if column in chosen], chosen, width)
+    return _widen([column for column in columns if column in chosen], width)
 
 
-def _widen(
-    shown: Sequence[Column], by_rank: Sequence[Column], width: int | None
-) -> list[FittedColumn]:
+def _widen(shown: Sequence[Column], width: int | None) -> list[FittedColumn]:
     """Give the room that is left to the columns that were cut, the most important first."""
-    widths = {column.heading: column.narrowest for column in shown}
-    for column in by_rank:
-        wanted = column.natural - widths[column.heading]
-        room = wanted if width is None else width - _total(list(widths.values()))
-        widths[column.heading] += max(0, min(wanted, room))
-    return [FittedColumn(column, widths[column.heading]) for column in shown]
+    widths = [column.narrowest for column in shown]
+    for place, column in sorted(enumerate(shown), key=lambda pair: pair[1].rank):
+        wanted = column.natural - widths[place]
+        room = wanted if width is None else width - _total(widths)
+        widths[place] += max(0, min(wanted, room))
+    return [FittedColumn(column, width) for column, width in zip(shown, widths, strict=True)]
 
 
 def _total(widths: Sequence[int]) -> int:

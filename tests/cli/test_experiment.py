@@ -137,7 +137,6 @@ def test_an_existing_directory_is_refused_with_advice(begun: Path, call: Start) 
         ),
         (("status", "."), "there is no experiment in "),
         (("results", "experiments/memory", "--csv", "--json"), "--csv, --json and --svg cannot"),
-        (("results", "experiments/memory", "--agents"), "--agents needs --csv"),
         (("stop", "experiments/memory", "r1", "--now"), "--now: must be given without chains"),
         (("stop", "experiments/memory", "r9"), "CHAIN: must be a chain, not 'r9'"),
         (("fork", "experiments/memory", "r1/g001"), "CHECKPOINT: there is no such chain"),
@@ -205,7 +204,7 @@ def test_an_experiment_runs_from_its_plan_to_its_results(call: Start) -> None:
     assert "r1 generation 1 works: Eko-rmemory-r1-g001-w0-a0" in run.out
     assert run.out.splitlines()[-1] == ("results:  clawblox experiment results experiments/memory")
     heading, row = call("experiment", "results", "experiments/memory").out.splitlines()
-    assert heading.split()[:3] == ["CHAIN", "GENERATION", "STATUS"]
+    assert heading.split()[:3] == ["CHAIN", "GEN", "STATUS"]
     assert row.split()[:4] == ["r1", "1", "committed", "duration"]
     table = call("experiment", "results", "experiments/memory", "--csv", "--agents").out
     assert table.startswith("experiment,chain,")

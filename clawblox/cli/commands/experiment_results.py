@@ -12,13 +12,12 @@ import click
 
 from clawblox.cli.parameters import PATH, examples, existing_path, json_option
 from clawblox.cli.running.score_functions import load_function
-from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.output import note, table_width
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.record import ExperimentRecord, read_experiment
-from clawblox.experiment.tables.results import Results
 from clawblox.views.formatting import (
     count_words,
     format_bytes,
@@ -49,6 +48,7 @@ def read_directory(text: str) -> ExperimentRecord:
     epilog=examples("""
       clawblox experiment results experiments/m1              all generations
       clawblox experiment results experiments/m1 --by model   means by model
+      clawblox experiment results experiments/m1 --agents     a row for each agent
       clawblox experiment results experiments/m1 --csv > results.csv
       clawblox experiment results experiments/m1 --svg scores.svg
     """),
@@ -59,7 +59,12 @@ def read_directory(text: str) -> ExperimentRecord:
     metavar="COLUMN",
     help="Show means by this column or label, such as model.",
 )
-@click.option("--agents", "by_agent", is_flag=True, help="A row for each agent; with --csv.")
+@click.option(
+    "--agents",
+    "of_agents",
+    is_flag=True,
+    help="Show a row for each agent in each generation, or means of agents with --by.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV.")
 @click.option("--svg", type=PATH, metavar="FILE", help="Write a picture to this file, as SVG.")
 @click.option(
@@ -73,7 +78,7 @@ def results(
     directory: str,
     *,
     by: str | None,
-    by_agent: bool,
+    of_agents: bool,
     as_csv: bool,
     svg: str | None,
     score: str | None,
@@ -90,27 +95,25 @@ def results(
     """
     if sum((as_csv, as_json, svg is not None)) > 1:
         raise click.UsageError("--csv, --json and --svg cannot be combined.")
-    if by_agent and not as_csv:
-        raise click.UsageError("--agents needs --csv; --json has the rows of the agents, too.")
+    if of_agents and svg is not None:
+        raise click.UsageError("--agents and --svg cannot be combined.")
+    if of_agents and as_json:
+        raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
     record = read_directory(directory)
     found = record.results()
     if as_json:
         click.echo(found.to_json())
     elif as_csv:
-        click.echo(found.to_csv(agents=by_agent), nl=False)
+        click.echo(found.to_csv(agents=of_agents), nl=False)
     elif svg is not None:
         shown = score or next((name for row in found.rows() for name in row.scores), _USUAL_SCORE)
         picture = draw_scores(found, shown, by=by or "chain", title=record.plan.name)
         Path(svg).write_text(picture, encoding="utf-8")
         click.echo(f"Wrote {svg}")
+    elif not found.rows():
+        click.echo("No generation has begun.")
     else:
-        click.echo(_table(found, by))
-
-
-def _table(found: Results, by: str | None) -> str:
-    if not found.rows():
-        return "No generation has begun."
-    return found.table(by=by)
+        click.echo(found.table(by=by, agents=of_agents, width=table_width()))
 
 
 @click.command(

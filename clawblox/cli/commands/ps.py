@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ import click
 
 from clawblox.cli.parameters import PATH, examples, existing_path, filter_option, json_option
 from clawblox.cli.running.scopes import Scope, make_scope
+from clawblox.cli.terminal.output import table_width
 from clawblox.columns import format_lines
 from clawblox.printable import printable
 from clawblox.results import Labels
@@ -90,7 +89,7 @@ def command(
 
 
 def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool) -> Iterator[str]:
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    width = table_width()
     runs = itertools.groupby(shown, lambda status: status.run_dir)
     for place, (run_dir, group) in enumerate(runs):
         statuses = list(group)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import select
+import shutil
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,15 @@ from clawblox.cli.terminal.streams import guard_text, write_control
 CLEAR_LINE = "\r\x1b[K"
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def table_width() -> int | None:
+    """Return the width of the terminal that shows standard output.
+
+    Returns:
+        Columns; None for a pipe or a file, in which nothing is cut.
+    """
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 class OutputGone(Exception):  # noqa: N818 - names the condition

@@ -33,7 +33,31 @@ _MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
 """Columns of which a table shows the mean, besides the scores."""
 _COUNT: Final = "n"
 _LARGE: Final = 1000.0
-_TABLE: Final = ("chain", "generation", "status", "ended_by", *_MEANS)
+_TABLE: Final = {
+    "chain": 0,
+    "generation": 0,
+    "status": 2,
+    "ended_by": 6,
+    "active_s": 4,
+    "turns": 5,
+    "output_tokens": 4,
+    "cost_usd": 3,
+}
+"""Columns of the table of generations, with their ranks; see :class:`~clawblox.columns.Column`."""
+_AGENTS_TABLE: Final = {
+    "chain": 0,
+    "generation": 0,
+    "display": 0,
+    "driver": 6,
+    "model": 1,
+    "status": 5,
+    "turns": 4,
+    "output_tokens": 3,
+    "cost_usd": 2,
+}
+_HEADINGS: Final = {"display": "AGENT", "generation": "GEN"}
+_SHORTEST: Final = 16
+"""Width to which texts may be cut."""
 
 
 @attrs.frozen
@@ -56,29 +80,45 @@ class Results:
         """Return a row for each agent and generation that has begun, chain by chain."""
         return list(self._agents)
 
-    def table(self, *, by: str | None = None, mean: Sequence[str] | None = None) -> str:
+    def table(
+        self,
+        *,
+        by: str | None = None,
+        mean: Sequence[str] | None = None,
+        agents: bool = False,
+        width: int | None = None,
+    ) -> str:
         """Return a table as text.
 
         Args:
             by: A column, label or score. The table shows means of the complete generations that
                 have the same value. None shows each generation, or, with ``mean``, the means of all
-                complete generations.
+                complete generations. Where a label of the chain and a column have the same name,
+                it is the label, except for agents, of which it is their own column.
             mean: Columns or scores to show the mean of; None means all scores and some columns.
+            agents: Whether to return a table of agents: a row is an agent in a generation, and
+                means are those of agents. Agents have no scores.
+            width: Characters of a line: long texts are cut, then columns are left out. None shows
+                everything.
 
         Raises:
             ConfigError: There is no such column, or it does not contain numbers.
         """
-        columns, flat = self._flat(agents=False)
+        columns, flat = self._flat(agents=agents)
         scores = [column for column in columns if column.startswith("score.")]
         if by is None and mean is None:
-            return _format_table([*_TABLE, *scores], flat)
-        key = None if by is None else _find_column(by, columns, "by")
-        wanted = [*scores, *_MEANS]
+            ranks = _AGENTS_TABLE if agents else _TABLE
+            return _format_table({**ranks, **dict.fromkeys(scores, 1)}, flat, width)
+        key = None if by is None else _find_column(by, columns, "by", agents=agents)
+        wanted = [*scores, *(column for column in _MEANS if column in columns)]
         if mean is not None:
-            wanted = [_find_column(name, columns, "mean") for name in mean]
-        complete = [facts for facts, row in zip(flat, self._rows, strict=True) if row.is_over]
+            wanted = [_find_column(name, columns, "mean", agents=agents) for name in mean]
+        rows = self._agents if agents else self._rows
+        complete = [facts for facts, row in zip(flat, rows, strict=True) if row.is_over]
         keys = [_COUNT] if key is None else [key, _COUNT]
-        return _format_table([*keys, *wanted], _compute_means(complete, key, wanted))
+        others = [name for name in wanted if name not in keys]
+        ranks = dict.fromkeys(keys, 0) | {name: _TABLE.get(name, 1) for name in others}
+        return _format_table(ranks, _compute_means(complete, key, wanted), width)
 
     def series(self, score: str, *, by: str = "chain") -> dict[str, dict[int, list[float]]]:
         """Return a score of the complete generations, by line and generation, for pictures.
@@ -214,9 +254,17 @@ def _csv_cell(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _find_column(name: str, columns: Sequence[str], argument: str) -> str:
-    """Return the column that a caller means: a score, a label, or another column, in this order."""
-    for column in (f"score.{name}", f"label.{name}", name):
+def _find_column(name: str, columns: Sequence[str], argument: str, *, agents: bool = False) -> str:
+    """Return the column that a caller means: a score, a label, or another column, in this order.
+
+    Args:
+        name: The name that the caller has given.
+        columns: The columns that there are.
+        argument: The argument of the caller.
+        agents: Whether the rows are agents, whose own columns precede the labels of their chains.
+    """
+    spellings = [f"score.{name}", f"label.{name}", name]
+    for column in reversed(spellings) if agents else spellings:
         if column in columns:
             return column
     known = list(map(_strip, columns))
@@ -267,20 +315,42 @@ def _is_number(value: object, column: str, argument: str) -> bool:
     return value is not None
 
 
-def _format_table(columns: Sequence[str], flat: Sequence[Mapping[str, Any]]) -> str:
-    return "\n".join(format_lines([_make_column(name, flat) for name in columns], None))
+def _format_table(
+    ranks: Mapping[str, int], flat: Sequence[Mapping[str, Any]], width: int | None
+) -> str:
+    """Return a table.
+
+    Args:
+        ranks: The names of the columns, each with its rank.
+        flat: The rows.
+        width: Characters of a line; None has no limit.
+    """
+    columns = [_make_column(name, rank, flat) for name, rank in ranks.items()]
+    return "\n".join(format_lines(columns, width))
 
 
-def _make_column(name: str, flat: Sequence[Mapping[str, Any]]) -> Column:
+def _make_column(name: str, rank: int, flat: Sequence[Mapping[str, Any]]) -> Column:
     values = [facts.get(name) for facts in flat]
-    is_number = all(value is None or isinstance(value, int | float) for value in values)
-    heading = _strip(name).upper().replace("_", " ")
-    return Column(heading, [_format_cell(value) for value in values], 0, is_number=is_number)
+    is_number = all(map(_is_numeric, values))
+    return Column(
+        _HEADINGS.get(name, _strip(name).upper().replace("_", " ")),
+        [_format_cell(value) for value in values],
+        rank,
+        shortest=None if is_number else _SHORTEST,
+        cut="middle",
+        is_number=is_number,
+    )
+
+
+def _is_numeric(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _format_cell(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < _LARGE else f"{value:.0f}"
     return str(value)

@@ -45,7 +45,7 @@ def read(text: str) -> list[dict[str, str]]:
 def test_the_table_shows_every_generation() -> None:
     heading, *lines = swept().table().splitlines()
     assert heading.split() == [
-        *("CHAIN", "GENERATION", "STATUS", "ENDED", "BY", "ACTIVE", "S", "TURNS"),
+        *("CHAIN", "GEN", "STATUS", "ENDED", "BY", "ACTIVE", "S", "TURNS"),
         *("OUTPUT", "TOKENS", "COST", "USD", "CUBES"),
     ]
     assert lines[0].split() == [
@@ -60,6 +60,56 @@ def test_the_table_shows_every_generation() -> None:
         "0",
     ]
     assert lines[3].split() == ["opus-r2", "1", "failed", "0", "0", "0", "0", "-"]
+
+
+def test_the_table_of_agents_shows_each_in_every_generation() -> None:
+    lines = [line.split() for line in swept().table(agents=True).splitlines()]
+    heading = ["CHAIN", "GEN", "AGENT", "DRIVER", "MODEL", "STATUS", "TURNS"]
+    assert lines[0] == [*heading, "OUTPUT", "TOKENS", "COST", "USD"]
+    assert lines[1] == ["fable-r1", "1", "Eko", "claude", MODELS[0], "committed", "1", "100", "1"]
+    assert lines[2] == ["fable-r1", "1", "Moa", "codex", "gpt-6", "committed", "1", "0", "0"]
+    assert len(lines) == 9
+
+
+def test_means_of_agents_are_by_their_own_model_not_by_that_of_their_chain() -> None:
+    table = swept().table(by="model", mean=["output_tokens"], agents=True)
+    assert [line.split() for line in table.splitlines()[1:]] == [
+        ["claude-fable-5", "2", "200"],
+        ["gpt-6", "3", "0"],
+        ["claude-opus-4-8", "1", "200"],
+    ]
+
+
+def long_names() -> Results:
+    """Return the results of chains with long names and reasons, and two scores."""
+    journal = Journal()
+    sweep = {"agents.0.model": MODELS, "inherit.workspace": [True, False], "save.before": [60, 300]}
+    plan = make_plan(repeats=1, sweep=sweep)
+    for chain in plan.chains():
+        attempt = journal.open(chain.name, 1).work()
+        attempt.write("scored", {"scores": {"cubes": 1234.5, "points_per_s": 0.1234}})
+        attempt.commit([used(100_000, 1.25)] * 2, ended_by="stop: all cubes are in the basket")
+    return make_results(plan, journal.state)
+
+
+@pytest.mark.parametrize("agents", [False, True])
+@pytest.mark.parametrize("by", [None, "chain", "model"])
+def test_a_table_fits_its_width_and_shows_the_more_the_wider_it_is(
+    by: str | None, agents: bool
+) -> None:
+    columns = 0
+    for width in range(50, 161):
+        heading, *rows = long_names().table(by=by, agents=agents, width=width).splitlines()
+        assert max(map(len, (heading, *rows))) <= width
+        assert len(set(rows)) == len(rows)  # names are not cut to the same text
+        assert len(heading.split()) >= columns
+        columns = len(heading.split())
+    assert heading == long_names().table(by=by, agents=agents).splitlines()[0]
+
+
+def test_means_by_a_yes_or_no_are_named_as_in_a_plan() -> None:
+    lines = long_names().table(by="workspace", mean=["cubes"]).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["true", "false"]
 
 
 def test_means_are_those_of_complete_generations_by_a_label() -> None:

@@ -1,0 +1,60 @@
+"""``clawblox experiment results``: tables for terminals of every width."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Start
+from tests.cli.terminal import terminal
+from tests.golden.test_golden_experiments import V1
+from tests.support import wait_until
+
+
+@pytest.fixture
+def experiment_dir(tmp_path: Path) -> Path:
+    """Return an experiment with two chains and two branches."""
+    return Path(shutil.copytree(V1, tmp_path / "exp"))
+
+
+def test_agents_are_rows_of_a_table(experiment_dir: Path, call: Start) -> None:
+    table = call("experiment", "results", str(experiment_dir), "--agents")
+    assert table.wait() == 0, table.err
+    heading, first, *_ = table.out.splitlines()
+    assert heading.split()[:6] == ["CHAIN", "GEN", "AGENT", "DRIVER", "MODEL", "STATUS"]
+    assert first.split()[:5] == ["r1", "1", "Eko", "claude", "claude-fable-5"]
+    rows = call("experiment", "results", str(experiment_dir), "--agents", "--csv").out
+    assert len(list(csv.DictReader(io.StringIO(rows)))) == len(table.out.splitlines()) - 1
+
+
+def test_means_of_agents_are_by_their_driver(experiment_dir: Path, call: Start) -> None:
+    table = call("experiment", "results", str(experiment_dir), "--agents", "--by", "driver")
+    assert [line.split()[0] for line in table.out.splitlines()] == ["DRIVER", "claude"]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("options", [(), ("--agents",), ("--by", "chain")])
+def test_a_table_fits_the_terminal(
+    experiment_dir: Path, columns: int, options: tuple[str, ...]
+) -> None:
+    words = ("experiment", "results", str(experiment_dir), *options)
+    with terminal(*words, columns=columns) as shown:
+        wait_until(lambda: shown.process.poll() is not None)
+        lines = shown.read().splitlines()
+    assert lines[0].startswith("CHAIN")
+    assert len(lines) > 2
+    assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize("options", [("--json",), ("--svg", "scores.svg")])
+def test_agents_are_refused_where_they_change_nothing(
+    experiment_dir: Path, call: Start, options: tuple[str, ...]
+) -> None:
+    command = call("experiment", "results", str(experiment_dir), "--agents", *options)
+    assert command.wait() == 2
+    assert "--agents" in command.err
+    assert not Path("scores.svg").exists()
