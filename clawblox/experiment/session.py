@@ -17,7 +17,7 @@ from clawblox.experiment.opening import OpenExperiment
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.orders import last_ending
-from clawblox.experiment.schedule.pauses import Pause
+from clawblox.experiment.schedule.pauses import Pause, blame_journal
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.experiment.tables.chain_set import all_chains
@@ -101,9 +101,9 @@ class Session:
                 await self._workshop.survey(
                     self._opened.plans[-1], are_logins_checked=not self._has_worked()
                 )
-                await self._begin()
-                self._recall_limits()
-                await self._scheduler.run(self._chains())
+                if await self._begin():
+                    self._recall_limits()
+                    await self._scheduler.run(self._chains())
             facts = {
                 "reason": self._outcome().status,
                 "elapsed_s": self._clock.monotonic() - begun_at,
@@ -115,9 +115,14 @@ class Session:
             self.is_over.set()
             self.on_row(None)
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> bool:
+        """Write that the session begins; return whether that was possible."""
         hooks, before = self._hooks, self._opened.state.hooks
-        await self._recorder.write("session.begun", {"pid": os.getpid(), "hooks": hooks})
+        try:
+            await self._recorder.write("session.begun", {"pid": os.getpid(), "hooks": hooks})
+        except OSError as error:
+            self._scheduler.halt(blame_journal(error))
+            return False
         for name, known in before.items():
             if name not in hooks:
                 text = f"{name}: {known['name']} of the session before was not given again"
@@ -125,6 +130,7 @@ class Session:
             elif hooks[name] != known:
                 text = f"{name}: {hooks[name]['name']} is not as in the session before"
                 self._warn("hook.changed", text)
+        return True
 
     async def _write_end(self, facts: Mapping[str, Any]) -> None:
         try:
@@ -244,7 +250,7 @@ class Session:
             )
             if not isinstance(step, Over):
                 is_paused = True
-                pause = self._scheduler.pauses.get(chain.name)
+                pause = self._scheduler.pauses.get(chain.name) or self._scheduler.halted
                 texts.setdefault(chain.name, "paused" if pause is None else pause.text)
             elif step.status == "failed":
                 has_failed = True

@@ -192,13 +192,14 @@ async def test_what_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scen
     assert "r1: a secret" in outcome.text
 
 
+@pytest.mark.parametrize("room", [1, 9])
 async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_continued(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     is_full = True
 
     def append_until_full(fd: int, lines: bytes, *, max_bytes: int) -> int:
-        if is_full and len(read_lines(scene.directory)) >= 9:
+        if is_full and len(read_lines(scene.directory)) >= room:
             raise OSError(errno.ENOSPC, "no space")
         return append(fd, lines, max_bytes=max_bytes)
 

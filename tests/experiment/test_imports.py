@@ -279,10 +279,10 @@ def leave_failed_attempt(scene: Scene) -> Path:
     leave_attempt(scene)
     with Journal(scene.directory) as journal:
         facts = {**journal.lines[-1].data, "file": "gen-t001800.ckpt", "usage": []}
-        place: dict[str, Any] = {"chain": "r1", "generation": 2, "attempt": "old-g002"}
-        journal.append("checkpoint", facts, **place)
+        about = About("r1", 2, "old-g002")
+        journal.append("checkpoint", facts, about)
         ending = {"cause": "world", "moved_to": "old-g002.failed-S", "usage": []}
-        journal.append("failed", ending, **place)
+        journal.append("failed", ending, about)
     aside = scene.directory / "runs" / "old-g002.failed-S"
     aside.with_name("old-g002").rename(aside)
     return aside

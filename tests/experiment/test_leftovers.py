@@ -36,8 +36,7 @@ class Scene:
     def write(self, attempt: str, generation: int, *lines: tuple[Any, dict[str, Any]]) -> None:
         with Journal(self.directory) as journal:
             for type_, data in lines:
-                place = {"chain": "r1", "generation": generation, "attempt": attempt}
-                journal.append(type_, data, **place)  # type: ignore[arg-type]
+                journal.append(type_, data, About("r1", generation, attempt))
 
     def archive(self, run: str, file: str) -> Path:
         path = self.runs / run / "checkpoints" / file

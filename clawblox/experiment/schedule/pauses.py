@@ -34,6 +34,11 @@ class Pause:
     text: str
 
 
+def blame_journal(error: OSError) -> Pause:
+    """Return the pause for an error that kept a line out of the journal."""
+    return Pause(reason="disk", text=f"the journal cannot be written: {error}")
+
+
 Message: TypeAlias = Signal | Close | Pause
 """What reaches the task that runs an attempt."""
 

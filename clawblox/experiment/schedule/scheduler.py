@@ -34,7 +34,7 @@ from clawblox.experiment.schedule.accounts import Accounts, LongPauseError
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.generation import GenerationRunner
 from clawblox.experiment.schedule.orders import describe_order, find_family, last_ending, make_order
-from clawblox.experiment.schedule.pauses import Close, Pause
+from clawblox.experiment.schedule.pauses import Close, Pause, blame_journal
 from clawblox.experiment.schedule.ports import AttemptError, Order, ProviderError, Workshop
 from clawblox.experiment.schedule.running_chain import RunningChain
 from clawblox.experiment.schedule.slots import Place, Slots
@@ -153,7 +153,7 @@ class Scheduler:
             with running.waiting:
                 await self._run_chain(running)
         except OSError as error:
-            self.halt(Pause(reason="disk", text=f"the journal cannot be written: {error}"))
+            self.halt(blame_journal(error))
         except Exception as error:  # noqa: BLE001 - a defect ends this chain and no other
             _log.exception("chain failed", chain=name)
             self.failures[name] = f"{type(error).__name__}: {error}"
@@ -454,7 +454,10 @@ class Scheduler:
                 self._tasks.start_soon(self._write_cleared, account)
 
     async def _write_cleared(self, account: str) -> None:
-        await self._recorder.write("account.cleared", {"account": account})
+        try:
+            await self._recorder.write("account.cleared", {"account": account})
+        except OSError as error:
+            self.halt(blame_journal(error))
 
     async def _note_end(self, runner: GenerationRunner) -> None:
         """Note which accounts the end of an attempt has shown to be limited, or to work."""

@@ -156,6 +156,22 @@ async def test_what_fails_on_a_full_disk_is_a_pause(cause: str) -> None:
     assert "failed" not in simulation.types("r1")
 
 
+async def test_the_end_of_a_limit_that_cannot_be_recorded_is_a_pause() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit")]
+    assert await simulation.run()
+    (cleared,) = [line for line in simulation.journal.lines if line.type == "account.cleared"]
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit")]
+    simulation.journal.fails_at = cleared.seq
+    await simulation.run_until_full()
+    assert simulation.scheduler.halted is not None
+    assert simulation.scheduler.halted.reason == "disk"
+    simulation.journal.fails_at = None
+    assert await simulation.run()
+    assert statuses(simulation) == {"r1": "committed"}
+
+
 async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
     simulation = Simulation(make_plan(repeats=3))
     simulation.workshop.troubles = {
