@@ -6,7 +6,7 @@ would not fit, so a wider terminal never shows less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import attrs
@@ -16,6 +16,8 @@ from clawblox.printable import printable_name
 
 GAP = "  "
 """The space between two columns."""
+_MAX_NAME = 64
+"""Characters of the longest names that are kept different."""
 
 
 def _printable_cells(cells: Sequence[str]) -> Sequence[str]:
@@ -33,7 +35,7 @@ class Column:
         least: Its minimum width in characters, so that a changing table stays in place.
         shortest: Width to which it may be cut; None never cuts it.
         cut: Where texts are cut: at the end, or in the middle. Names are cut in the middle, and
-            only so far that different names stay different.
+            only so far that different names stay different, if there is room for that.
         is_number: Whether it is aligned at the right.
         replaces: Heading of a less specific column that this column displaces.
     """
@@ -53,20 +55,16 @@ class Column:
         return max(self.least, cell_len(self.heading), *map(cell_len, self.cells), 0)
 
     @property
-    def narrowest(self) -> int:
-        """The least width with which it can be shown."""
+    def minimum(self) -> int:
+        """The least width to which it may be cut."""
         if self.shortest is None:
             return self.natural
-        least = min(self.natural, max(self.shortest, cell_len(self.heading)))
-        return least if self.cut == "end" else self._widen_until_distinct(least)
+        return min(self.natural, max(self.shortest, cell_len(self.heading)))
 
-    def _widen_until_distinct(self, least: int) -> int:
-        """Return the least width from a minimum on at which no two texts become equal."""
-        texts = set(self.cells)
-        for width in range(least, self.natural):
-            if len({shorten(text, width, self.cut) for text in texts}) == len(texts):
-                return width
-        return self.natural
+    @property
+    def narrowest(self) -> int:
+        """The least width with which it is useful: different names stay different."""
+        return self.minimum if self.cut == "end" else distinct_width(self.cells, self.minimum)
 
 
 @attrs.frozen
@@ -88,8 +86,8 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
 
     Args:
         columns: The columns in the order in which they are shown.
-        width: Characters of a line; None has no limit. If even the columns of rank 0 do not fit,
-            they are wider than this.
+        width: Characters of a line; None has no limit. If even the columns of rank 0 do not fit
+            when they are cut, they are wider than this.
     """
     chosen: list[Column] = []
     for column in sorted(columns, key=lambda column: column.rank):
@@ -106,6 +104,8 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
 def _widen(shown: Sequence[Column], width: int | None) -> list[FittedColumn]:
     """Give the room that is left to the columns that were cut, the most important first."""
     widths = [column.narrowest for column in shown]
+    if width is not None and _total(widths) > width:
+        widths = [column.minimum for column in shown]
     for place, column in sorted(enumerate(shown), key=lambda pair: pair[1].rank):
         wanted = column.natural - widths[place]
         room = wanted if width is None else width - _total(widths)
@@ -135,6 +135,21 @@ def format_lines(columns: Sequence[Column], width: int | None) -> list[str]:
     """Return the headings and the rows of a table; see :func:`fit_columns`."""
     fitted = fit_columns(columns, width)
     return [format_line(fitted, row) for row in (None, *range(len(columns[0].cells)))]
+
+
+def distinct_width(names: Collection[str], least: int) -> int:
+    """Return the least width at which different names that are cut in the middle stay different.
+
+    Args:
+        names: The names.
+        least: The width to begin with, which is also returned for texts that are too long for that.
+    """
+    different = set(names)
+    longest = max(map(cell_len, different), default=0)
+    for width in range(least, min(longest, _MAX_NAME)):
+        if len({shorten(name, width, "middle") for name in different}) == len(different):
+            return width
+    return longest if least < longest <= _MAX_NAME else least
 
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str:

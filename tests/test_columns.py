@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from rich.cells import cell_len
 
-from clawblox.columns import Column, fit_columns, format_line, shorten
+from clawblox.columns import Column, distinct_width, fit_columns, format_line, shorten
 from clawblox.results import ProcessExit
 from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine
@@ -143,3 +143,35 @@ def test_a_column_that_may_be_cut_is_cut_before_a_less_important_one_is_left_out
     assert [one.width for one in fit_columns(columns, 16)] == [16]
     assert [one.width for one in fit_columns(columns, 30)] == [18, 10]
     assert [one.width for one in fit_columns(columns, None)] == [30, 10]
+
+
+NAMES = [
+    f"temperature0.7-{model}-no_workspace-r{repeat}" for model in ("a", "b") for repeat in (1, 2)
+]
+
+
+def test_names_are_cut_only_so_far_that_different_names_stay_different() -> None:
+    least = distinct_width(NAMES, 12)
+    assert len({shorten(name, least, "middle") for name in NAMES}) == 4
+    assert len({shorten(name, least - 1, "middle") for name in NAMES}) < 4
+    columns = [Column("NAME", NAMES, 0, shortest=12, cut="middle"), Column("B", ["y"] * 4, 1)]
+    assert [one.width for one in fit_columns(columns, least + 3)] == [least, 1]
+    assert len(fit_columns(columns, least + 2)) == 1
+
+
+def test_names_are_cut_to_the_same_text_where_there_is_no_room_to_keep_them_different() -> None:
+    columns = [Column("NAME", NAMES, 0, shortest=12, cut="middle")]
+    assert [one.width for one in fit_columns(columns, 20)] == [20]
+
+
+def test_texts_that_are_no_names_need_not_stay_different() -> None:
+    assert distinct_width(["x" * 100 + end + "x" * 300 for end in "ab"], 12) == 12
+    assert distinct_width([], 12) == distinct_width(["w000", "w001"], 12) == 12
+    assert distinct_width(["w" * 30], 12) == 12
+
+
+@pytest.mark.parametrize("width", [30, 50])
+def test_columns_with_the_same_heading_have_widths_of_their_own(width: int) -> None:
+    columns = [Column("A", ["x" * 30], 0, shortest=5), Column("A", ["y" * 10], 1)]
+    widths = [one.width for one in fit_columns(columns, width)]
+    assert widths == [min(30, width - 12), 10]

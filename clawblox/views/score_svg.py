@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from clawblox.columns import shorten
+from clawblox.columns import distinct_width, shorten
 from clawblox.experiment.tables.results import Results
 from clawblox.printable import printable
 from clawblox.views import svg
@@ -42,11 +42,13 @@ def draw_scores(results: Results, score: str, *, by: str = "chain", title: str) 
         ConfigError: There is no such column.
     """
     lines = results.series(score, by=by)
-    frame = _Frame.of(lines)
+    texts = _shorten([by, *lines])
+    frame = _Frame.of(lines, texts)
     shapes = [
         svg.text(svg.MARGIN, 32, shorten(printable(title), 80, "middle"), "ink title"),
         svg.text(svg.MARGIN, 54, f"{score} by {by}", "muted"),
         *_draw_axes(frame),
+        *_draw_legend(texts, frame),
     ]
     for number, (name, points) in enumerate(lines.items()):
         shapes += _draw_line(name, points, number, frame)
@@ -72,10 +74,10 @@ class _Frame:
     right: float
 
     @classmethod
-    def of(cls, lines: Mapping[str, Points]) -> _Frame:
+    def of(cls, lines: Mapping[str, Points], legend: Sequence[str]) -> _Frame:
         values = [value for points in lines.values() for at in points.values() for value in at]
         low, high = min([0.0, *values]), max([0.0, *values])
-        names = max((svg.text_width(_name(name), svg.SMALL) for name in lines), default=0.0)
+        names = max(svg.text_width(text, svg.SMALL) for text in legend)
         last = max((number for points in lines.values() for number in points), default=1)
         return cls(last, low, high if high > low else low + 1.0, svg.WIDTH - 60 - names)
 
@@ -100,20 +102,34 @@ def _draw_axes(frame: _Frame) -> Iterator[str]:
 
 
 def _draw_line(name: str, points: Points, number: int, frame: _Frame) -> Iterator[str]:
-    """Yield the points of a line, the line of their means, and its name at the right."""
-    colour = svg.line_colour(number)
+    """Yield the points of a line, and the line of their means."""
     means = [(frame.x(at), frame.y(statistics.fmean(points[at]))) for at in sorted(points)]
     joined = "L".join(f"{x:.1f},{y:.1f}" for x, y in means)
-    yield svg.path(f"{colour}-line line", f"M{joined}")
+    yield svg.path(_line_classes(number), f"M{joined}")
     for generation, values in points.items():
         for value in values:
             place = f'cx="{frame.x(generation):.1f}" cy="{frame.y(value):.1f}"'
             words = [f"{name}, generation {generation}: {value:.4g}"]
-            yield svg.group("point", words, f'<circle class="{colour}" {place} r="3"/>')
-    y = _TOP + 22 * number
-    yield svg.path(f"{colour}-line line", f"M{frame.right + 18:.1f},{y - 4:.1f}h14")
-    yield svg.text(frame.right + 38, y, _name(name), "ink small")
+            circle = f'<circle class="{svg.line_colour(number)}" {place} r="3"/>'
+            yield svg.group("point", words, circle)
 
 
-def _name(name: str) -> str:
-    return shorten(printable(name), _MAX_NAME, "middle")
+def _draw_legend(texts: Sequence[str], frame: _Frame) -> Iterator[str]:
+    """Yield the name of the column at the right, and below it its value for each line."""
+    column, *names = texts
+    yield svg.text(frame.right + 18, _TOP - 22, column, "muted small")
+    for number, name in enumerate(names):
+        y = _TOP + 22 * number
+        yield svg.path(_line_classes(number), f"M{frame.right + 18:.1f},{y - 4:.1f}h14")
+        yield svg.text(frame.right + 38, y, name, "ink small")
+
+
+def _line_classes(number: int) -> str:
+    return f"{svg.line_colour(number)}-line line {svg.line_dashes(number)}".rstrip()
+
+
+def _shorten(names: Sequence[str]) -> list[str]:
+    """Return names as the legend shows them: different names stay different."""
+    texts = [printable(name) for name in names]
+    width = distinct_width(texts, _MAX_NAME)
+    return [shorten(text, width, "middle") for text in texts]

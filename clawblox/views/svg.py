@@ -29,6 +29,7 @@ _LINE_COLOURS: Final = (
     ("#bf3989", "#f28cc2"),
     ("#0a7b83", "#39c5cf"),
 )
+_DASHES: Final = ("", "stub", "leader")
 _COLOURS: Final = {
     "page": ("#ffffff", "#0d1117"),
     "stripe": ("#f6f8fa", "#141a22"),
@@ -84,6 +85,11 @@ def _rules(theme: int) -> str:
 def line_colour(number: int) -> str:
     """Return the class of a line's colour, given its number from 0; colours repeat."""
     return f"lane{number % len(_LINE_COLOURS)}"
+
+
+def line_dashes(number: int) -> str:
+    """Return the class of a line's dashes: lines of the same colour differ in them."""
+    return _DASHES[number // len(_LINE_COLOURS) % len(_DASHES)]
 
 
 def text_width(text: str, size: float) -> float:

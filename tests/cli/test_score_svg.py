@@ -44,6 +44,29 @@ def test_each_generation_is_a_point_and_each_model_a_line() -> None:
     }
 
 
+def test_the_legend_has_the_name_of_the_column_above_its_values() -> None:
+    texts = [e for e in picture().iter(f"{SVG}text") if e.attrib["class"].endswith("small")]
+    places = {e.text: (float(e.attrib["x"]), float(e.attrib["y"])) for e in texts}
+    title, *values = (places[name] for name in ("model", "claude-fable-5", "claude-opus-4-8"))
+    assert all(title[0] <= x for x, _ in values)
+    assert title[1] < values[0][1] < values[1][1]
+
+
+def test_different_chains_are_different_in_the_legend_and_in_their_lines() -> None:
+    journal = Journal()
+    models = [f"claude-model{number}-2" for number in range(9)]
+    sweep = {"inherit.workspace": [True, False], "agents.0.model": models, "duration": [3600]}
+    plan = make_plan(sweep=sweep, repeats=1, generations=2)
+    for chain in plan.chains():
+        for generation in (1, 2):
+            journal.open(chain.name, generation).work().commit([used(1)])
+    root = ET.fromstring(draw_scores(make_results(plan, journal.state), "turns", title="panda"))
+    names = [e.text for e in root.iter(f"{SVG}text") if e.attrib["class"] == "ink small"]
+    assert len(set(names)) == len(names) == 18
+    lines = [e for e in root.iter(f"{SVG}path") if e.attrib["d"].count("L") == 1]
+    assert len({e.attrib["class"] for e in lines}) == len(lines) == 18
+
+
 def test_a_higher_score_is_higher_and_a_later_generation_further_right() -> None:
     titles = {e[0].text: (e[1].attrib["cx"], e[1].attrib["cy"]) for e in picture().iter(f"{SVG}g")}
     first, low = map(float, titles["claude-opus-4-8, generation 1: 0"])
