@@ -151,7 +151,7 @@ class History:
 
     async def _run(self, script: SessionScript) -> RunOutcome | None:
         journal: Any = self.journal
-        state = self.state
+        state, begins_at = self.state, len(self.journal.lines)
         opening._end_killed_session(journal, state)
         if script.retries_failed:
             opening._retry_failed(journal, state, self.plan)
@@ -169,8 +169,10 @@ class History:
             await self._session.run()
             tasks.cancel_scope.cancel()
         outcome = await self._session.wait()
-        # A session whose end was not recorded has left as much undone as one that was killed.
-        return outcome if self.state.session is None else None
+        # A session that is not recorded from its beginning to its end has left as much undone as
+        # one that was killed.
+        is_begun = any(line.type == "session.begun" for line in self.journal.lines[begins_at:])
+        return outcome if is_begun and self.state.session is None else None
 
     async def _tick(self) -> None:
         for _ in range(MAX_JUMPS):

@@ -27,9 +27,6 @@ from clawblox.experiment.schedule.ports import (
     Signal,
 )
 
-PASSING: Final = frozenset({"auth", "rate_limit", "limit", "overloaded"})
-"""Kinds of failures after which the same agent may work again later."""
-
 _TURNS: Final = frozenset({"turn.started", "turn.finished", "process.exited"})
 _MAX_EVENTS: Final = 256
 _MAX_REASON_CHARS: Final = 4000
@@ -179,7 +176,7 @@ class AttemptAgent:
     def blame(self, error: ClawbloxError) -> AttemptError | ProviderError:
         """Return the error of the attempt for an error of this agent."""
         failure = self._describe(error)
-        if failure.kind in PASSING:
+        if failure.is_passing:
             return ProviderError(failure)
         return AttemptError(failure_cause(error), f"{self.name}: {failure.text}")
 

@@ -45,8 +45,6 @@ _LOOK_S: Final = 30.0
 _MAX_FAILED_SAVES: Final = 3
 _PAUSE_IDLE_WAIT_S: Final = 5.0
 """Seconds to wait for a moment between turns before a pause."""
-_PASSING: Final = frozenset({"auth", "rate_limit", "limit", "overloaded"})
-"""Kinds of an agent's failure that pass: a pause, no failure of the attempt."""
 _NEED_DISK: Final[frozenset[FailureCause]] = frozenset({"world", "agent", "start"})
 """Causes that a full disk can have."""
 _FULL_DISK_BYTES: Final = 1 << 20
@@ -357,7 +355,7 @@ class GenerationRunner:
                 return ""
 
     def _failure(self, failure: AgentFailed) -> Exception:
-        if failure.kind in _PASSING:
+        if failure.is_passing:
             return PauseError(self._blame(failure))
         return AttemptError("agent", f"{failure.name}: {failure.text}")
 
@@ -381,7 +379,7 @@ class GenerationRunner:
             ):
                 return
             message = await self.mailbox.take(deadline)
-            if isinstance(message, AgentFailed) and message.kind not in _PASSING:
+            if isinstance(message, AgentFailed) and not message.is_passing:
                 continue  # the world is not needed for what the agent has not saved
             if message is not None and not isinstance(message, Close):
                 self._take(message)

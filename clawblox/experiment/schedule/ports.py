@@ -101,6 +101,11 @@ class AgentFailed:
     retry_at: datetime | None = None
     account: str
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same agent may work again later: a reason for a pause."""
+        return self.kind in ("auth", "rate_limit", "limit", "overloaded")
+
 
 @attrs.frozen(kw_only=True)
 class AgentTurned:
