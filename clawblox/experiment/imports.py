@@ -25,7 +25,7 @@ from clawblox.experiment.harness_import import (
 )
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About, Line, LineType
-from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.history.state import IMPORTED, ExperimentState
 from clawblox.experiment.live.ended_attempts import set_aside
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Chain
@@ -138,7 +138,7 @@ def _write_attempt(
 
     generation = state.chain(chain).generations.get(number)
     if generation is None or generation.find_attempt(attempt) is None:
-        write("opened", {"phase": "work", "reason": "imported"})
+        write("opened", {"phase": "work", "reason": IMPORTED})
     generation = state.chain(chain).generations[number]
     latest = find_latest(generation)
     if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt, facts["file"]):

@@ -21,6 +21,7 @@ from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.rundir.claims import claim_run
 from clawblox.system.files import digest_file
 from tests.experiment import harness
+from tests.experiment.fakes import Trouble
 from tests.experiment.test_experiment import Scene, run
 
 pytestmark = pytest.mark.anyio
@@ -198,6 +199,21 @@ async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
     assert attempt.order.run_id.startswith("old-g003-r")
     kept = scene.directory / "runs" / "old-g003" / "checkpoints" / archive.name
     assert kept.is_file()
+
+
+async def test_a_generation_continued_from_an_archive_never_begins_with_new_agents(
+    scene: Scene,
+) -> None:
+    harness.begin(scene.directory)
+    for generation in (1, 2):
+        harness.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
+    archive = await run_blocking(own_archive, scene, 3)
+    scene.workshop.archives.add(("r1", "old-g003", archive.name))
+    scene.workshop.troubles["r1"] = [Trouble(50.0, "world")] * 4
+    outcome = await run(scene, flat_plan(scene), resume_from=archive)
+    assert outcome.status == "failed"
+    origins = [attempt.order.origin for attempt in scene.workshop.attempts]
+    assert [origin and origin.file for origin in origins] == [archive.name] * 4
 
 
 async def test_an_import_that_was_killed_between_two_lines_is_completed(scene: Scene) -> None:

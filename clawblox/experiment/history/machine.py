@@ -15,8 +15,9 @@ continues that was killed at any moment.
 | ``scored`` | the files are checked again, and the generation is committed; nothing is started |
 
 A failure goes back one step further each time: to the latest checkpoint, to the one before, and to
-the beginning of the generation. The count begins again with each new checkpoint. An address that
-another program uses is no reason to go back. Interruptions and pauses never count.
+the beginning of the generation. A generation that continues from a given archive goes back to that
+at most: its agents are never replaced by new ones. The count begins again with each new checkpoint.
+An address that another program uses is no reason to go back. Interruptions and pauses never count.
 """
 
 from __future__ import annotations
@@ -256,6 +257,8 @@ def _begin_again(
         return _begin_from(path[0], reason=reason)
     if back is not None and back < len(path):
         return _begin_from(path[back], reason=reason)
+    if path and generation.is_continued:
+        return _begin_from(path[-1], reason=reason)
     return _begin_at_start(chain, generation, reason=reason)
 
 

@@ -23,6 +23,9 @@ from clawblox.experiment.history.lines import (
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
 """The last step of an attempt that its lines record."""
 
+IMPORTED: Final = "imported"
+"""Reason of the line that opens an attempt which ended elsewhere, after its checkpoint."""
+
 _STEPS: Final = frozenset({"prepared", "working", "closing", "saved", "scored"})
 
 
@@ -186,6 +189,11 @@ class GenerationState:
     def is_over(self) -> bool:
         """Whether the next generation can begin."""
         return self.imported is not None or self.committed is not None
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether it was begun elsewhere, and continues from an archive that was given."""
+        return bool(self.attempts) and self.attempts[0].opened.data.get("reason") == IMPORTED
 
     @property
     def source(self) -> str | None:

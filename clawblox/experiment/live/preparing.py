@@ -14,6 +14,7 @@ from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.load.load import extract_snapshot
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.config.world_toml import read_world_config
+from clawblox.errors import ManifestError
 from clawblox.experiment import layout
 from clawblox.experiment.history.state import CheckpointRef
 from clawblox.experiment.live.attempt_files import (
@@ -127,12 +128,16 @@ class Preparation:
     def _find_save(self, ref: CheckpointRef, record: AttemptRecord) -> Path:
         """Return the save in a checkpoint as its own run lists it, or else the archive."""
         attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
-        manifest = read_manifest(attempt)
+        archive = attempt / "checkpoints" / ref.file
+        try:
+            manifest = read_manifest(attempt)
+        except ManifestError:  # the archive came alone, from another place
+            return archive
         for entry in objects_in(manifest.checkpoints):
             path = read_text(entry, "path")
             if path is not None and "instance" in entry and entry.get("sha256") == record.sha256:
                 return manifest.resolve(path)
-        return attempt / "checkpoints" / ref.file
+        return archive
 
     # -- from checkpoints -------------------------------------------------------------------------
 

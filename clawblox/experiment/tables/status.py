@@ -289,7 +289,8 @@ class _View:
 
     @property
     def first_generation(self) -> int:
-        return 1 if self.own.branch is None else self.own.branch.source.generation
+        first = 1 if self.own.branch is None else self.own.branch.source.generation
+        return next(iter(self.own.generations), first)
 
     def status(self) -> ChainStatus:
         following = next_step(self.own, self.generations, self.chain.plan.retry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import anyio
@@ -71,6 +72,23 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(scene: Scene
             assert old[same] == new[same]
     for earlier, later in zip(messages, await scene.told(working, again.run_id), strict=True):
         assert later[: len(earlier) + 1] == [*earlier, AUTO_CONTINUE]
+
+
+async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        working = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
+    place = alone.run_dir() / "checkpoints"
+    for path in alone.run_dir().iterdir():
+        if path != place:
+            await run_blocking(shutil.rmtree, path)
+    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
+    await alone.prepare(again)
+    assert [path.name for path in alone.agent_dirs(again.run_id)] == [working["agents"][0]["name"]]
+    manifest = await run_blocking(read_manifest, alone.run_dir(again.run_id))
+    assert manifest.resolve(manifest.run["resume_from"]) == place / saved.file
 
 
 async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None:

@@ -162,6 +162,12 @@ def test_generations_are_counted_by_what_happens_to_them(journal: Journal) -> No
     assert status.generations == 12
 
 
+def test_generations_before_the_first_of_a_chain_are_not_awaited(journal: Journal) -> None:
+    journal.open("r1", 3).work().commit(USAGE)  # continued from an archive of another experiment
+    status = make_status_from(journal, repeats=1)
+    assert (status.counts, status.generations) == ({"committed": 1}, 1)
+
+
 def test_all_attempts_count_as_spent_and_the_running_one_too(journal: Journal) -> None:
     journal.open("r1", 1).work().end("failed", USAGE, cause="world", text="died")
     journal.open("r1", 1).work()
@@ -189,6 +195,7 @@ def test_the_rest_takes_at_least_its_hours_over_the_places(
 
 
 def test_a_branch_has_its_own_generations_and_duration(journal: Journal) -> None:
+    journal.open("r1", 1).work().commit(USAGE)
     source = journal.open("r1", 2).work().checkpoint()
     fork = {"source": source, "group": 1, "number": 1, "duration_s": 60.0}
     journal.write("chain.forked", fork, chain="r1-b1")
