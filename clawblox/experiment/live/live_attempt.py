@@ -225,21 +225,24 @@ class LiveAttempt:
         }
 
     async def _watch_world(self, started: StartedWorld) -> None:
-        """Report the end of the world."""
-        end: Mapping[str, Any] = {}
+        """Report the end of the world, which nothing but the attempt may stop."""
+        end: Event | None = None
         async for event in self._events:
             if event.subject != started.name:
                 continue
             self._pass_on(event)
-            if event.kind == "exited":
-                end = event.data
+            if event.kind in ("exited", "stopped"):
+                end = event
                 break
-        if end:
+        if end is not None:
             self._report(WorldEnded(text=await self._describe_end(started, end)))
 
-    async def _describe_end(self, started: StartedWorld, end: Mapping[str, Any]) -> str:
+    async def _describe_end(self, started: StartedWorld, event: Event) -> str:
+        end = event.data
         how = describe_end(end.get("exit"), end.get("halt")) or "ended"
-        if end.get("unresponsive"):
+        if event.kind == "stopped":
+            how = f"another program stopped it: {how}"
+        elif end.get("unresponsive"):
             how = f"it did not respond any longer: {how}"
         secrets = [started.env[name] for name in SECRET_ENV if started.env.get(name)]
         read = partial(last_lines, started.log_file, count=_LOG_LINES, secrets=secrets)

@@ -24,6 +24,7 @@ from clawblox.experiment.schedule.ports import (
     WorldEnded,
 )
 from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.operations import stop_instances
 from tests.agents.standins import hold
 from tests.experiment.attempts import (
     DRIVERS,
@@ -106,6 +107,24 @@ async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None
     assert "SIGKILL" in end.text
     assert "| counter world, process" in end.text
     assert "| the token is ***" in end.text
+
+
+async def test_a_world_that_another_program_has_stopped_has_ended(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await stop_instances(attempt.run_dir, grace_seconds=1.0)
+        await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in alone.signals))
+    (end,) = (signal for signal in alone.signals if isinstance(signal, WorldEnded))
+    assert end.text.startswith("another program stopped it: ")
+    assert "| counter world, process" in end.text
+
+
+async def test_the_attempt_itself_stops_its_world_without_a_report(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+    assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
 
 
 async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue(
