@@ -55,6 +55,40 @@ def test_a_bad_line_is_refused_with_its_number(tmp_path: Path, bad: bytes) -> No
         read_lines(tmp_path)
 
 
+def test_a_line_and_its_file_are_on_disk_when_append_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bytes | Path] = []
+    path = tmp_path / JOURNAL_NAME
+    monkeypatch.setattr(module.os, "fdatasync", lambda _fd: synced.append(path.read_bytes()))
+    monkeypatch.setattr(module, "fsync_directory", synced.append)
+    with Journal(tmp_path) as journal:
+        assert synced == [tmp_path]
+        for count in (1, 2):
+            journal.append("opened")
+            assert synced[-1] == path.read_bytes()
+            assert len(synced) == 1 + count
+    with Journal(tmp_path):
+        assert len(synced) == 3
+
+
+def test_a_line_that_may_not_be_durable_is_withdrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with Journal(tmp_path) as journal:
+        journal.append("opened")
+        with monkeypatch.context() as broken:
+            broken.setattr(module.os, "fdatasync", fail)
+            with pytest.raises(OSError, match="input/output"):
+                journal.append("prepared")
+        journal.append("saved")
+        assert [line.type for line in journal.lines] == ["opened", "saved"]
+        assert read_lines(tmp_path) == journal.lines
+
+
 SECOND = """
 import sys
 from pathlib import Path

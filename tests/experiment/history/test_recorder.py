@@ -1,0 +1,37 @@
+"""The recorder of lines and of the state that follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.state import ExperimentState
+from tests.experiment.fakes import MemoryJournal
+from tests.simulated_clock import SimulatedClock
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_line_is_written_and_reported_although_its_writer_is_cancelled() -> None:
+    journal, state = MemoryJournal(SimulatedClock()), ExperimentState()
+    reported: list[Line] = []
+    has_begun, may_end = anyio.Event(), anyio.Event()
+
+    async def call(append: Callable[[], Line]) -> Line:
+        has_begun.set()
+        await may_end.wait()
+        return append()
+
+    recorder = Recorder(journal, state, reported.append, call)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.write, "session.begun")
+        await has_begun.wait()
+        tasks.cancel_scope.cancel()
+        may_end.set()
+    assert journal.lines == reported
+    assert [line.type for line in reported] == ["session.begun"]
+    assert state.session == reported[0]
