@@ -160,6 +160,7 @@ class BatchOperation(Generic[_T]):
 
     async def _wait(self) -> None:
         if self._is_over.is_set():
+            await anyio.lowlevel.checkpoint_if_cancelled()
             raise self._error or UsageError("it was closed meanwhile")
         await self._news.wait()
         self._news = anyio.Event()

@@ -119,7 +119,11 @@ class Tasks:
         cancellation is asyncio's own ``Task.cancel``, and comes repeatedly.
         """
         outcome: _Outcome[_T] = _Outcome()
-        self.start_soon(_run, function, outcome)
+        try:
+            self.start_soon(_run, function, outcome)
+        except UsageError:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # by what has left the group
+            raise
         try:
             await outcome.is_done.wait()
         except BaseException:
@@ -135,6 +139,7 @@ class Tasks:
         if outcome.error is not None:
             raise outcome.error
         if not outcome.is_complete:
+            await anyio.lowlevel.checkpoint_if_cancelled()
             raise UsageError("it was closed meanwhile")
         return cast(_T, outcome.value)
 

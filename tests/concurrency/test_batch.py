@@ -326,6 +326,17 @@ async def test_what_begins_after_the_world_was_closed_is_refused(way: str) -> No
     assert work.begun == []
 
 
+async def test_a_caller_that_is_cancelled_when_the_world_was_closed_is_cancelled() -> None:
+    work = Work("a")
+    async with Tasks() as tasks:
+        many = aiter(BatchOperation(tasks, work.jobs))
+        await work.until_begun(1)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await take_next(many)
+    assert scope.cancelled_caught
+
+
 async def test_what_had_landed_when_the_world_was_closed_can_still_be_read() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:

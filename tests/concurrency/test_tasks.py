@@ -142,6 +142,35 @@ async def test_a_wait_that_outlasts_cancellations_raises_them_at_its_end():
         await asyncio.wait_for(task, HANG_S)
 
 
+async def test_a_group_that_is_left_by_a_cancellation_cancels_its_callers_too():
+    async with Tasks() as left:
+        pass
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await left.own(lambda: anyio.sleep(0))
+    assert scope.cancelled_caught
+
+
+async def test_a_caller_that_is_cancelled_when_its_group_is_left_is_cancelled():
+    is_running, scope = anyio.Event(), anyio.CancelScope()
+
+    async def function() -> None:
+        is_running.set()
+        try:
+            await anyio.sleep(HANG_S)
+        finally:
+            asyncio.get_running_loop().call_soon(scope.cancel)  # when its caller wakes up
+
+    async def call() -> None:
+        with scope:
+            await tasks.own(function)
+
+    async with anyio.create_task_group() as callers, Tasks() as tasks:
+        callers.start_soon(call)
+        await is_running.wait()
+    assert scope.cancelled_caught
+
+
 async def test_a_function_in_its_own_task_cleans_up_before_its_caller_continues():
     may_go, history = anyio.Event(), []
 
