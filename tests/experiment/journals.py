@@ -85,7 +85,7 @@ class Attempt:
     ) -> Attempt:
         paths = [f"runs/{self.name}/agents/a{index}/workspace" for index in range(2)]
         agents = [
-            {"name": f"a{index}", "version": f"2.1.{index}", "model": "m", "driver": "claude"}
+            {"name": f"a{index}", "display": "A", "model": "m", "driver": "claude"}
             for index in range(2)
         ]
         return self.end(

@@ -352,16 +352,21 @@ class _Record:
             workspaces = [row["workspace_out"] for row in self._imported]
             versions: list[str | None] = []
         else:
-            working = {} if self._latest_attempt is None else self._latest_attempt.working
-            agents = self._end.get("agents", working.get("agents", ()))
+            agents = self._end.get("agents", self._started_agents)
             names = [str(agent.get("name", "")) for agent in agents]
             workspaces = list(self._end.get("workspaces", ()))
-            versions = [agent.get("version") for agent in agents]
+            versions = [agent.get("version") for agent in self._started_agents]
         return {
             "name": _at(names, index, ""),
             "program_version": _at(versions, index, None),
             "workspace_out": "".join(str(self._chain_dir / w) for w in workspaces[index:][:1]),
         }
+
+    @property
+    def _started_agents(self) -> Sequence[Mapping[str, Any]]:
+        """The agents as they were started last; an attempt that only scores starts none."""
+        starts = (attempt.working.get("agents") for attempt in reversed(self.generation.attempts))
+        return next(filter(None, starts), ())
 
     # -- paths ----------------------------------------------------------------------------------
 

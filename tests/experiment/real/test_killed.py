@@ -172,6 +172,8 @@ def check_results(
         spent = [attempt.spent for attempt in trial.attempts(row.chain, row.generation)]
         assert row.spent_tokens == sum(usage.tokens for usages in spent for usage in usages)
         assert row.run_dir == str(trial.run_dir(attempt).relative_to(trial.directory))
+    for agent in trial.record.results().agents():
+        assert agent.program_version
 
 
 def check_processes(killed: Killed) -> None:

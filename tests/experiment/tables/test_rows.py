@@ -65,6 +65,17 @@ def test_agents_have_rows_with_their_own_usage() -> None:
     assert moa.workspace_out == f"chains/r1/runs/{attempt.name}/agents/a1/workspace"
 
 
+def test_a_generation_that_was_scored_by_another_attempt_has_the_versions_of_its_agents() -> None:
+    journal = Journal()
+    worked = journal.open("r1", 1).work()
+    end = worked.checkpoint("end")
+    worked.end("interrupted")
+    scored = journal.open("r1", 1, origin=end, phase="score")
+    assert [row.program_version for row in make_agent_rows_from(journal)] == ["2.1.0", "2.1.1"]
+    scored.write("working", {"agents": []}).commit([], USAGE, files=worked.name)
+    assert [row.program_version for row in make_agent_rows_from(journal)] == ["2.1.0", "2.1.1"]
+
+
 def test_lost_attempts_count_as_spent_but_not_as_used() -> None:
     journal = Journal()
     first = journal.open("r1", 1).work()
@@ -160,6 +171,13 @@ def test_a_reported_cost_is_no_estimate() -> None:
 def test_a_cost_that_is_not_reported_is_estimated_from_the_price() -> None:
     usage = Usage(input_tokens=1_000_000, output_tokens=10_000)
     assert compute_cost(usage, PRICE) == Cost(11.0, is_estimated=True)
+
+
+def test_cached_tokens_have_prices_of_their_own_or_that_of_input() -> None:
+    usage = Usage(cached_tokens=100_000, cache_write_tokens=10_000)
+    assert compute_cost(usage, PRICE).usd == pytest.approx(1.1)
+    price = attrs.evolve(PRICE, cached=1.0, cache_write=20.0)
+    assert compute_cost(usage, price).usd == pytest.approx(0.3)
 
 
 def test_a_sum_with_an_unknown_cost_is_unknown() -> None:
