@@ -1,4 +1,4 @@
-"""Worlds and agents without processes, on a simulated clock, and a journal in memory that kills."""
+"""Worlds and agents without processes, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -15,15 +15,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
-from clawblox.experiment.history.lines import (
-    EXPERIMENT,
-    About,
-    CheckpointKind,
-    Line,
-    LineType,
-    decode,
-    encode,
-)
+from clawblox.experiment.history.lines import CheckpointKind, Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -42,63 +34,11 @@ from clawblox.experiment.schedule.ports import (
     WorldEnded,
 )
 from clawblox.experiment.schedule.scheduler import Scheduler
-from clawblox.system.clock import format_utc_ms
+from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.simulated_clock import SimulatedClock
 
 TOKENS_PER_S = 1.0
 ACCOUNT = "claude"
-
-
-class Killed(BaseException):
-    """The orchestrator is killed."""
-
-
-class MemoryJournal:
-    """A journal without a file that survives the orchestrator.
-
-    Attributes:
-        kill_at: Number of the line at which the orchestrator is killed; None for never.
-        is_written: Whether that line is still written.
-        fails_at: Number of the line from which the disk is full; None for never.
-        is_dead: Whether the orchestrator was killed, so that nothing is written any longer.
-    """
-
-    def __init__(self, clock: SimulatedClock) -> None:
-        self.lines: list[Line] = []
-        self.kill_at: int | None = None
-        self.is_written = False
-        self.fails_at: int | None = None
-        self.is_dead = False
-        self._clock = clock
-
-    def append(
-        self,
-        type: LineType,  # noqa: A002 - the name of the member
-        data: Mapping[str, Any] | None = None,
-        about: About = EXPERIMENT,
-    ) -> Line:
-        seq = len(self.lines) + 1
-        if self.is_dead:
-            raise Killed
-        if self.fails_at is not None and seq >= self.fails_at:
-            raise OSError(errno.ENOSPC, "no space")
-        at = format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000)
-        line = Line(
-            seq=seq,
-            at=at,
-            type=type,
-            chain=about.chain,
-            generation=about.generation,
-            attempt=about.attempt,
-            data=dict(data or {}),
-        )
-        is_last = self.kill_at == seq
-        if not is_last or self.is_written:
-            self.lines.append(decode(encode(line), seq))
-        if is_last:
-            self.is_dead = True
-            raise Killed
-        return line
 
 
 @attrs.define
@@ -131,6 +71,7 @@ class FakeAttempt:
     worked_s: float = 0.0
     allowed_tokens: float = math.inf
     is_over: bool = False
+    is_saving: bool = False
     saved: int = 0
     messages: list[str] = attrs.field(factory=list)
 
@@ -144,8 +85,12 @@ class FakeAttempt:
         self.started_at = self.working_since = self.workshop.clock.monotonic()
         if self.order.message is not None:
             self.messages.append(self.order.message)
-        names = [f"{spec.name}-r{self.order.run_id}" for spec in self._specs]
-        return {"agents": [{"name": name, "session": f"s-{name}"} for name in names]}
+        self.is_saving = self.order.phase == "save"
+        return {"agents": [self._describe(spec) for spec in self._specs]}
+
+    def _describe(self, spec: AgentSpec) -> Mapping[str, Any]:
+        name = f"{spec.name}-r{self.order.run_id}"
+        return {"name": name, "model": spec.model, "session": f"s-{name}"}
 
     def _raise(self, trouble: Trouble) -> None:
         if trouble.kind == "world":
@@ -201,6 +146,8 @@ class FakeAttempt:
             await self._sleep(turns * turn_s)
             if self._is_working and self._tokens >= self.allowed_tokens:
                 self._end(is_budget=True)
+            if self.is_saving:
+                self._rest()
             self.report(AgentTurned(name=str(self._specs[0].name)))
 
     async def _sleep(self, after_s: float) -> None:
@@ -254,7 +201,8 @@ class FakeAttempt:
         if math.isnan(self.started_at) or self.order.phase == "score":
             return [Usage() for _ in self._specs]
         tokens = self._tokens
-        usage = Usage(output_tokens=tokens, cost_usd=tokens * 1e-4, turns=tokens // 10)
+        cost_usd = tokens * 1e-4 if self.workshop.reports_cost else None
+        usage = Usage(output_tokens=tokens, cost_usd=cost_usd, turns=tokens // 10)
         self.workshop.ledgers[self.order.chain.name, self.order.run_id] = [usage] * len(self._specs)
         return [usage for _ in self._specs]
 
@@ -294,7 +242,7 @@ class FakeAttempt:
 
     async def send(self, text: str) -> None:
         self.messages.append(text)
-        self.is_over = False
+        self.is_over, self.is_saving = False, True
         self.working_since = self.workshop.clock.monotonic()
 
     async def stop_agents(self) -> None:
@@ -311,7 +259,9 @@ class FakeWorkshop:
         troubles: By chain, what goes wrong in its next attempts.
         open_now: Chains whose attempts are open.
         most_open: Largest number of attempts that were open at the same time.
-        turn_s: Seconds of each turn whose end agents report; 0 reports none.
+        turn_s: Seconds of each turn whose end agents report; 0 reports none. An agent that saves is
+            done at the end of a turn.
+        reports_cost: Whether the usage of agents has its cost.
     """
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -326,6 +276,7 @@ class FakeWorkshop:
         self.free = 10**12
         self.is_logged_in = True
         self.turn_s = 0.0
+        self.reports_cost = True
 
     async def serve(self) -> None:
         pass

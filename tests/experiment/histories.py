@@ -22,7 +22,8 @@ from clawblox.experiment.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.session import Session
 from clawblox.experiment.tables.chain_set import all_chains
-from tests.experiment.fakes import FakeWorkshop, Killed, MemoryJournal, Trouble
+from tests.experiment.fakes import FakeWorkshop, Trouble
+from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.simulated_clock import SimulatedClock
 
 MAX_JUMPS = 20_000

@@ -17,8 +17,10 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.plan import Price
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.scheduler import Scheduler
+from clawblox.experiment.schedule.spending import Spending, price_usage
 from clawblox.rundir.manifest import read_manifest
 from clawblox.system.clock import SystemClock
 from clawblox.system.files import make_private_dir
@@ -52,14 +54,22 @@ async def test_a_chain_of_two_generations_is_committed(
     template = tmp_path / "template"
     template.mkdir()
     misbehave(template, turn_s=0.05)
-    agents = [agent.but(template=template, budget=Budget(turns=3)) for agent in scene.plan.agents]
-    scene.plan = scene.plan.but(agents=agents, generations=2, duration=120)
+    more = {"template": template, "budget": Budget(turns=3), "model": "m"}
+    agents = [agent.but(**more) for agent in scene.plan.agents]
+    prices = {"m": {"input": 0, "output": 100}}
+    scene.plan = scene.plan.but(agents=agents, generations=2, duration=120, prices=prices)
 
     async def score(end: Any) -> dict[str, float]:
         return {"counter": (await end.observe("Moa"))["counter"], "agents": len(end.agents)}
 
     state = await run(scene, journal, Callbacks(score))
     chain = state.chains["r1"]
+    spent = [usage for attempt in chain.attempts for usage in attempt.spent]
+    assert {usage.cost_usd is None for usage in spent} == {True, False}  # one program reports it
+    price = Price(input=0, output=100)
+    assert Spending(lambda: scene.plan, state).ended_usd == pytest.approx(
+        sum(price_usage(usage, price) for usage in spent)
+    )
     assert [generation.number for generation in chain.generations.values()] == [1, 2]
     for number, generation in chain.generations.items():
         attempt = generation.committed

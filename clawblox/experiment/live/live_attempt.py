@@ -406,6 +406,7 @@ def _describe_agent(
 ) -> dict[str, Any]:
     return {
         "name": agent.agent.name,
+        "model": agent.spec.model,
         "session": access["session"],
         "conversation": started.session_id,
         "base_url": access["base_url"],

@@ -10,7 +10,7 @@ import pytest
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
-from tests.experiment.fakes import MemoryJournal
+from tests.experiment.memory_journal import MemoryJournal
 from tests.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
