@@ -9,6 +9,7 @@ click. The commands' summaries are here for the same reason.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``terminal``: writing to terminals and pipes without blocking.
 - ``flags``: errors of the library in the words of a command.
+- ``experiment_dirs``: errors where a run directory was meant, or that of an experiment.
 - ``parameters``: parameters that several commands share.
 - ``options``, ``field_options``, ``option_help``: command options made from the option classes.
 - ``starter``: the world that ``clawblox init`` writes.

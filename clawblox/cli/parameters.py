@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 import click
 
+from clawblox.cli.experiment_dirs import name_directories, refuse_experiment, require_experiment
 from clawblox.cli.field_options import parse_labels, section_option
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
@@ -29,7 +30,6 @@ from clawblox.system.ports import MAX_LEASES
 from clawblox.views.formatting import format_json, shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_RUNS_NAMED: Final = 5
 _RECORDS_PATIENCE_S: Final = 3.0
 """An orchestrator writes lost records again within a second."""
 
@@ -127,17 +127,45 @@ def existing_path(text: str) -> Path:
     return path
 
 
+def existing_agent_place(text: str) -> Path:
+    """Return the directory that was typed, of an agent or of a run with one agent.
+
+    Raises:
+        ClawbloxError: It does not exist.
+        UsageError: It is the directory of an experiment.
+    """
+    path = existing_path(text)
+    refuse_experiment(path)
+    return path
+
+
+def existing_experiment(text: str) -> Path:
+    """Return the directory of an experiment that was typed, absolute.
+
+    Raises:
+        ClawbloxError: It does not exist.
+        UsageError: There is no experiment in it.
+    """
+    directory = existing_path(text).absolute()
+    require_experiment(directory)
+    return directory
+
+
 def existing_run_dir(text: str) -> Path:
     """Return the run directory that was typed.
 
     Raises:
         ClawbloxError: It does not exist, or nothing ever ran in it.
+        UsageError: It is the directory of an experiment.
         OSError: What ran in it cannot be read.
     """
     path = Path(text)
     if not path.exists():
         raise ClawbloxError(f"Path '{text}' does not exist", hint=_name_runs_below(Path()))
-    if not select_records(path, ()) and not _wait_for_records(path):
+    if not select_records(path, ()):
+        refuse_experiment(path)
+        if _wait_for_records(path):
+            return path
         check_records(path)
         raise ClawbloxError(f"Nothing has run in '{text}'", hint=_name_runs_below(path))
     return path
@@ -170,10 +198,7 @@ def _name_runs_below(directory: Path) -> str:
     runs = find_runs_below(directory.absolute())
     if not runs:
         return "give the run directory; clawblox ps shows running instances"
-    latest = sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)
-    shown = ", ".join(map(shorten_path, latest[:_RUNS_NAMED]))
-    more = f" and {len(runs) - _RUNS_NAMED} more" if len(runs) > _RUNS_NAMED else ""
-    return f"give the run directory; there are: {shown}{more}"
+    return f"give the run directory; there are: {name_directories(runs)}"
 
 
 filter_option = section_option(

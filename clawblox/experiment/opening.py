@@ -27,8 +27,9 @@ from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.layout import chain_dir, run_prefix
 from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.record import PLAN_NAME, read_plans
+from clawblox.experiment.record import read_plans
 from clawblox.results import PlanChange
+from clawblox.rundir.experiments import PLAN_NAME
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
 

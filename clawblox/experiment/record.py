@@ -20,8 +20,6 @@ from clawblox.experiment.tables.results import Results, make_results
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, make_status
 from clawblox.system.clock import utc_now
 
-PLAN_NAME = "plan.toml"
-
 
 @attrs.frozen(kw_only=True)
 class ExperimentRecord:

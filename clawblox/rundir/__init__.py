@@ -16,6 +16,7 @@
 - ``lives``: the lives of an instance, and which of its saves belong to each.
 - ``interrupted``: which instances a resume brings back, and from which save.
 - ``find_runs``: which run directories there are.
+- ``experiments``: which run directories belong to an experiment.
 - ``presence``: whether an instance serves, how it ended, and waiting for that.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.

@@ -16,7 +16,7 @@ from clawblox.agents.status import AgentStatus, find_agent
 from clawblox.cli.commands.trajectory import command as trajectory
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import PATH, examples, existing_path, json_option, show
+from clawblox.cli.parameters import PATH, examples, existing_agent_place, json_option, show
 from clawblox.errors import UsageError
 from clawblox.views.rows import describe_agent
 
@@ -61,7 +61,7 @@ def send(directory: str, text: str) -> None:
         UsageError: There is no agent, there are several, or no program runs it.
         ControlError: The program that runs the agent refused.
     """
-    agent = find_agent(existing_path(directory))
+    agent = find_agent(existing_agent_place(directory))
     answer = _ask(agent, "send", {"prompt": text})
     if answer is None:
         raise UsageError(
@@ -92,7 +92,7 @@ def stop(directory: str, options: StopOptions) -> None:
         UsageError: There is no agent, or there are several.
         ControlError: The program that runs the agent refused.
     """
-    agent = find_agent(existing_path(directory))
+    agent = find_agent(existing_agent_place(directory))
     answer = _ask(agent, "stop", {"grace_seconds": options.grace_seconds})
     click.echo(f"{agent.name}: {'was not running' if answer is None else answer.state}")
 
@@ -114,7 +114,7 @@ def status(directory: str, as_json: bool) -> None:
         ClawbloxError: The directory does not exist.
         UsageError: There is no agent, or there are several.
     """
-    recorded = find_agent(existing_path(directory))
+    recorded = find_agent(existing_agent_place(directory))
     # Only its program knows the usage of the present turn.
     agent = recorded if recorded.is_over else _ask(recorded, "status", {}) or recorded
     show(attrs.asdict(agent), describe_agent(agent), as_json=as_json)

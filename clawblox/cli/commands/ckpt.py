@@ -23,6 +23,7 @@ from clawblox.checkpoint.audit.verify import (
 )
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.checkpoint.twins import run_with_progress
+from clawblox.cli.experiment_dirs import refuse_experiment, refuse_new_run
 from clawblox.cli.parameters import (
     PATH,
     examples,
@@ -165,6 +166,7 @@ def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) ->
         ConfigError: ``keep`` is no path of a workspace.
     """
     path = existing_path(archive)
+    refuse_new_run(Path(run_dir), "DIR")
     loaded = _with_bar(
         "Extracting", lambda report: load_checkpoint(path, run_dir, keep=keep, progress=report)
     )
@@ -266,6 +268,7 @@ def repair(run_dir: str, as_json: bool) -> int:
     directory = existing_path(run_dir)
     if not directory.is_dir():
         raise ClawbloxError(f"'{run_dir}' is not a directory", hint="give the run directory")
+    refuse_experiment(directory)
     result = repair_checkpoints(directory)
     refused = {shorten_path(path): error.message for path, error in result.refused.items()}
     fields = {**attrs.asdict(result, recurse=False), "refused": refused}

@@ -15,8 +15,17 @@ import anyio.from_thread
 import attrs
 import click
 
-from clawblox.cli.commands.experiment_results import COMMANDS, read_directory
-from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option, show
+from clawblox.cli.commands.experiment_results import COMMANDS
+from clawblox.cli.experiment_dirs import refuse_no_plan
+from clawblox.cli.parameters import (
+    PATH,
+    count_type,
+    examples,
+    existing_experiment,
+    existing_path,
+    json_option,
+    show,
+)
 from clawblox.cli.running.background import background_option
 from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
 from clawblox.cli.running.experiment_status import look_at_experiment
@@ -139,6 +148,7 @@ def run(
         UsageError: The directory of the experiment exists.
         ClawbloxError: The experiment cannot be run.
     """
+    refuse_no_plan(Path(plan_file))
     plan = apply_settings(Plan.load(plan_file), settings)
     plan = plan if name is None else plan.but(name=name)
     directory = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name)).absolute()
@@ -216,8 +226,8 @@ def resume(
         RunLockedError: Another process runs the experiment.
         ClawbloxError: The experiment cannot be run.
     """
-    place = existing_path(directory).absolute()
-    recorded = read_directory(directory).plan
+    place = existing_experiment(directory)
+    recorded = read_experiment(place).plan
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
     changed = None if plan_file is None and not settings else apply_settings(plan, settings)
     make = partial(Experiment, changed, dir=place, accept=accept, retry_failed=retry_failed)
@@ -247,7 +257,7 @@ def status(directory: str, *, is_watching: bool, as_json: bool) -> None:
     Raises:
         UsageError: There is no experiment in the directory.
     """
-    place = existing_path(directory).absolute()
+    place = existing_experiment(directory)
     if is_watching and not as_json:
         anyio.run(_watch, place)
         return
@@ -288,7 +298,7 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
         ConfigError: There is no such chain.
         ControlError: The process that runs it refused.
     """
-    place = existing_path(directory).absolute()
+    place = existing_experiment(directory)
     known = read_experiment(place).chains
     for chain in chains:
         if chain not in known:
@@ -387,7 +397,7 @@ def fork(
         UsageError: The branches cannot run in parallel.
         ControlError: The process that runs the experiment refused.
     """
-    place = existing_path(directory).absolute()
+    place = existing_experiment(directory)
     how = {name: options.pop(name) for name in ("detach", "as_json", "starter_fd")}
     texts = [None if text == _CONTROL else text for text in prompts]
     texts += [read_toml_text(existing_path(file)) for file in prompt_files]

@@ -10,14 +10,14 @@ import anyio
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, examples, existing_path, json_option
+from clawblox.cli.parameters import PATH, examples, existing_experiment, json_option
 from clawblox.cli.running.score_functions import load_function
 from clawblox.cli.terminal.output import note, table_width
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
-from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.record import read_experiment
 from clawblox.views.formatting import (
     count_words,
     format_bytes,
@@ -31,16 +31,6 @@ _USUAL_SCORE: Final = "output_tokens"
 """What a picture shows where generations have no scores."""
 
 _directory = click.argument("directory", type=PATH, metavar="DIR")
-
-
-def read_directory(text: str) -> ExperimentRecord:
-    """Return the experiment in a directory that was typed.
-
-    Raises:
-        ClawbloxError: The directory does not exist.
-        UsageError: There is no experiment in it.
-    """
-    return read_experiment(existing_path(text))
 
 
 @click.command(
@@ -99,7 +89,7 @@ def results(
         raise click.UsageError("--agents and --svg cannot be combined.")
     if of_agents and as_json:
         raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
-    record = read_directory(directory)
+    record = read_experiment(existing_experiment(directory))
     found = record.results()
     if as_json:
         click.echo(found.to_json())
@@ -140,7 +130,7 @@ def rescore(directory: str, function: str) -> int:
         RunLockedError: A process runs the experiment.
     """
     configure_logging()
-    place = read_directory(directory).directory
+    place = existing_experiment(directory)
     score = load_function(function)
 
     async def score_all() -> Sequence[Any]:
@@ -182,7 +172,7 @@ def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """
     if as_json and not (yes or dry_run):
         raise ConfigError("must be given with --yes or --dry-run", key="--json")
-    record = read_directory(directory)
+    record = read_experiment(existing_experiment(directory))
     leftovers = list_leftovers(record)
     if as_json:
         click.echo(format_json([attrs.asdict(leftover) for leftover in leftovers]))

@@ -12,6 +12,7 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.experiment_dirs import refuse_new_run
 from clawblox.cli.field_options import (
     SectionedCommand,
     options_from,
@@ -95,6 +96,7 @@ def command(
     directory = existing_run_dir(run_dir).absolute()
     origin = _find_source(directory, source, run_id)
     home = directory if new_run_dir is None else Path(new_run_dir).absolute()
+    refuse_new_run(home)
     if new_run_dir is None and find_orchestrator(directory, origin.world_dir) is not None:
         duties = attrs.fields_dict(OrchestratorOptions).keys() - {"detach"}
         for param in typed_parameters(ctx, duties):

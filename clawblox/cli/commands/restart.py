@@ -8,6 +8,7 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
@@ -90,6 +91,7 @@ def command(
         reseed=reseed,
         grace_seconds=options.grace_seconds,
     )
+    refuse_running_attempt(chosen.run_dir)
     names, total = tuple(chosen.names), len(chosen.records)
     outcomes = anyio.run(_restart, chosen.run_dir, names, total, restart)
     if as_json:

@@ -11,6 +11,7 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.cli.field_options import (
     SectionedCommand,
     options_from,
@@ -90,6 +91,7 @@ def command(
         UsageError: Instances of several worlds were interrupted; or a name or a label is wrong.
     """
     directory = resolve_run_dir(chosen.run_dir)
+    refuse_running_attempt(directory)
     names = _choose(chosen)
 
     async def resume() -> int:

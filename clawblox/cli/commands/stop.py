@@ -9,6 +9,7 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
@@ -68,6 +69,7 @@ def command(
         OSError: The end of an instance could not be recorded.
     """
     configure_logging()
+    refuse_running_attempt(chosen.run_dir)
     run, records, names = chosen.run_dir, chosen.records, chosen.names
     unsaved: list[str] = []
 

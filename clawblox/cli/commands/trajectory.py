@@ -14,7 +14,7 @@ from clawblox.agents.trajectory import (
     has_conversation,
     write_trajectory,
 )
-from clawblox.cli.parameters import PATH, examples, existing_path
+from clawblox.cli.parameters import PATH, examples, existing_agent_place
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_json
 from clawblox.views.formatting import count_words, shorten_path
@@ -57,7 +57,7 @@ def command(*, directory: str, output: str | None, continued_in: str | None) -> 
         AgentError: A file of the agent is not readable.
         OSError: A file cannot be read or written.
     """
-    path = existing_path(directory).absolute()
+    path = existing_agent_place(directory).absolute()
     agent_dir = path if has_conversation(path) else find_agent(path).dir
     if output == "-":
         document = export_trajectory(agent_dir, continued_in=continued_in)

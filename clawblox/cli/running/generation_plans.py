@@ -17,11 +17,12 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.harness_import import ImportedChain, find_resume_point, read_chain
-from clawblox.experiment.history.journal import JOURNAL_NAME, read_lines
+from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.record import read_experiment
+from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.views.formatting import shorten_path
 
 RESULTS_DIR: Final = "results"

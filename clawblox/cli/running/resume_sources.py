@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.running.run_agents import (
     CHECKPOINTS_DIR,
     RunAgent,
@@ -78,10 +79,12 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
     Raises:
         ClawbloxError: Nothing of the run was saved, or the save is gone.
         ConfigError: It is not a path.
+        UsageError: It is the directory of an experiment.
     """
     places = snapshot_places(given, world_dir, "resume")
     for place in places:
         if place.is_dir():
+            refuse_experiment(place)
             return _find_in_run(resolve_run_dir(place))
         if place.name == POINTER_NAME and place.is_file() and read_pointer(place.parent):
             return _find_by_pointer(place)

@@ -16,6 +16,7 @@ from clawblox.cli.terminal.output import note
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import SavedSnapshot
+from clawblox.rundir.experiments import find_experiment_part
 from clawblox.rundir.interrupted import (
     STOPPED_ON_PURPOSE,
     Interrupted,
@@ -80,6 +81,9 @@ def show_interruption(
 
         for line in suggest_agent(interruption, run_dir):
             click.echo(f"With an agent:  {line}")
+    if (part := find_experiment_part(run_dir)) is not None:
+        line = suggest("experiment resume", part.experiment)
+        click.echo(f"The experiment, with its agents:  {line}")
 
 
 def choose(run_dir: Path, given: Choice | None) -> Choice:

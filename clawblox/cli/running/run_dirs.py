@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Final
 
 from clawblox import protocol
+from clawblox.cli.experiment_dirs import refuse_experiment, refuse_new_run
 from clawblox.cli.parameters import existing_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.arguments import is_world_url
-from clawblox.errors import ConfigError
+from clawblox.config.world_toml import CONFIG_NAME
+from clawblox.errors import ConfigError, UsageError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
+from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
 AGENTS_DIR: Final = "agents"
@@ -51,8 +54,10 @@ def opened_run_dir(
 
     Raises:
         ConfigError: A new directory cannot be made.
+        UsageError: The requested directory belongs to an experiment.
     """
     if given is not None:
+        refuse_new_run(given)
         yield given
         return
     runs = place or _place_for_runs(world.dir)
@@ -140,17 +145,28 @@ def open_world(source: str) -> AsyncWorld:
 
     Raises:
         ClawbloxError: The path does not exist.
+        UsageError: It is an experiment, or perhaps the plan of one.
         ConfigError: It is not a world, or its ``world.toml`` is wrong.
         FetchError: It cannot be downloaded.
     """
     if is_world_url(source):
         note(f"Downloading {source}")
     else:
-        existing_path(source)
+        _require_world(existing_path(source))
     configure_logging()
     world = AsyncWorld(source)
     _ = world.name  # reads world.toml, so that a mistake in it is found now
     return world
+
+
+def _require_world(path: Path) -> None:
+    if path.is_file() and path.suffix == ".toml" and path.name != CONFIG_NAME:
+        raise UsageError(
+            f"'{shorten_path(path)}' is a file, not the directory of a world",
+            hint=f"if it is the plan of an experiment: {suggest('experiment run', path)}",
+        )
+    if not (path / CONFIG_NAME).exists():
+        refuse_experiment(path, "a world")
 
 
 def make_tokens() -> dict[str, str]:

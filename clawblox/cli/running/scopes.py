@@ -10,10 +10,11 @@ import attrs
 
 from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.results import Labels, has_labels
+from clawblox.rundir.experiments import find_experiment_part
 from clawblox.rundir.find_runs import find_runs_below, find_user_runs
 from clawblox.rundir.records import check_records, has_records
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
-from clawblox.views.formatting import format_labels, shorten_path
+from clawblox.views.formatting import format_labels, shorten_path, suggest
 
 
 @attrs.frozen
@@ -79,5 +80,8 @@ def make_scope(
         return Scope("", lambda: [directory], True, none_here, labels)
     place = shorten_path(directory)
     shows_ended = wants_ended or not watches
-    empty = none_here or f"Nothing {'has run' if shows_ended else 'runs'} in '{place}' or below."
+    part = find_experiment_part(directory)
+    hint = "" if part is None else f" See {suggest('experiment status', part.experiment)}."
+    verb = "has run" if shows_ended else "runs"
+    empty = none_here or f"Nothing {verb} in '{place}' or below.{hint}"
     return Scope(place, partial(find_runs_below, directory), shows_ended, empty, labels)

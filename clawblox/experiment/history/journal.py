@@ -25,6 +25,7 @@ from clawblox.experiment.history.lines import (
     encode,
 )
 from clawblox.rundir.claims import describe_holder
+from clawblox.rundir.experiments import JOURNAL_NAME, experiment_lock
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.append_log import append, complete_lines
 from clawblox.system.clock import Clock, SystemClock, format_utc_ms
@@ -32,11 +33,9 @@ from clawblox.system.files import fsync_directory, make_private_dir, publish_byt
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.regular_files import open_own, read_regular
 
-JOURNAL_NAME: Final = "journal.jsonl"
 MAX_JOURNAL_BYTES: Final = 1 << 30
 JOURNAL_FORMAT: Final = 1
 """Version of the journal's format, in the line ``experiment.begun``, which is its first."""
-_LOCK_NAME: Final = "experiment.lock"
 _RESERVE_NAME: Final = "reserve"
 _RESERVE_BYTES: Final = 1 << 20
 
@@ -59,7 +58,7 @@ class Journal:
         self.directory = directory
         self._clock = clock or SystemClock()
         self._path = directory / JOURNAL_NAME
-        self._lock_path = state_dir(directory) / _LOCK_NAME
+        self._lock_path = experiment_lock(directory)
         self._reserve = state_dir(directory) / _RESERVE_NAME
         self._lock = -1
         self._fd = -1

@@ -1,0 +1,73 @@
+"""Which run directories belong to an experiment, known by their place, and who runs it.
+
+The attempts of an experiment are run directories in its directory: ``runs/<attempt>`` there, or in
+``chains/<chain>``. The room ``experiment`` owns all else about experiments.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.rundir.paths import state_dir
+from clawblox.rundir.status import living_owner
+
+JOURNAL_NAME: Final = "journal.jsonl"
+PLAN_NAME: Final = "plan.toml"
+_MAX_DEPTH: Final = 4
+
+
+@attrs.frozen
+class ExperimentPart:
+    """A directory of an experiment.
+
+    Attributes:
+        experiment: The directory of the experiment, absolute.
+        chain: The chain that it belongs to; None for the experiment itself, or its only chain.
+        attempt: The attempt whose run directory it is; None if it is none.
+    """
+
+    experiment: Path
+    chain: str | None = None
+    attempt: str | None = None
+
+
+def find_experiment_part(directory: Path) -> ExperimentPart | None:
+    """Return what a directory is in an experiment; None if it is nothing of one. Blocks.
+
+    Directories in attempts, such as the workspaces of agents, are nothing of one.
+
+    Args:
+        directory: The directory, which need not exist.
+    """
+    path = directory.resolve()
+    for depth, place in enumerate((path, *path.parents[:_MAX_DEPTH])):
+        if (place / JOURNAL_NAME).is_file() and (place / PLAN_NAME).is_file():
+            match path.parts[len(path.parts) - depth :]:
+                case () | ("chains",) | ("runs",):
+                    return ExperimentPart(place)
+                case ("runs", attempt):
+                    return ExperimentPart(place, attempt=attempt)
+                case ("chains", chain) | ("chains", chain, "runs"):
+                    return ExperimentPart(place, chain)
+                case ("chains", chain, "runs", attempt):
+                    return ExperimentPart(place, chain, attempt)
+                case _:
+                    return None
+    return None
+
+
+def experiment_lock(directory: Path) -> Path:
+    """Return the lock file of the process that runs the experiment in a directory."""
+    return state_dir(directory) / "experiment.lock"
+
+
+def find_experiment_owner(directory: Path) -> int | None:
+    """Return the pid of the process that runs an experiment; None if none does. Blocks.
+
+    Args:
+        directory: The directory of the experiment.
+    """
+    return living_owner(experiment_lock(directory))
