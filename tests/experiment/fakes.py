@@ -48,8 +48,8 @@ class Trouble:
     Attributes:
         at: Seconds after its start; 0 at the start itself.
         kind: ``world``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``, ``secret``,
-            ``full``, ``waiting``, ``defect``, ``flaky``, ``dead`` (a world that ends unseen) or
-            ``busy`` (agents that are never between turns).
+            ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``dead`` (a world that ends
+            unseen) or ``busy`` (agents that are never between turns).
         lasts: Seconds of a limit as its provider reports it; None if it reports none.
     """
 
@@ -99,6 +99,8 @@ class FakeAttempt:
             raise ProviderError(self._failure(trouble))
         if trouble.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
+        if trouble.kind == "broken":
+            raise OSError(errno.EIO, "input/output error")
         if trouble.kind == "defect":
             raise ZeroDivisionError("a defect")
 

@@ -234,13 +234,12 @@ class GenerationRunner:
         validated = await self._workshop.validate(self.order.chain, run_id)
         generation = self._recorder.state.chain(self.order.chain.name).latest
         assert generation is not None
-        ends = [point for point in generation.checkpoints() if point.kind == "end"]
         await self._write(
             "committed",
             {
                 **validated,
                 **self._totals(),
-                "used": usage_data(ends[-1].usage if ends else self.used),
+                "used": usage_data(self.used),
                 "files": run_id,
                 "ended_by": self._closing,
                 "world_time": self._world_time,
@@ -277,12 +276,10 @@ class GenerationRunner:
     @property
     def _active_limit_s(self) -> float:
         """Active seconds of the generation at which the save phase begins."""
-        duration_s = self._plan.duration
-        if self._plan.save is None:
-            return duration_s
-        elapsed_s = self._begin.elapsed_s
-        remaining_s = max(1.0, duration_s - elapsed_s)
-        return elapsed_s + remaining_s - min(self._plan.save.before, remaining_s - 1.0)
+        save = self._plan.save
+        if save is None:
+            return self._plan.duration
+        return max(self._plan.duration - save.before, self._begin.elapsed_s + 1.0)
 
     @property
     def _asks_world(self) -> bool:
@@ -381,7 +378,7 @@ class GenerationRunner:
             message = await self.mailbox.take(deadline)
             if isinstance(message, AgentFailed) and not message.is_passing:
                 continue  # the world is not needed for what the agent has not saved
-            if message is not None and not isinstance(message, Close):
+            if message is not None:
                 self._take(message)
 
     # -- checkpoints ------------------------------------------------------------------------
@@ -430,7 +427,7 @@ class GenerationRunner:
 
     async def _save_pause(self, paused: Paused) -> None:
         """Save world and agents before a pause, unless it is the saving that fails."""
-        if self.meter.is_running and paused.reason not in ("secret", "checkpoint"):
+        if self.meter.is_running and paused.reason != "checkpoint":
             self.meter.stop()
             await self._checkpoint("pause")
 

@@ -166,6 +166,7 @@ async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     assert paused.data["reason"] == "checkpoint"
     assert paused.data["elapsed_s"] == 900.0 + 450.0 + 450.0
+    assert simulation.types().count("checkpoint.failed") == 3
 
 
 async def test_a_checkpoint_that_fails_once_at_the_boundary_is_made_again() -> None:

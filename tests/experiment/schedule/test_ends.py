@@ -1,0 +1,140 @@
+"""What ends a generation, and what does not: policies of the plan, and trouble during the save."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.plan import AgentSpec
+from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+
+pytestmark = pytest.mark.anyio
+
+SAVING_AT = 3300.0
+
+
+def pair(**changes: Any) -> Simulation:
+    """Return an experiment with two agents, of which only the first reports that it has ended."""
+    agents = [AgentSpec("claude", name=name) for name in ("Eko", "Moa")]
+    return Simulation(make_plan(**changes).but(agents=agents))
+
+
+def commit(simulation: Simulation) -> Line:
+    """Return the line with which the only generation was committed."""
+    check_history(simulation)
+    (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
+    return line
+
+
+def outcomes(simulation: Simulation) -> list[str | None]:
+    return [attempt.outcome for attempt in simulation.state.chains["r1"].attempts]
+
+
+# -- policies -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"), [("any", "agents_ended"), ("all", "duration"), ("never", "duration")]
+)
+async def test_one_of_two_agents_ends_a_generation_only_where_any_does(
+    policy: str, reason: str
+) -> None:
+    simulation = pair(stop={"agents_ended": policy})
+    simulation.workshop.troubles["r1"] = [Trouble(500.0, "ended")]
+    assert await simulation.run()
+    assert commit(simulation).data["ended_by"] == reason
+
+
+async def test_the_end_of_the_last_agent_ends_no_generation_where_the_plan_says_never() -> None:
+    simulation = Simulation(make_plan(stop={"agents_ended": "never"}))
+    simulation.workshop.troubles["r1"] = [Trouble(500.0, "ended")]
+    assert await simulation.run()
+    assert commit(simulation).data["ended_by"] == "duration"
+
+
+async def test_the_time_of_the_world_ends_a_generation() -> None:
+    simulation = Simulation(make_plan(stop={"world_time": 1000.0}))
+    assert await simulation.run()
+    line = commit(simulation)
+    assert (line.data["ended_by"], line.data["elapsed_s"]) == ("world_time", 1020.0)
+
+
+@pytest.mark.parametrize(("full", "end"), [(False, 3400.0), (True, 3600.0)])
+async def test_the_time_for_saving_ends_with_the_agents_unless_it_is_to_be_waited_out(
+    end: float, *, full: bool
+) -> None:
+    simulation = Simulation(make_plan(save={"before": 300.0, "full": full}))
+    simulation.workshop.turn_s = 100.0
+    assert await simulation.run()
+    assert simulation.clock.monotonic() == end
+    assert commit(simulation).data["ended_by"] == "duration"
+
+
+async def test_without_a_save_prompt_there_is_no_checkpoint_before_it() -> None:
+    simulation = Simulation(make_plan(save=None))
+    assert await simulation.run()
+    assert commit(simulation).data["elapsed_s"] == 3600.0
+    kinds = [line.data["kind"] for line in simulation.journal.lines if line.type == "checkpoint"]
+    assert kinds == ["periodic"] * 3 + ["end"]
+
+
+async def test_checkpoints_that_are_not_required_may_all_fail() -> None:
+    policy = {"every": 900.0, "idle_wait": 0.0, "required": False}
+    simulation = Simulation(make_plan(checkpoint=policy))
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "full")]
+    assert await simulation.run()
+    assert commit(simulation).data["ended_by"] == "duration"
+    failed = [line for line in simulation.journal.lines if line.type == "checkpoint.failed"]
+    assert [line.data["kind"] for line in failed] == [*["periodic"] * 6, "boundary", "end"]
+
+
+# -- trouble ------------------------------------------------------------------------------------
+
+
+async def test_an_agent_that_fails_while_it_saves_fails_no_attempt() -> None:
+    simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
+    simulation.workshop.troubles["r1"] = [Trouble(SAVING_AT + 50.0, "agent")]
+    assert await simulation.run()
+    commit(simulation)
+    assert outcomes(simulation) == ["committed"]
+    assert simulation.clock.monotonic() == 3600.0
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [("world", "failed"), ("limit", "paused")])
+async def test_trouble_while_agents_save_is_followed_by_another_save(
+    kind: str, outcome: str
+) -> None:
+    simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
+    simulation.workshop.troubles["r1"] = [Trouble(SAVING_AT + 50.0, kind, lasts=600.0)]
+    assert await simulation.run()
+    commit(simulation)
+    assert outcomes(simulation) == [outcome, "committed"]
+    assert [attempt.order.phase for attempt in simulation.workshop.attempts] == ["work", "save"]
+
+
+async def test_a_disk_that_is_full_at_the_start_pauses_everything() -> None:
+    simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1}))
+    simulation.workshop.troubles["r1"] = [Trouble(0, "full")]
+    assert await simulation.run()
+    assert outcomes(simulation) == ["paused"]
+    assert simulation.scheduler.halted is not None
+    assert simulation.scheduler.halted.reason == "disk"
+    assert simulation.types("r2") == []
+
+
+async def test_another_error_of_the_system_is_a_failure_to_start() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(0, "broken")]
+    assert await simulation.run()
+    failed = next(line for line in simulation.journal.lines if line.type == "failed")
+    assert failed.data["cause"] == "start"
+    assert outcomes(simulation) == ["failed", "committed"]
+
+
+async def test_a_retry_begins_after_the_delay_of_the_plan() -> None:
+    simulation = Simulation(make_plan(retry={"delay": 45.0}))
+    simulation.workshop.troubles["r1"] = [Trouble(100.0, "world")]
+    assert await simulation.run()
+    assert simulation.clock.monotonic() == 100.0 + 45.0 + 3600.0
