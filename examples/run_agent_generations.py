@@ -5,7 +5,8 @@
 
 Each generation has a new world, and its agents inherit the workspaces of their predecessors. All
 options are environment variables too: GENERATIONS for --generations, and so on. After Ctrl-C or a
-crash, --resume continues from the last checkpoint. ``clawblox generations`` can do more.
+crash, --resume continues from the last checkpoint, and --resume-from from any. ``clawblox
+generations`` can do more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import anyio
 
 from clawblox import AgentSpec, ClawbloxError, Experiment, Plan, WorldSpec
 
+LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
 SAVE_PROMPT = "You will be reset in 5 minutes. Update your workspace memory files now."
 
 
@@ -37,6 +39,16 @@ def environment(name: str, default: str) -> str:
     return os.environ.get(name) or default
 
 
+def find_login() -> dict[str, str]:
+    """Return the token of Claude Code in the file .env, unless the environment has it."""
+    path = Path(environment("CLAWBLOX_ENV_FILE", ".env"))
+    if os.environ.get(LOGIN) or not path.is_file():
+        return {}
+    with path.open(encoding="utf-8") as file:
+        line = re.search(rf"^\s*(?:export\s+)?{LOGIN}=(.*)$", file.read(1 << 16), re.MULTILINE)
+    return {} if line is None else {LOGIN: line[1].strip(" \t'\"")}
+
+
 def parse_arguments(words: list[str]) -> argparse.Namespace:
     """Return the values of the options."""
     parser = argparse.ArgumentParser(description="Run a chain of generations of agents.")
@@ -46,8 +58,8 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
         parser.add_argument(flag, default=environment(variable, default), **more)  # type: ignore[arg-type]
 
     def switch(flag: str, *, default: bool) -> None:
-        variable = flag[2:].replace("-", "_").upper()
-        is_on = environment(variable, str(default).lower()) == "true"
+        value = environment(flag[2:].replace("-", "_").upper(), "")
+        is_on = value != "false" if default else value == "true"
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=is_on)
 
     option("--generations", "30", type=int)
@@ -70,6 +82,7 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     switch("--prune-reconstructable-artifacts", default=True)
     parser.add_argument("--system-prompt")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--resume-from", type=Path, metavar="ARCHIVE")
     return parser.parse_args(words)
 
 
@@ -120,12 +133,17 @@ async def run(args: argparse.Namespace) -> int:
     """Run the chain, and return the exit status."""
     plan = make_plan(args)
     directory = args.world_dir / "results" / plan.name
-    if directory.exists() and not args.resume:
+    is_resumed = args.resume or args.resume_from is not None
+    if directory.exists() and not is_resumed:
         print(f"{directory} exists; --resume continues it", file=sys.stderr)
         return 2
-    grace_s = float(environment("STOP_GRACE_SECONDS", "1"))
     async with Experiment(
-        plan, dir=directory, retry_failed=args.resume, grace_seconds=grace_s
+        plan,
+        dir=directory,
+        env=find_login() or None,  # in memory only
+        retry_failed=is_resumed,
+        resume_from=args.resume_from,
+        grace_seconds=float(environment("STOP_GRACE_SECONDS", "1")),
     ) as experiment:
         session = experiment.run()
         async for row in session:

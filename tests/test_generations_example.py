@@ -15,7 +15,7 @@ import pytest
 from clawblox.cli.commands.generations import command as generations
 from clawblox.cli.running.generation_plans import GenerationOptions
 from tests.agents.standins import install, misbehave
-from tests.support import free_port, make_world
+from tests.support import free_port, make_world, marked_processes, wait_until
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "run_agent_generations.py"
 TIMEOUT_S = 60.0
@@ -52,8 +52,45 @@ def test_it_makes_the_plan_of_the_command(
     assert example.make_plan(example.parse_arguments(words)) == expected
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "is_on"),
+    [
+        *(("SANDBOX", value, True) for value in ("", "true", "1", "yes")),
+        ("SANDBOX", "false", False),
+        ("BARE", "true", True),
+        *(("BARE", value, False) for value in ("", "false", "1")),
+    ],
+)
+def test_switches_mean_what_they_mean_to_the_script(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, is_on: bool
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert getattr(load_example().parse_arguments([]), variable.lower()) is is_on
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("OTHER=1\n export CLAUDE_CODE_OAUTH_TOKEN= 'a=b' \nCLAUDE_CODE_OAUTH_TOKEN=c\n", "a=b"),
+        ("#CLAUDE_CODE_OAUTH_TOKEN=a\nMY_CLAUDE_CODE_OAUTH_TOKEN=b\n", None),
+        (None, None),
+    ],
+)
+def test_a_file_may_have_the_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, found: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLAUDE_CODE_OAUTH_TOKEN", raising=False)
+    if text is not None:
+        (tmp_path / ".env").write_text(text)
+    expected = {} if found is None else {"CLAUDE_CODE_OAUTH_TOKEN": found}
+    assert load_example().find_login() == expected
+    monkeypatch.setenv("CLAUDE_CODE_OAUTH_TOKEN", "own")
+    assert load_example().find_login() == {}
+
+
 @pytest.mark.thorough
-def test_a_chain_runs_and_is_resumed(tmp_path: Path) -> None:
+def test_a_chain_runs_and_is_resumed_after_its_end_and_a_kill(tmp_path: Path) -> None:
     make_world(tmp_path)
     (tmp_path / "template").mkdir()
     misbehave(tmp_path / "template", turn_s=0.05)
@@ -63,24 +100,40 @@ def test_a_chain_runs_and_is_resumed(tmp_path: Path) -> None:
         "ANTHROPIC_API_KEY": "sk-of-the-example-1",
         "PATH": f"{binary.parent}:{os.environ['PATH']}",
         "SAVE_GRACE_SECONDS": "1",
+        "CHECKPOINT_EVERY": "1",
         "BASE_PORT": str(free_port()),
         "SANDBOX": "false",
         "CLAUDE_NATIVE_SANDBOX": "false",
     }
-    words = ["--world-dir", "counter", "--experiment-id", "e1", "--template", "template"]
-    for count, more in ((1, ()), (2, ("--resume",))):
-        done = subprocess.run(
-            [
-                *(sys.executable, SCRIPT, *words, "--generation-duration", "2"),
-                *("--generations", str(count), *more),
-            ],
+    experiment = tmp_path / "counter/results/e1"
+
+    def start(*words: str | Path) -> subprocess.Popen[str]:
+        fixed = ["--world-dir", "counter", "--experiment-id", "e1", "--template", "template"]
+        return subprocess.Popen(
+            [sys.executable, SCRIPT, *fixed, *words],
             cwd=tmp_path,
             env=env,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=TIMEOUT_S,
         )
-        assert done.returncode == 0, done.stderr
-        assert "done: 1 generation committed" in done.stdout
-    with (tmp_path / "counter/results/e1/generation_chain.csv").open() as table:
-        assert [row["run_id"] for row in csv.DictReader(table)] == ["e1-g001", "e1-g002"]
+
+    def run(*words: str | Path) -> None:
+        with start(*words) as process:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0, err
+        assert "done: 1 generation committed" in out
+
+    run("--generation-duration", "3", "--generations", "1")
+    run("--generation-duration", "3", "--generations", "2", "--resume")
+    with start("--generation-duration", "3", "--generations", "3", "--resume") as process:
+        archives = (experiment / "runs/e1-g003/checkpoints").glob
+        archive = wait_until(lambda: next(archives("gen003-*.ckpt"), None), what="a checkpoint")
+        process.kill()
+    wait_until(lambda: not marked_processes(), what="no process of the killed chain is left")
+    run("--generation-duration", "3", "--generations", "3", "--resume-from", archive)
+    with (experiment / "generation_chain.csv").open() as table:
+        rows = [(row["run_id"], row["template_in"]) for row in csv.DictReader(table)]
+    assert [run_id[:7] for run_id, _ in rows] == ["e1-g001", "e1-g002", "e1-g003"]
+    assert rows[2][0].startswith("e1-g003-r")
+    assert rows[2][1] == f"checkpoint:{archive}"

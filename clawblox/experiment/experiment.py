@@ -63,8 +63,9 @@ class Experiment:
             live generation, called at the end of turns and every 30 seconds.
         on_event: An async function, called with each event.
         on_generation_end: An async function, called with the row of each committed generation.
-        env: Values of the environment variables that the plan names; None means those of this
-            process. They are never written to disk.
+        env: Values of the environment variables that the plan names, and of the logins of programs
+            that this process does not have; None means those of this process. They are never
+            written to disk.
         accept: Names of the changes of the plan or its files that are accepted: ``duration``,
             ``budget``, ``save``, ``stop``, ``version``, ``world``, ``prompts``, ``templates``.
         retry_failed: Whether chains that have failed are tried again.

@@ -12,21 +12,22 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any, Final, NoReturn, TypeAlias
 
 import attrs
 
+from clawblox.agents.programs import PROGRAMS, id_file_name
 from clawblox.checkpoint.api import read_metadata
-from clawblox.errors import ConfigError
+from clawblox.errors import CheckpointError, ConfigError
 from clawblox.errors.general import shorten
 from clawblox.experiment import layout
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.tables.chain_files import COLUMNS
 from clawblox.foreign_values import finite_number
 from clawblox.system.clock import parse_utc
-from clawblox.system.regular_files import open_directory, read_regular
+from clawblox.system.regular_files import find_files, open_directory, read_regular
 
 Row: TypeAlias = Mapping[str, str]
 """A row of the table, by column."""
@@ -83,11 +84,13 @@ class ResumePoint:
         generation: The number of the generation, from 1.
         elapsed_s: Seconds of the generation that had passed.
         agents: The full names of the agents, in their order.
+        driver: The driver of the first of them; empty if the archive does not name it.
     """
 
     generation: int
     elapsed_s: int
     agents: tuple[str, ...]
+    driver: str
 
     def remaining_s(self, duration_s: float) -> float:
         """Return the seconds that remain of a generation, at least one.
@@ -96,6 +99,21 @@ class ResumePoint:
             duration_s: Planned duration of the generation, in seconds.
         """
         return max(1.0, duration_s - self.elapsed_s)
+
+
+@attrs.frozen(kw_only=True)
+class RecordedOptions:
+    """Options with which generations were run, as far as their files record them.
+
+    Attributes:
+        driver: The driver of the agents; empty if it is not recorded.
+        model: Their model, empty for the program's own choice; None if it is not recorded.
+        duration_s: Planned duration of a generation, in seconds; None if it is not recorded.
+    """
+
+    driver: str = ""
+    model: str | None = None
+    duration_s: float | None = None
 
 
 def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
@@ -120,7 +138,16 @@ def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
         generation=_number(metadata, "generation", archive, default=1),
         elapsed_s=_number(metadata, "elapsed_seconds", archive, default=0),
         agents=tuple(names),
+        driver=_find_driver(metadata),
     )
+
+
+def _find_driver(metadata: Mapping[str, Any]) -> str:
+    """Return the driver of the first agent of an archive; empty if it is not recorded."""
+    agents = metadata.get("agents")
+    states = list(agents.values()) if isinstance(agents, dict) else []  # old ones name them only
+    driver = states[0].get("backend") if states and isinstance(states[0], dict) else None
+    return driver if isinstance(driver, str) else ""
 
 
 def _number(metadata: Mapping[str, Any], key: str, archive: Path, *, default: int) -> int:
@@ -225,6 +252,55 @@ def _find_workspace(chain_dir: Path, row: Row) -> str | None:
 
 def _index(row: Row) -> int:
     return int(row["agent_index"])
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+def read_options(
+    chain_dir: Path, chain: ImportedChain | None, archive: Path | None
+) -> RecordedOptions:
+    """Return the options with which a chain was run, as far as its files record them. Blocks.
+
+    Args:
+        chain_dir: The directory of the chain, absolute.
+        chain: The content of its table; None without one.
+        archive: The archive from which it continues; None for none.
+    """
+    metadata = _read_first([archive] if archive is not None else _archives(chain_dir))
+    driver, duration = _find_driver(metadata), metadata.get("generation_duration")
+    if chain is not None and archive is None:
+        last = chain.generations[-1].rows[-1]
+        driver = driver or _find_id_file(chain_dir, last)
+        duration = int(last["duration_seconds"])
+    model = metadata.get("model")
+    return RecordedOptions(
+        driver=driver,
+        model=model if isinstance(model, str) else None,
+        duration_s=finite_number(duration, low=1.0),
+    )
+
+
+def _archives(chain_dir: Path) -> Sequence[Path]:
+    """Return the archives of a chain, the latest generation first: their names begin with it."""
+    files = find_files(chain_dir, "runs/*/checkpoints/gen*.ckpt")
+    return sorted((file.path for file in files), key=lambda path: path.name, reverse=True)
+
+
+def _read_first(archives: Iterable[Path]) -> Mapping[str, Any]:
+    """Return the metadata of the first archive that is sound; nothing without one."""
+    for archive in archives:
+        with contextlib.suppress(CheckpointError):
+            return read_metadata(archive)
+    return {}
+
+
+def _find_id_file(chain_dir: Path, row: Row) -> str:
+    """Return the driver that recorded a conversation of an agent; empty without one."""
+    workspace = PurePath(layout.workspace_path(row["run_id"], row["agent_name"]))
+    files = find_files(chain_dir, str(workspace.with_name("*_session_id.txt")))
+    names = {file.path.name for file in files}
+    return next((driver for driver in PROGRAMS if id_file_name(driver) in names), "")
 
 
 # -- its rows -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 
 from clawblox.checkpoint.api import read_metadata
 from clawblox.errors import ConfigError, RunLockedError
+from clawblox.errors.general import shorten
 from clawblox.experiment import layout
 from clawblox.experiment.harness_import import (
     ImportedGeneration,
@@ -73,8 +74,7 @@ def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> None:
     """
     generations = _read_generations(chain, chain_dir)
     if archive is not None:
-        point = find_resume_point(archive, agents=len(chain.plan.agents))
-        _require_incomplete(max((g.number for g in generations), default=0), point, archive)
+        _find_point(chain, archive, last=max((g.number for g in generations), default=0))
 
 
 def _read_generations(chain: Chain, chain_dir: Path) -> Sequence[ImportedGeneration]:
@@ -112,10 +112,9 @@ def import_archive(
         ConfigError: It is of a generation that is complete, or has other agents.
         OSError: It cannot be copied, or a line cannot be written.
     """
-    point = find_resume_point(archive, agents=len(chain.plan.agents))
     generations = state.chain(chain.name).generations.values()
     last = max((generation.number for generation in generations if generation.is_over), default=0)
-    _require_incomplete(last, point, archive)
+    point = _find_point(chain, archive, last=last)
     directory, path = _place(chain_dir, archive, read_metadata(archive))
     moved = {name: attempt for attempt, name in moved_attempts(journal.lines).items()}
     attempt = moved.get(directory, directory)
@@ -148,8 +147,10 @@ def _write_attempt(
             write("interrupted", {"usage": []}, other.run_id)
 
 
-def _require_incomplete(last: int, point: ResumePoint, archive: Path) -> None:
-    """Refuse an archive of a generation that is complete, as all are up to ``last``."""
+def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
+    """Return where an archive continues a chain whose generations up to ``last`` are complete."""
+    agents = chain.plan.agents
+    point = find_resume_point(archive, agents=len(agents))
     if point.generation <= last:
         raise ConfigError(
             f"must be of a generation that is not complete, not of generation {point.generation}",
@@ -157,6 +158,14 @@ def _require_incomplete(last: int, point: ResumePoint, archive: Path) -> None:
             value=str(archive),
             hint="clawblox experiment fork begins branches at such a checkpoint",
         )
+    if point.driver and point.driver != agents[0].driver:
+        raise ConfigError(
+            f"must have agents of the driver {agents[0].driver}, not {shorten(point.driver, 80)}",
+            key="resume_from",
+            value=str(archive),
+            hint="a conversation continues in the program in which it began",
+        )
+    return point
 
 
 def _find_facts(

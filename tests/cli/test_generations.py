@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
+import zipfile
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +15,14 @@ import pytest
 from clawblox.cli.commands.generations import command as generations
 from clawblox.cli.running.generation_plans import GenerationOptions
 from clawblox.errors import ConfigError
+from clawblox.experiment.harness_import import RecordedOptions
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
-from tests.support import free_port, make_world
+from tests.support import free_port, make_world, world_command
+
+LOGIN = "sk-ant-oat01-not-a-token-0001"
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +133,31 @@ def test_a_resume_changes_only_what_is_given() -> None:
         parse("--agents-per-world", "2").changed_plan(recorded)
     with pytest.raises(ConfigError, match="--parallel: must be 1 as before, not 2"):
         parse("--parallel", "2").changed_plan(recorded)
+    with pytest.raises(ConfigError, match="--run-prefix: must be e1 as before, not other"):
+        parse("--run-prefix", "other", given={"run_prefix"}).changed_plan(recorded)
+    assert parse("--run-prefix", "e1", given={"run_prefix"}).changed_plan(recorded) == recorded
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        (RecordedOptions(), ("claude", "claude-opus-4-8", 1800.0)),
+        (RecordedOptions(driver="codex", duration_s=90.0), ("codex", "gpt-5.5", 90.0)),
+        (RecordedOptions(driver="claude", model="m"), ("claude", "m", 1800.0)),
+        (RecordedOptions(driver="claude", model=""), ("claude", None, 1800.0)),
+        (RecordedOptions(driver="kimi"), ("kimi", None, 1800.0)),
+        (RecordedOptions(driver="command"), ("claude", "claude-opus-4-8", 1800.0)),
+    ],
+)
+def test_a_directory_of_the_script_is_continued_with_its_options(
+    recorded: RecordedOptions, expected: tuple[str, str | None, float]
+) -> None:
+    plan = parse(given=set()).new_plan(None, recorded)
+    assert (plan.agents[0].driver, plan.agents[0].model, plan.duration) == expected
+    words = ("--backend", "codex", "--model", "own", "--generation-duration", "7")
+    given = {"backend", "model", "generation_duration"}
+    plan = parse(*words, given=given).new_plan(None, recorded)
+    assert (plan.agents[0].driver, plan.agents[0].model, plan.duration) == ("codex", "own", 7.0)
 
 
 def test_given_options_are_accepted_as_amendments() -> None:
@@ -159,6 +191,44 @@ def test_wrong_values_are_refused_in_the_words_of_options(
     assert text in command.err
     assert command.out == ""
     assert not Path("counter/results").exists()
+
+
+def test_the_login_in_a_file_reaches_agents_only_and_is_never_on_disk(
+    call: Start, claude_env: dict[str, str]
+) -> None:
+    Path(".env").write_text(f"SECRET_OF_OTHERS=1\nexport CLAUDE_CODE_OAUTH_TOKEN='{LOGIN}'\n")
+    Path("template").mkdir()
+    misbehave(Path("template"), turn_s=0.05, needs_login=True)
+    names = "env | cut -d= -f1"
+    command = ["/bin/sh", "-c", f'{names} >names; exec "$@"', "sh", *world_command()]
+    toml = Path("counter/world.toml")
+    toml.write_text(toml.read_text().replace(json.dumps(world_command()), json.dumps(command)))
+    look = f"{names} >names; printenv CLAUDE_CODE_OAUTH_TOKEN | sha256sum >digest"
+    Path("template/look.sh").write_text(look)
+    env = {"PATH": claude_env["PATH"], "GOAL": "RUN sh look.sh"}
+    words = ("--no-sandbox", "--no-claude-native-sandbox", "--generation-duration", "2")
+    words += ("--base-port", str(free_port()), "--generations", "1", "--template", "template")
+    done = run(call, env, *words)
+    assert done.wait() == 0, done.out + done.err
+    (workspace,) = Path("counter/results/e1/runs").glob("*/agents/*/workspace")
+    digest = sha256(f"{LOGIN}\n".encode()).hexdigest()
+    assert (workspace / "digest").read_text().split()[0] == digest
+    of_agent, of_world = ((place / "names").read_text() for place in (workspace, Path("counter")))
+    assert "CLAUDE_CODE_OAUTH_TOKEN" in of_agent
+    assert "CLAUDE_CODE_OAUTH_TOKEN" not in of_world
+    assert "SECRET_OF_OTHERS" not in of_agent + of_world
+    assert [path for path, data in contents(Path.cwd()) if LOGIN.encode() in data] == []
+    assert LOGIN not in done.out + done.err
+
+
+def contents(place: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the content of each file that a command has written, those in archives too."""
+    for path in place.rglob("*"):
+        if path.is_file() and path.name != ".env":
+            yield path, path.read_bytes()
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    yield from ((path / name, archive.read(name)) for name in archive.namelist())
 
 
 def run(call: Start, env: dict[str, str], *words: str) -> Any:

@@ -114,3 +114,17 @@ def point_to(experiment_dir: Path, archive: Path) -> None:
         "written_at": "2026-06-22T19:14:25Z",
     }
     (experiment_dir / "checkpoint.json").write_text(json.dumps(pointer))
+
+
+def begin_conversation(agent: Path) -> None:
+    """Leave a conversation of Claude Code in the directory of an agent."""
+    session = "00000000-0000-4000-8000-000000000000"
+    project = agent / "session" / "projects" / "workspace"
+    project.mkdir(parents=True)
+    records = [
+        {"type": "user", "message": {"role": "user", "content": "Begin"}},
+        {"type": "assistant", "message": {"role": "assistant", "stop_reason": "end_turn"}},
+    ]
+    lines = [json.dumps({**record, "sessionId": session}) for record in records]
+    (project / f"{session}.jsonl").write_text("\n".join([*lines, ""]))
+    (agent / "claude_session_id.txt").write_text(session)

@@ -7,10 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from clawblox import CheckpointError, ConfigError, save_checkpoint
-from clawblox.experiment.harness_import import find_resume_point, read_chain
+from clawblox.experiment.harness_import import (
+    RecordedOptions,
+    find_resume_point,
+    read_chain,
+    read_options,
+)
 from clawblox.experiment.layout import table_path
 from tests.experiment import harness
 
@@ -235,12 +241,12 @@ def archive(tmp_path: Path, *names: str, **metadata: Any) -> Path:
     agents = {}
     for name in names:
         (tmp_path / name / "workspace").mkdir(parents=True)
+        harness.begin_conversation(tmp_path / name)
         agents[name] = tmp_path / name
     return save_checkpoint(
         tmp_path / "gen002-t000900.ckpt",
         agents=agents,
         metadata=metadata,
-        workspace_only=True,
     )
 
 
@@ -248,7 +254,7 @@ def test_an_archive_has_its_generation_and_its_agents_in_order(tmp_path: Path) -
     names = [f"Agent{index}-rexp-g002-w0-a{index}" for index in range(11)]
     path = archive(tmp_path, *sorted(names), generation=2, elapsed_seconds=900, agents_per_world=11)
     point = find_resume_point(path, agents=11)
-    assert (point.generation, point.elapsed_s) == (2, 900)
+    assert (point.generation, point.elapsed_s, point.driver) == (2, 900, "claude")
     assert list(point.agents) == names
     assert point.remaining_s(1800) == 900
     assert point.remaining_s(600) == 1
@@ -287,3 +293,55 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04")
     with pytest.raises(CheckpointError):
         find_resume_point(path, agents=1)
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+def keep_archive(chain_dir: Path, tmp_path: Path, run_id: str, name: str, **metadata: Any) -> Path:
+    place = chain_dir / "runs" / run_id / "checkpoints"
+    place.mkdir(parents=True, exist_ok=True)
+    return archive(tmp_path, "Eko-a0", **metadata).rename(place / name)
+
+
+def test_the_options_of_a_chain_are_in_its_table_and_its_latest_archive(
+    chain_dir: Path, tmp_path: Path
+) -> None:
+    harness.complete(chain_dir, 1)
+    harness.complete(chain_dir, 2, changed={"duration_seconds": 90})
+    facts = {"model": "m-2", "generation_duration": 60}
+    latest = keep_archive(chain_dir, tmp_path / "b", "exp-g002", "gen002-t000900.ckpt", **facts)
+    keep_archive(chain_dir, tmp_path / "a", "exp-g001", "gen001-t001800.ckpt", model="m-1")
+    chain = read_chain(chain_dir, agents=1)
+    expected = RecordedOptions(driver="claude", model="m-2", duration_s=90.0)
+    assert read_options(chain_dir, chain, None) == expected
+    assert read_options(chain_dir, chain, latest) == attrs.evolve(expected, duration_s=60.0)
+    assert read_options(chain_dir, None, latest) == attrs.evolve(expected, duration_s=60.0)
+    latest.write_bytes(b"PK")
+    assert read_options(chain_dir, chain, None).model == "m-1"
+
+
+def test_the_driver_of_a_chain_without_archives_is_known_from_its_agents(chain_dir: Path) -> None:
+    (workspace,) = harness.complete(chain_dir, 1)
+    chain = read_chain(chain_dir, agents=1)
+    assert read_options(chain_dir, chain, None) == RecordedOptions(duration_s=1800.0)
+    (workspace.parent / "codex_session_id.txt").touch()
+    assert read_options(chain_dir, chain, None).driver == "codex"
+
+
+@pytest.mark.parametrize(
+    "facts", [{"model": 3, "generation_duration": "x"}, {"generation_duration": float(10**30)}]
+)
+def test_strange_options_of_an_archive_are_not_recorded_ones(
+    chain_dir: Path, tmp_path: Path, facts: dict[str, Any]
+) -> None:
+    path = keep_archive(chain_dir, tmp_path / "a", "exp-g001", "gen001-t000900.ckpt", **facts)
+    assert read_options(chain_dir, None, path) == RecordedOptions(driver="claude")
+
+
+def test_options_are_not_read_through_links(chain_dir: Path, tmp_path: Path) -> None:
+    harness.complete(chain_dir, 1)
+    (tmp_path / "elsewhere").mkdir()
+    keep_archive(tmp_path, tmp_path / "elsewhere", "exp", "gen001-t000900.ckpt", model="m")
+    (chain_dir / "runs" / "exp-g009").symlink_to(tmp_path / "runs" / "exp")
+    assert read_options(chain_dir, read_chain(chain_dir, agents=1), None).model is None

@@ -15,7 +15,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, RunLockedError
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.history.lines import About, LineType
-from clawblox.experiment.plan import Plan
+from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.rundir.claims import claim_run
@@ -150,14 +150,13 @@ def make_archive(place: Path, generation: int) -> Path:
     agent = place.parent / f"Eko-rold-g{generation:03}-w0-a0"
     (agent / "workspace").mkdir(parents=True)
     (agent / "workspace" / "notes.md").write_text("notes")
+    harness.begin_conversation(agent)
     snapshot = place.parent / "world.json"
     snapshot.write_text("{}")
     return save_checkpoint(
         place,
         world_snapshot=snapshot,
         agents={agent.name: agent},
-        backend="claude",
-        workspace_only=True,
         metadata={
             "generation": generation,
             "elapsed_seconds": 900,
@@ -240,6 +239,15 @@ async def test_an_archive_of_a_complete_generation_is_refused(scene: Scene) -> N
     with pytest.raises(ConfigError, match="not of generation 1"):
         async with scene.experiment(flat_plan(scene), resume_from=archive):
             pass
+
+
+async def test_an_archive_of_agents_of_another_driver_is_refused(scene: Scene) -> None:
+    archive = await run_blocking(make_archive, scene.directory.with_name("gen.ckpt"), 1)
+    plan = flat_plan(scene).but(agents=[AgentSpec("codex", name="Eko")])
+    with pytest.raises(ConfigError, match="agents of the driver codex, not claude"):
+        async with scene.experiment(plan, resume_from=archive):
+            pass
+    assert not read_lines(scene.directory)
 
 
 async def test_a_run_that_an_interrupted_script_left_half_done_is_set_aside(scene: Scene) -> None:

@@ -19,6 +19,7 @@
 - ``experiment_run``: an experiment from start to end, here or in the background.
 - ``experiment_status``: looks at an experiment that any process runs.
 - ``generation_plans``: the experiments of ``generations``.
+- ``login_file``: the login of their agents in a file.
 - ``score_functions``: functions that are named as ``MODULE:FUNC``.
 - ``plan_settings``: fields of plans that ``--set`` sets.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -11,12 +12,19 @@ import attrs
 import click
 
 from clawblox.agents.drivers import DRIVERS
+from clawblox.cli.running.login_file import read_login
 from clawblox.cli.running.plan_settings import apply_settings
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.harness_import import ImportedChain, find_resume_point, read_chain
+from clawblox.experiment.harness_import import (
+    ImportedChain,
+    RecordedOptions,
+    find_resume_point,
+    read_chain,
+    read_options,
+)
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
@@ -33,6 +41,9 @@ BACKENDS: Final = tuple(name for name in DRIVERS if name not in ("acp", "command
 
 _USUAL_TEMPLATE: Final = Path("agent/template/agent")
 _DURATION: Final = re.compile(r"[1-9][0-9]*[smh]?")
+
+_SCRIPT_MODELS: Final = {"claude": "claude-opus-4-8", "codex": "gpt-5.5"}
+"""Models that the public script uses unless one is given, by driver."""
 
 _PATHS: Final = {
     "backend": "agents.*.driver",
@@ -148,20 +159,24 @@ class GenerationOptions:
         """Number of chains, which run at the same time."""
         return int(self.values["parallel"])
 
-    def new_plan(self, imported: ImportedChain | None = None) -> Plan:
+    def new_plan(
+        self, imported: ImportedChain | None = None, recorded: RecordedOptions | None = None
+    ) -> Plan:
         """Return the plan of a new experiment.
 
         Args:
             imported: What the public script has completed in its directory; None for nothing.
+            recorded: The options with which it did; None for a new experiment.
 
         Raises:
             ConfigError: A value is invalid; the error names the option.
         """
-        prefix = self.values["run_prefix"] or (imported.run_prefix if imported else self.name)
+        values = dict(self.values) if recorded is None else self._recorded_values(recorded)
+        prefix = values["run_prefix"] or (imported.run_prefix if imported else self.name)
         try:
             plan = Plan(
                 WorldSpec(self.world_dir),
-                [AgentSpec(self.values["backend"])] * self.agents,
+                [AgentSpec(values["backend"])] * self.agents,
                 name=self.name,
                 layout="flat" if self.chains == 1 else "chains",
                 repeats=self.chains,
@@ -171,25 +186,42 @@ class GenerationOptions:
         except ConfigError as error:
             options = {"name": "experiment_id", "run_prefix": "run_prefix", "repeats": "parallel"}
             raise _in_options(error, options) from error
-        values = {**self.values, "template": self.values["template"] or _usual_template()}
+        values["template"] = values["template"] or _usual_template()
         if imported is not None:
             values["tmux_prefix"] = imported.tmux_prefix or values["tmux_prefix"]
         if self.chains > 1:
             values["base_port"] = None  # each world needs a port of its own
         return self._apply(plan, values)
 
+    def _recorded_values(self, recorded: RecordedOptions) -> dict[str, Any]:
+        """Return the values of the options; those that are not given are as they are recorded."""
+        driver = recorded.driver if recorded.driver in BACKENDS else self.values["backend"]
+        known = {
+            "backend": driver,
+            "model": _SCRIPT_MODELS.get(driver) if recorded.model is None else recorded.model,
+            "generation_duration": recorded.duration_s,
+        }
+        defaults = {name: value for name, value in known.items() if value is not None}
+        given = {name: self.values[name] for name in known if name in self.given}
+        return {**self.values, **defaults, **given}
+
     def changed_plan(self, recorded: Plan) -> Plan:
         """Return the recorded plan of an experiment with the options that are given.
 
         Raises:
-            ConfigError: A value is invalid, or the number of agents differs.
+            ConfigError: A value is invalid, or one differs that must be as before.
         """
-        if "agents_per_world" in self.given and self.agents != len(recorded.agents):
-            message = f"must be {len(recorded.agents)} as before, not {self.agents}"
-            raise ConfigError(message, key="--agents-per-world")
-        if "parallel" in self.given and self.chains != recorded.repeats:
-            message = f"must be {recorded.repeats} as before, not {self.chains}"
-            raise ConfigError(message, key="--parallel")
+        before = recorded.run_prefix or recorded.name
+        prefix = safe_name(self.values["run_prefix"] or before)
+        fixed = {
+            "agents_per_world": (len(recorded.agents), self.agents),
+            "parallel": (recorded.repeats, self.chains),
+            "run_prefix": (before, prefix),
+        }
+        for name, (old, new) in fixed.items():
+            if name in self.given and old != new:
+                message = f"must be {old} as before, not {new}"
+                raise ConfigError(message, key=f"--{name.replace('_', '-')}")
         given = {name: value for name, value in self.values.items() if name in self.given}
         return self._apply(recorded, given)
 
@@ -243,7 +275,8 @@ async def check_new(options: GenerationOptions) -> None:
     Cancellation: ends the programs of the checks.
     """
     _require_new(options.directory)
-    await survey_plan(options.new_plan(), options.directory)
+    plan = options.new_plan()
+    await survey_plan(plan, options.directory, _find_env(plan))
 
 
 def open_generations(options: GenerationOptions) -> Experiment:
@@ -256,26 +289,35 @@ def open_generations(options: GenerationOptions) -> Experiment:
         ConfigError: The value of an option is wrong.
         ClawbloxError: There is nothing to continue.
     """
-    directory = options.directory
-    archive, grace_s = options.values["resume_from"], options.values["grace_seconds"]
+    archive = options.values["resume_from"]
+    plan = _choose_plan(options, None if archive is None else Path(archive))
+    return Experiment(
+        plan,
+        dir=options.directory,
+        env=_find_env(plan),
+        accept=options.accepted,
+        retry_failed=not options.is_new,
+        resume_from=archive,
+        grace_seconds=options.values["grace_seconds"],
+    )
+
+
+def _choose_plan(options: GenerationOptions, archive: Path | None) -> Plan:
     if options.is_new:
-        return Experiment(options.new_plan(), dir=directory, grace_seconds=grace_s)
-    resume_from = None if archive is None else Path(archive)
-    if _has_run_here(directory):
-        plan = options.changed_plan(read_experiment(directory).plan)
-        return Experiment(
-            plan,
-            dir=directory,
-            accept=options.accepted,
-            retry_failed=True,
-            resume_from=resume_from,
-            grace_seconds=grace_s,
-        )
+        return options.new_plan()
+    if _has_run_here(options.directory):
+        return options.changed_plan(read_experiment(options.directory).plan)
     if options.chains > 1:
         hint = "leave out --parallel; a chain of the public script is a single one"
         raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
-    plan = _plan_where_the_script_ended(options, resume_from)
-    return Experiment(plan, dir=directory, resume_from=resume_from, grace_seconds=grace_s)
+    return _plan_where_the_script_ended(options, archive)
+
+
+def _find_env(plan: Plan) -> Mapping[str, str] | None:
+    """Return the variables of agents, if one of them is in a file; None for the environment."""
+    login = read_login(os.environ) if any(spec.driver == "claude" for spec in plan.agents) else {}
+    names = {name for spec in plan.agents for name in spec.env if name in os.environ}
+    return {**{name: os.environ[name] for name in names}, **login} if login else None
 
 
 def _require_new(directory: Path) -> None:
@@ -297,6 +339,7 @@ def _plan_where_the_script_ended(options: GenerationOptions, archive: Path | Non
     directory = options.directory
     point = None if archive is None else find_resume_point(archive, agents=options.agents)
     has_table = layout.table_path(directory).exists()
+    imported = None
     if point is None or (has_table and point.generation > 1):
-        return options.new_plan(read_chain(directory, agents=options.agents))
-    return options.new_plan(None)
+        imported = read_chain(directory, agents=options.agents)
+    return options.new_plan(imported, read_options(directory, imported, archive))

@@ -24,7 +24,7 @@ class Credentials:
     """The variables of the agents of an experiment. Their values are in memory only.
 
     Args:
-        values: Values of the variables that plans name.
+        values: Values of the variables that plans name, and of logins of programs.
         inherited: The environment of this process, from which programs take their own variables.
     """
 
@@ -39,7 +39,7 @@ class Credentials:
         return f"{type(self).__name__}({', '.join(sorted(self._values))})"
 
     def env(self, spec: AgentSpec) -> dict[str, str]:
-        """Return the variables of an agent.
+        """Return the variables of an agent: its own, and the login of its program.
 
         Raises:
             ConfigError: A variable has no value.
@@ -52,17 +52,27 @@ class Credentials:
                 value=", ".join(missing),
                 hint=f"export {missing[0]}=…, then run it again",
             )
-        return {name: self._values[name] for name in spec.env}
+        return {name: self._values[name] for name in (*spec.env, *self._logins(spec))}
 
     def secrets(self, spec: AgentSpec) -> list[str]:
         """Return the secret values among the variables of an agent; the short ones are left out."""
         return list(known_values(self.env(spec), ()).values())
 
+    def _logins(self, spec: AgentSpec) -> list[str]:
+        """Return the variables of the agent's program that it does not inherit."""
+        own = find_driver(spec.driver).program.credential_variables
+        return [
+            name
+            for name in own
+            if self._values.get(name) and self._values[name] != self._inherited.get(name)
+        ]
+
     def account(self, spec: AgentSpec) -> str:
         """Return the name of the account that an agent uses."""
         own = find_driver(spec.driver).program.credential_variables
         inherited = {name: self._inherited[name] for name in own if self._inherited.get(name)}
-        given = {name: self._values[name] for name in spec.env if name in self._values}
+        names = (*spec.env, *self._logins(spec))
+        given = {name: self._values[name] for name in names if name in self._values}
         env = {**inherited, **given}
         return " ".join((spec.driver, *_describe_address(env), *self._describe_secrets(env)))
 

@@ -51,7 +51,7 @@ class LiveWorkshop:
     Args:
         directory: Directory of the experiment.
         layout: Layout of the experiment.
-        env: Values of the environment variables that the plan names.
+        env: Values of the environment variables that the plan names, and of logins of programs.
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
         on_event: Called with each event of a world or an agent, and its attempt.
     """

@@ -56,8 +56,8 @@ async def survey_plan(
     Args:
         plan: The plan.
         directory: The directory of the experiment, which need not exist.
-        env: Values of the environment variables that the plan names; None means those of this
-            process.
+        env: Values as for :class:`~clawblox.experiment.experiment.Experiment`; None means those of
+            this process.
         are_logins_checked: Whether programs must be logged in.
 
     Raises:

@@ -20,6 +20,15 @@ def test_an_agent_gets_the_variables_that_the_plan_names_and_no_others() -> None
     assert SECRET not in repr(credentials)
 
 
+def test_an_agent_gets_the_login_of_its_program_that_this_process_does_not_have() -> None:
+    eko, moa = AgentSpec("claude", name="Eko"), AgentSpec("codex", name="Moa")
+    credentials = Credentials({TOKEN: SECRET, "OTHER": "x"}, inherited={})
+    assert (credentials.env(eko), credentials.env(moa)) == ({TOKEN: SECRET}, {})
+    assert credentials.secrets(eko) == [SECRET]
+    assert credentials.account(eko) == f"claude {TOKEN}"
+    assert Credentials({TOKEN: SECRET}, inherited={TOKEN: SECRET}).env(eko) == {}
+
+
 def test_a_secret_that_is_too_short_to_search_for_prevents_no_checkpoint() -> None:
     assert Credentials({TOKEN: "x", "LANG": "C"}, inherited={}).secrets(EKO) == []
 
