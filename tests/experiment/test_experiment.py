@@ -155,6 +155,34 @@ async def test_a_changed_plan_is_refused_field_by_field_and_accepted_by_name(sce
     assert (first.active_s, second.active_s) == (3300.0, 1500.0)
 
 
+async def test_a_generation_keeps_the_revision_of_the_plan_under_which_it_was_begun(
+    scene: Scene,
+) -> None:
+    async with scene.experiment(scene.plan(generations=3)) as exp, anyio.create_task_group() as t:
+        rows = aiter(exp.run())
+        t.start_soon(scene.tick)
+        await anext(rows)
+        t.cancel_scope.cancel()
+    changed = scene.plan(generations=3, duration=1800.0)
+    assert (await run(scene, changed, accept=["duration"])).status == "done"
+    rows = read_experiment(scene.directory).results().rows()
+    assert [(row.plan_revision, row.active_s) for row in rows] == [
+        (0, 3300.0),
+        (0, 3300.0),
+        (1, 1500.0),
+    ]
+
+
+async def test_what_was_accepted_once_need_not_be_accepted_again(scene: Scene) -> None:
+    await run(scene, scene.plan(generations=1))
+    (scene.world / "cubes.xml").write_text("<cubes/>")
+    changed = scene.plan(duration=1800.0)
+    assert (await run(scene, changed, accept=["duration", "world"])).status == "done"
+    assert (await run(scene, changed)).status == "done"
+    assert (await run(scene, None)).status == "done"
+    assert len(read_experiment(scene.directory).plans) == 2
+
+
 async def test_a_world_whose_files_changed_is_refused_with_their_names(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     (scene.world / "cubes.xml").write_text("<cubes/>")
@@ -209,6 +237,32 @@ async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_c
     assert "the journal cannot be written" in outcome.text
     is_full = False
     assert (await run(scene, None)).status == "done"
+
+
+async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        session = exp.run()
+        async for _ in session:
+            await exp.stop()
+        outcome = await session
+        tasks.cancel_scope.cancel()
+    assert (outcome.status, outcome.exit_status) == ("stopped", 130)
+    assert outcome.text == "r1: paused on request"
+
+
+async def test_a_defect_ends_its_chain_and_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name_accounts(chain: Any) -> list[str]:
+        if chain.name == "r1":
+            raise ZeroDivisionError("a defect")
+        return ["claude"]
+
+    monkeypatch.setattr(scene.workshop, "accounts", name_accounts)
+    outcome = await run(scene, scene.plan(generations=1, repeats=2))
+    assert (outcome.exit_status, outcome.text) == (1, "r1: ZeroDivisionError: a defect")
+    assert [row.chain for row in outcome.rows] == ["r2"]
 
 
 async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) -> None:

@@ -388,8 +388,6 @@ class Scheduler:
         note_progress = partial(self._note_progress, running)
         runner = self._make_runner(order, begin, on_progress=note_progress)
         running.runner = runner
-        if running.pause is not None:
-            runner.mailbox.put(running.pause)
         if isinstance(step, Begin):
             await self._recorder.write(
                 "opened",

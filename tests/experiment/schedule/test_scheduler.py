@@ -60,6 +60,13 @@ async def test_agents_of_a_model_run_only_as_many_at_a_time_as_allowed() -> None
     assert simulation.workshop.most_open == 2
 
 
+async def test_no_more_agents_run_than_the_plan_allows() -> None:
+    agents = [AgentSpec("claude", name=name) for name in ("Eko", "Moa")]
+    simulation = Simulation(make_plan(repeats=4, limits={"agents": 5}).but(agents=agents))
+    assert await simulation.run()
+    assert simulation.workshop.most_open == 2
+
+
 async def test_the_money_closes_what_runs_and_starts_nothing_new() -> None:
     plan = make_plan(generations=5, repeats=2, limits={"dollars": 0.9})
     simulation = Simulation(plan)

@@ -1,0 +1,74 @@
+"""Accounts that are limited: how long chains wait for them, and which of them tries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from clawblox.experiment.history.lines import PauseReason
+from clawblox.experiment.schedule.accounts import Accounts
+from clawblox.experiment.schedule.pauses import Pause
+from clawblox.experiment.schedule.scheduler import Scheduler
+from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
+from tests.simulated_clock import SimulatedClock
+
+pytestmark = pytest.mark.anyio
+
+HOUR = 3600.0
+
+
+async def test_a_pause_is_as_long_as_the_limit_has_lasted_whatever_was_tried_meanwhile() -> None:
+    simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
+    simulation.workshop.troubles["r1"] = [Trouble(0, "limit")] * 100
+    assert await simulation.run()
+    assert simulation.scheduler.pauses["r1"].reason == "limit"
+    assert simulation.clock.monotonic() == HOUR
+
+
+@pytest.mark.parametrize(("reason", "blocking"), [("limit", "limit"), ("auth", None)])
+async def test_what_an_earlier_session_has_met_is_waited_for_except_for_a_login(
+    reason: PauseReason, blocking: PauseReason | None
+) -> None:
+    clock = SimulatedClock()
+    accounts = Accounts(clock, HOUR)
+    accounts.recall(ACCOUNT, reason, clock.utc() + timedelta(seconds=60))
+    assert accounts.blocking([ACCOUNT], "r1") == blocking
+    assert accounts.blocking(["another"], "r1") is None
+    accounts.recall(ACCOUNT, reason, None)
+    assert accounts.blocking([ACCOUNT], "r1") is None
+
+
+async def test_a_chain_that_fails_while_it_tries_lets_another_try() -> None:
+    simulation = Simulation(make_plan(repeats=2))
+    simulation.workshop.troubles = {
+        "r1": [Trouble(100.0, "limit", lasts=600.0), Trouble(0, "world")],
+        "r2": [Trouble(100.0, "limit", lasts=600.0)],
+    }
+    assert await simulation.run()
+    check_history(simulation)
+    opened = [line for line in simulation.journal.lines if line.type == "opened"]
+    assert [line.chain for line in opened] == ["r1", "r2", "r1", "r2", "r1"]
+    assert opened[2].at == opened[3].at
+
+
+async def test_a_chain_that_is_paused_before_it_tries_lets_another_try() -> None:
+    limits = {"worlds": 3, "min_free": 1000}
+    simulation = Simulation(make_plan(repeats=3, limits=limits))
+    limit = [Trouble(100.0, "limit", lasts=600.0)]
+    simulation.workshop.troubles = {"r1": [*limit], "r2": [*limit]}
+
+    async def fill_and_pause(scheduler: Scheduler) -> None:
+        await simulation.clock.sleep_until(200.0)
+        simulation.workshop.free = 10  # so that the chain that tries finds no place
+        await simulation.clock.sleep_until(1000.0)
+        (trying,) = (name for name in ("r1", "r2") if scheduler.accounts.is_probing(name))
+        scheduler.pause(Pause(reason="request", text="asked for"), [trying])
+        simulation.workshop.free = 10**9
+        await anyio.lowlevel.checkpoint()
+
+    assert await simulation.run(fill_and_pause)
+    committed = {line.chain for line in simulation.journal.lines if line.type == "committed"}
+    assert len(committed) == 2
+    assert simulation.clock.monotonic() < 2 * HOUR
