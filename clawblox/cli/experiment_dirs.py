@@ -136,8 +136,12 @@ def _command_name() -> str:
     return " ".join(names)
 
 
-def refuse_no_plan(path: Path) -> None:
+def refuse_no_plan(path: Path, argument: str) -> None:
     """Refuse a directory where a plan is meant. Blocks.
+
+    Args:
+        path: The path.
+        argument: The argument of the command that names it.
 
     Raises:
         UsageError: It is a directory.
@@ -150,7 +154,7 @@ def refuse_no_plan(path: Path) -> None:
     elif (path / CONFIG_NAME).exists():
         hint = f"to run a world without a plan: {suggest('run', path)}"
     raise UsageError(
-        f"PLAN: must be a TOML file, not the directory '{shorten_path(path)}'", hint=hint
+        f"{argument}: must be a TOML file, not the directory '{shorten_path(path)}'", hint=hint
     )
 
 

@@ -28,7 +28,7 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_REQUEST = Pause(reason="request", text="paused on request")
+_REQUEST = Pause(reason="request", text="stopped on request")
 
 
 class Session:

@@ -66,6 +66,11 @@ def _until(data: Mapping[str, Any]) -> str:
     return "" if until is None else f", until {until.astimezone():%H:%M}"
 
 
+def _limited(data: Mapping[str, Any]) -> str:
+    why = {"limit": "usage limit", "auth": "login expired"}.get(data["reason"], data["reason"])
+    return f"account {data['account']}: {why}{_until(data)}"
+
+
 def _checkpoint(data: Mapping[str, Any]) -> str:
     mid_turn = ", ".join(data.get("mid_turn", ()))
     note = f", in the middle of a turn of {mid_turn}" if mid_turn else ""
@@ -101,10 +106,10 @@ def _amended(data: Mapping[str, Any]) -> str:
 
 
 _TEXTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "experiment.started": lambda data: f"run by process {data.get('pid')}",
-    "experiment.finished": lambda data: f"ended: {data.get('reason')}",
+    "experiment.started": lambda data: f"the experiment runs as process {data.get('pid')}",
+    "experiment.finished": lambda data: f"the experiment ended: {data.get('reason')}",
     "plan.amended": _amended,
-    "account.limited": lambda data: f"account {data['account']}: {data['reason']}{_until(data)}",
+    "account.limited": _limited,
     "account.cleared": lambda data: f"account {data['account']} works again",
     "chain.forked": _forked,
     "chain.retried": lambda data: "will be tried again",

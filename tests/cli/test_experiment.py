@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,12 @@ def refuse(call: Start, *words: str) -> str:
     assert command.wait() == 2, command.err
     assert command.out == ""
     return command.err.partition("Error: ")[2]
+
+
+def test_the_help_has_a_plan_that_is_valid(call: Start) -> None:
+    text = call("experiment", "run", "--help").out
+    small = text.partition("A small plan:\n")[2].partition("\n\n")[0]
+    assert len(Plan.loads(textwrap.dedent(small)).chains()) == 6
 
 
 # -- before anything runs -----------------------------------------------------------------------

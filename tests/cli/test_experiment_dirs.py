@@ -157,6 +157,8 @@ def test_a_plan_is_told_apart_from_worlds_and_experiments(call: Start) -> None:
         error, hint = refuse(call, "experiment", "run", place)
         assert error == f"PLAN: must be a TOML file, not the directory '{place}'"
         assert hint.endswith(f": clawblox {command} {place}")
+    error, _ = refuse(call, "experiment", "resume", EXPERIMENT, "--plan", "counter")
+    assert error == "--plan: must be a TOML file, not the directory 'counter'"
 
 
 # -- an attempt of an experiment that runs --------------------------------------------------------

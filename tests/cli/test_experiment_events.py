@@ -18,14 +18,14 @@ SILENT = {"experiment.begun", "opened", "prepared", "checkpoint.removed", "saved
 SOURCE = {"chain": "r1", "generation": 3, "attempt": "a", "file": "c.ckpt", "sha256": SHA}
 HOSTILE = "\x1b[2J\u202e\nnext"
 TEXTS: list[tuple[Any, dict[str, Any], str]] = [
-    ("session.begun", {"pid": 7}, "run by process 7"),
-    ("session.ended", {"reason": "request"}, "ended: request"),
+    ("session.begun", {"pid": 7}, "the experiment runs as process 7"),
+    ("session.ended", {"reason": "request"}, "the experiment ended: request"),
     (
         "plan.amended",
         {"changes": [{"field": "save"}, {"field": "stop"}]},
         "plan amended: save, stop",
     ),
-    ("account.limited", {"account": "claude", "reason": "limit"}, "account claude: limit"),
+    ("account.limited", {"account": "claude", "reason": "limit"}, "account claude: usage limit"),
     ("account.cleared", {"account": "claude"}, "account claude works again"),
     ("chain.forked", {"source": SOURCE, "label": "storm"}, "forked from r1, generation 3: storm"),
     ("chain.retried", {}, "will be tried again"),

@@ -178,7 +178,7 @@ def test_given_options_are_accepted_as_amendments() -> None:
         (("--world-dir", "none"), "--world-dir: must be an existing directory, not 'none'"),
         (("--experiment-id", "." * 3), "--experiment-id: must be 1 to 64 characters"),
         (("--model", "a\nb"), "--model: must be"),
-        (("--resume",), "the table cannot be read"),
+        (("--resume",), "--experiment-id: must be an experiment that exists, not 'e1'"),
         (("--resume-from", "none.ckpt"), "none.ckpt"),
     ],
 )
@@ -229,6 +229,15 @@ def contents(place: Path) -> Iterator[tuple[Path, bytes]]:
             if zipfile.is_zipfile(path):
                 with zipfile.ZipFile(path) as archive:
                     yield from ((path / name, archive.read(name)) for name in archive.namelist())
+
+
+def test_a_resume_needs_the_name_of_an_experiment(call: Start) -> None:
+    Path("counter/results/e2").mkdir(parents=True)
+    command = call("generations", "--world-dir", "counter", "--resume")
+    assert command.wait() == 2
+    assert command.err == (
+        "Error: --experiment-id: must be given with --resume\n  hint: there are: e2\n"
+    )
 
 
 def run(call: Start, env: dict[str, str], *words: str) -> Any:

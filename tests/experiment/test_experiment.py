@@ -248,7 +248,7 @@ async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
         outcome = await session
         tasks.cancel_scope.cancel()
     assert (outcome.status, outcome.exit_status) == ("stopped", 130)
-    assert outcome.text == "r1: paused on request"
+    assert outcome.text == "r1: stopped on request"
 
 
 async def test_a_defect_ends_its_chain_and_no_other(

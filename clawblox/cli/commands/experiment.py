@@ -60,14 +60,17 @@ _CONTROL = "-"
       clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
       clawblox experiment results experiments/m1 --by model
 
-    An experiment runs a world with agents in chains of generations. Its plan is a TOML file, and
-    DIR is its directory, by default experiments/<name>.
+    A plan is a TOML file; clawblox experiment run --help has a small one. DIR is the directory of
+    an experiment, by default experiments/<name>.
     """),
 )
 def command() -> None:
     """Run, resume, fork and score experiments of many generations.
 
-    An experiment can be interrupted at any moment, and resumed from its last checkpoints.
+    A generation is a bounded run of a world with agents. A chain is a line of generations: the
+    agents of each inherit the workspaces of the one before. An experiment runs a chain for each
+    combination of the values that its plan varies, and for each repeat. It can be interrupted at
+    any moment, and resumed from its last checkpoints.
     """
 
 
@@ -109,9 +112,21 @@ def _call(
       clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
       clawblox experiment run exp.toml --detach
 
+    \b
+    A small plan:
+      generations = 10
+      duration = "1h"
+      repeats = 3
+      world = { dir = "worlds/panda" }
+      [[agents]]
+      driver = "claude"
+      env = ["ANTHROPIC_API_KEY"]
+      [sweep]
+      "agents.*.model" = ["claude-fable-5", "claude-opus-4-8"]
+
     Ctrl-C saves and stops, a second one kills; clawblox experiment resume continues. Exit status:
-    0 all generations are committed, 1 some failed, 75 paused (usage limit, login, disk, time or
-    money), 130 interrupted, 2 wrong usage.
+    0 all generations are committed, 1 a chain has failed, 75 paused (usage limit, login, disk, time
+    or money), 130 interrupted, 2 wrong usage.
     """),
 )
 @click.argument("plan_file", type=PATH, metavar="PLAN")
@@ -139,8 +154,8 @@ def run(
 ) -> int:
     """Begin an experiment and run it to its end.
 
-    PLAN is a TOML file. On a terminal a live table shows the chains; elsewhere each event is a
-    line.
+    PLAN is a TOML file. Everything that it needs is checked first, and all faults are reported
+    together. On a terminal a live table shows the chains; elsewhere each event is a line.
 
     \f
     Raises:
@@ -148,7 +163,7 @@ def run(
         UsageError: The directory of the experiment exists.
         ClawbloxError: The experiment cannot be run.
     """
-    refuse_no_plan(Path(plan_file))
+    refuse_no_plan(Path(plan_file), "PLAN")
     plan = apply_settings(Plan.load(plan_file), settings)
     plan = plan if name is None else plan.but(name=name)
     directory = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name)).absolute()
@@ -185,7 +200,8 @@ def require_new(directory: Path) -> None:
       clawblox experiment resume experiments/m1 --plan exp.toml --accept save
 
     Limits, retries, checkpoints and labels may change freely, and generations, repeats, seeds and
-    conditions may be added. Other changes need --accept, and some are never possible.
+    conditions may be added. The changes that --accept names apply to generations that begin later.
+    Other changes, such as another driver, need a new experiment.
     """),
 )
 @_directory
@@ -205,7 +221,7 @@ def require_new(directory: Path) -> None:
     help="Accept a change of this field: duration, save, stop, budget, version, world, prompts "
     "or templates; can be repeated.",
 )
-@click.option("--retry-failed", is_flag=True, help="Try chains that have failed again.")
+@click.option("--retry-failed", is_flag=True, help="Try failed chains again.")
 @_runs
 def resume(
     ctx: click.Context,
@@ -227,6 +243,8 @@ def resume(
         ClawbloxError: The experiment cannot be run.
     """
     place = existing_experiment(directory)
+    if plan_file is not None:
+        refuse_no_plan(Path(plan_file), "--plan")
     recorded = read_experiment(place).plan
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
     changed = None if plan_file is None and not settings else apply_settings(plan, settings)
@@ -243,6 +261,12 @@ def resume(
       clawblox experiment status experiments/m1
       clawblox experiment status experiments/m1 --watch
       clawblox experiment status experiments/m1 --json     every field
+
+    A chain is preparing, starting, working, saving or scoring; waiting for its turn; paused or
+    failed, with the reason; or done. ACTIVE is the time in which world and agents worked, of the
+    duration of a generation; WORLD the simulation time; SAVED the age of the last checkpoint; SCORE
+    the first of the latest scores. An agent is in a turn (●), waits for its model (◌), or has
+    ended (✓).
     """),
 )
 @_directory
@@ -251,7 +275,7 @@ def resume(
 def status(directory: str, *, is_watching: bool, as_json: bool) -> None:
     """Show what the chains of an experiment do, and why.
 
-    It works for experiments that run, in any process, and for those that do not.
+    The experiment may run in another process, or not run.
 
     \f
     Raises:
@@ -288,9 +312,7 @@ async def _watch(directory: Path) -> None:
 def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     """Save and stop the chains of a running experiment.
 
-    It returns when nothing of them runs any longer.
-
-    It is no error if the experiment does not run.
+    The command returns when they have stopped. It is no error if the experiment does not run.
 
     \f
     Raises:
@@ -319,10 +341,12 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
       clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
       clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
 
-    CHECKPOINT is a chain, a generation, and a moment: active time such as 20m for the nearest
-    checkpoint before, or last, boundary or end. Each branch has copies of the world and of the
-    minds of its agents. If no process runs the experiment, this command does, with everything that
-    is not complete.
+    CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
+    checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it
+    is the latest, without a moment the last checkpoint.
+
+    The branches run in the process that runs the experiment. If none does, this command runs them,
+    with everything that is not complete.
     """),
 )
 @_directory
@@ -341,6 +365,7 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     "prompts",
     multiple=True,
     metavar="TEXT",
+    show_default="-",
     help="First message to the agents; - continues as if nothing had happened. Can be repeated.",
 )
 @click.option(
@@ -369,6 +394,7 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     "--reseed",
     type=count_type(0),
     metavar="SEED",
+    show_default="the random state of the checkpoint",
     help="Random seed of the first branch's world; each further one gets the next number.",
 )
 @click.option(
@@ -389,7 +415,10 @@ def fork(
     duration: str | None,
     **options: Any,
 ) -> int:
-    """Branch worlds and minds off a checkpoint, and run the branches.
+    """Make branches of a checkpoint, and run them.
+
+    A branch is a chain that begins with copies of the world and of its agents, with their
+    conversations and workspaces, and with a first message of its own.
 
     \f
     Raises:

@@ -61,7 +61,7 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
     "--score",
     metavar="COLUMN",
     show_default="the first score, else output_tokens",
-    help="What the picture shows: a score, or another column of numbers.",
+    help="What --svg shows: a score, or another column of numbers.",
 )
 @json_option
 def results(
@@ -75,6 +75,9 @@ def results(
     as_json: bool,
 ) -> None:
     """Show the results of an experiment, running or ended.
+
+    A row is a generation, or with --agents an agent in a generation. Means are those of complete
+    generations. On a terminal, columns that do not fit are left out.
 
     \f
     Raises:
@@ -111,9 +114,10 @@ def results(
     epilog=examples("""
       clawblox experiment rescore experiments/m1 scores:cubes
 
-    The function is like the argument score= of clawblox.Experiment: async, it takes a generation
-    and returns numbers by name. It is called with the world of each committed generation, restored
-    from its checkpoint at the end, without agents.
+    scores:cubes is the function cubes in scores.py, in the current directory. It is like the
+    argument score= of clawblox.Experiment: async, it takes a generation and returns numbers by
+    name. It is called with the world of each committed generation, restored from its checkpoint at
+    the end, without agents.
     """),
 )
 @_directory

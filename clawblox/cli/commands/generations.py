@@ -169,7 +169,7 @@ _OPTIONS: Final = (
         "--resume",
         section="Recording and resuming",
         is_flag=True,
-        help="Continue after the last complete generation, with the options of before.",
+        help="Continue after the last complete generation, with its recorded options.",
     ),
     section_option(
         "--resume-from",

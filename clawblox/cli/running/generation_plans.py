@@ -151,7 +151,8 @@ class GenerationOptions:
         """
         path = Path(self.values["world_dir"])
         if not path.is_dir():
-            raise mismatch("--world-dir", "an existing directory", str(path))
+            hint = "give the directory that holds the world.toml"
+            raise mismatch("--world-dir", "an existing directory", str(path), hint=hint)
         return path.absolute()
 
     @property
@@ -305,6 +306,8 @@ def open_generations(options: GenerationOptions) -> Experiment:
 def _choose_plan(options: GenerationOptions, archive: Path | None) -> Plan:
     if options.is_new:
         return options.new_plan()
+    if archive is None:
+        _require_begun(options)
     if _has_run_here(options.directory):
         return options.changed_plan(read_experiment(options.directory).plan)
     if options.chains > 1:
@@ -326,6 +329,18 @@ def _require_new(directory: Path) -> None:
             f"the directory of the experiment exists: {shorten_path(directory)}",
             hint="--resume continues it; for another experiment: --experiment-id",
         )
+
+
+def _require_begun(options: GenerationOptions) -> None:
+    """Refuse to continue an experiment that does not exist."""
+    if options.directory.is_dir():
+        return
+    results = options.directory.parent
+    names = sorted(path.name for path in results.glob("*/") if not path.name.startswith("."))
+    hint = f"there are: {', '.join(names)}" if names else f"{shorten_path(results)} has none"
+    if "experiment_id" not in options.given:
+        raise ConfigError("must be given with --resume", key="--experiment-id", hint=hint)
+    raise mismatch("--experiment-id", "an experiment that exists", options.name, hint=hint)
 
 
 def _has_run_here(directory: Path) -> bool:

@@ -31,7 +31,10 @@ def load_function(text: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         if error.name not in (module_name, module_name.partition(".")[0]):
             raise ClawbloxError(f"{module_name} cannot be imported: {error}") from error
-        raise ConfigError("there is no such module", key="MODULE:FUNC", value=text) from error
+        hint = f"modules are looked for in the current directory, {Path.cwd()}"
+        raise ConfigError(
+            "there is no such module", key="MODULE:FUNC", value=text, hint=hint
+        ) from error
     except Exception as error:
         raise ClawbloxError(f"{module_name} cannot be imported: {error!r}") from error
     finally:

@@ -80,7 +80,8 @@ async def survey_plan(
     try:
         inputs = await run_blocking(partial(digest_inputs, plan, experiment_dir=directory))
     except ConfigError as error:
-        faults.append(error)
+        if error.key not in {fault.key for fault in faults}:  # else its trouble is a fault already
+            faults.append(error)
     if faults or inputs is None:
         raise _join(faults)
     return await run_blocking(_measure, plan, directory, inputs, programs)

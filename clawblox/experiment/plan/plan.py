@@ -112,7 +112,7 @@ def _to_seeds(value: Iterable[int]) -> tuple[int, ...]:
     for seed in seeds:
         check_seed(seed, "seeds")
         if seed in used:
-            raise mismatch("seeds", "different numbers", seed)
+            raise ConfigError(f"must be different numbers, not {seed} twice", key="seeds")
         used.add(seed)
     return seeds
 
@@ -293,11 +293,11 @@ class Plan:
 
     def _check_agents(self) -> None:
         if not self.agents:
-            raise ConfigError("must be a list of agents, not empty", key="agents")
+            raise ConfigError("must be a list of at least one agent", key="agents")
         names = [agent.name for agent in self.agents]
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise mismatch(f"agents.{index}.name", "a name of its own", name)
+                raise mismatch(f"agents.{index}.name", "a name that no other agent has", name)
 
     def _check_limits(self) -> None:
         """Check that the agents of a world may run at the same time; else no world ever starts."""

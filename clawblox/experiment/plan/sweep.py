@@ -50,11 +50,11 @@ def normalise_sweep(plan: Any, sweep: Mapping[str, Any]) -> Mapping[str, Any]:  
     for path, values in sweep.items():
         key = f"sweep.{path}"
         if not isinstance(values, tuple) or not values:
-            raise mismatch(key, "a list of values, not empty", values)
+            raise mismatch(key, "a list of at least one value", values)
         normal[path] = [_normalise(plan, path, value, key) for value in values]
         for index, value in enumerate(normal[path]):
             if value in normal[path][:index]:
-                raise mismatch(key, "different values", value)
+                raise ConfigError(f"must be different values, not {value!r} twice", key=key)
     if math.prod(map(len, normal.values())) > MAX_CHAINS:
         raise ConfigError(f"must be at most {MAX_CHAINS} combinations", key="sweep")
     return FrozenMapping(normal)
@@ -69,7 +69,8 @@ def normalise_conditions(plan: Any, conditions: Sequence[Condition]) -> tuple[Co
     normal: list[Condition] = []
     for index, condition in enumerate(conditions):
         if condition.name in [other.name for other in normal]:
-            raise mismatch(f"conditions.{index}.name", "a name of its own", condition.name)
+            expected = "a name that no other condition has"
+            raise mismatch(f"conditions.{index}.name", expected, condition.name)
         values = {
             path: _normalise(plan, path, value, f"conditions.{index}.set.{path}")
             for path, value in condition.set.items()

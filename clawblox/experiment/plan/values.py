@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from clawblox.config.arguments import describe_mismatch, mismatch, parse_duration
+from clawblox.config.arguments import mismatch, parse_duration
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
@@ -24,6 +24,9 @@ PART: Final = "part"
 """Metadata of a field: the class of its value."""
 
 _Part = TypeVar("_Part", bound=attrs.AttrsInstance)
+_SHOWN_FIELDS: Final = 3
+_SHOWN_CHARS: Final = 4
+"""Characters shown of a text that may be a secret."""
 
 
 class FrozenMapping(Mapping[str, Any]):
@@ -84,15 +87,18 @@ def build(kind: type[_Part], given: object, key: str) -> _Part:
     """
     if isinstance(given, kind):
         return given
-    if not isinstance(given, Mapping):
-        raise mismatch(key, f"{kind.__name__}, or a mapping with its fields", given)
     fields = fields_by_key(kind)
+    if not isinstance(given, Mapping):
+        some = ", ".join([*fields][:_SHOWN_FIELDS])
+        raise mismatch(key, f"{kind.__name__}, or a table of its fields ({some}, …)", given)
     for name in given:
         if name not in fields:
             raise unknown_key(join_keys(key, str(name)), str(name), given[name], fields)
-    for name, field in fields.items():
-        if name not in given and field.default is attrs.NOTHING:
-            raise ConfigError("missing", key=join_keys(key, name))
+    required = [name for name, field in fields.items() if field.default is attrs.NOTHING]
+    for name in required:
+        if name not in given:
+            hint = f"these are required: {', '.join(join_keys(key, name) for name in required)}"
+            raise ConfigError("missing", key=join_keys(key, name), hint=hint)
     arguments: dict[str, Any] = {str(fields[name].alias): given[name] for name in given}
     try:
         return kind(**arguments)
@@ -111,7 +117,12 @@ def _with_key(error: ConfigError, fields: Mapping[str, attrs.Attribute[Any]]) ->
 def unknown_key(
     key: str, name: str, value: object, known: Mapping[str, object] | Sequence[str]
 ) -> ConfigError:
-    """Return the error for an unknown key, with the nearest known name."""
+    """Return the error for an unknown key, with the nearest known name.
+
+    A table is not shown: it may be one of environment variables, misspelled, with secrets.
+    """
+    if isinstance(value, Mapping):
+        value = None
     likely = nearest_name(name, known)
     if likely is not None:
         return ConfigError(f"unknown key; did you mean {likely!r}?", key=key, value=value)
@@ -193,11 +204,20 @@ def check_names(value: object, key: str) -> None:
     Raises:
         ConfigError: It is not.
     """
+    hint = "give names only; the values are those of the environment at each start"
     if not isinstance(value, tuple):
-        raise ConfigError(describe_mismatch("a list of names of variables", value), key=key)
+        expected = "a list of names of environment variables"
+        raise mismatch(key, expected, _hide_values(value), hint=hint)
     for name in value:
         if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
-            # What follows the '=' may be a secret.
-            shown = name.partition("=")[0] if isinstance(name, str) else name
-            hint = "give names only; the values are those of the environment at each start"
-            raise mismatch(key, "names of environment variables", shown, hint=hint)
+            raise mismatch(key, "names of environment variables", _hide_values(name), hint=hint)
+
+
+def _hide_values(value: object) -> object:
+    """Return what was given for names of variables, without anything that may be a secret."""
+    if isinstance(value, Mapping):
+        return list(value)
+    if not isinstance(value, str):
+        return value
+    name = value.partition("=")[0]
+    return name if name.isidentifier() else f"{name[:_SHOWN_CHARS]}…"

@@ -203,7 +203,8 @@ class AsyncCheckpointer:
         free = available_bytes(place)
         if free < self._min_free:
             raise ClawbloxError(
-                f"only {free} bytes are free in {place}, and min_free is {self._min_free}",
+                f"only {free / 1e9:.3g} GB are free in {place}, and min_free is "
+                f"{self._min_free / 1e9:.3g} GB",
                 hint="make room; checkpoints continue when there is enough",
             )
 

@@ -228,7 +228,8 @@ class Scheduler:
         if all(map(self._waits_for_login, self._running.values())):
             self.halt(Pause(reason="auth", text="every chain that is left waits for a login"))
         elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
-            text = f"${self.spending.ended_usd:.2f} of ${self._plan().limits.dollars:g} are spent"
+            limit = self._plan().limits.dollars
+            text = f"${self.spending.ended_usd:.2f} of limits.dollars, ${limit:g}, are spent"
             self.halt(Pause(reason="dollars", text=text))
 
     def _waits_for_login(self, running: RunningChain) -> bool:
@@ -241,18 +242,20 @@ class Scheduler:
         while (wall := self._plan().limits.wall) is not None:
             ends_at = self._begun_at + wall
             if self._clock.monotonic() >= ends_at:
-                self.close_all(Pause(reason="wall", text=f"the experiment has run for {wall:g} s"))
+                text = f"the experiment has run for {wall:g} s, its limits.wall"
+                self.close_all(Pause(reason="wall", text=text))
                 return
             await self._clock.sleep_until(ends_at)
 
     async def _watch_disk(self) -> None:
         while (least := self._plan().limits.min_free) is not None:
             free = await self._workshop.free_bytes()
+            text = f"{free / 1e9:.3g} GB are free, and limits.min_free is {least / 1e9:.3g} GB"
             if free < least and not self._is_disk_low:
-                self._warn("disk.low", f"{free} bytes are free, fewer than {least}")
+                self._warn("disk.low", text)
             self._is_disk_low = free < least
             if self._is_disk_low and not self._slots.taken:
-                self.halt(Pause(reason="disk", text=f"{free} bytes are free, fewer than {least}"))
+                self.halt(Pause(reason="disk", text=text))
                 return
             self._slots.grant()
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AT_DISK_S)
@@ -434,7 +437,7 @@ class Scheduler:
         if limit is None:
             return
         spent = self.spending.ended_usd + self.running_usd
-        text = f"${spent:.2f} of ${limit:g} are spent"
+        text = f"${spent:.2f} of limits.dollars, ${limit:g}, are spent"
         if spent >= limit:
             self.close_all(Pause(reason="dollars", text=text))
         if spent >= _WARN_AT * limit and not self._has_warned:

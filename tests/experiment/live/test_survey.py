@@ -70,6 +70,14 @@ async def test_all_faults_are_in_one_error(tmp_path: Path) -> None:
         assert fault in text
 
 
+async def test_a_missing_world_is_one_fault(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, [claude(tmp_path)]).but(world=tmp_path / "nowhere")
+    with pytest.raises(ConfigError) as caught:
+        await survey_plan(plan, tmp_path / "exp", KEYS)
+    assert caught.value.key == "world.dir"
+    assert caught.value.others == ()
+
+
 async def test_an_expired_login_is_a_fault_only_before_the_first_work(tmp_path: Path) -> None:
     install(tmp_path / "bin", "kimi")
     kimi = AgentSpec("kimi", binary=tmp_path / "bin" / "kimi", model="k3")

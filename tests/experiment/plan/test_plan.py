@@ -71,7 +71,7 @@ def test_false_means_none() -> None:
     ("fields", "text"),
     [
         ({"generations": 0}, "generations: must be a whole number, 1 or more, not 0"),
-        ({"agents": []}, "agents: must be a list of agents, not empty"),
+        ({"agents": []}, "agents: must be a list of at least one agent"),
         (
             {"agents": [EKO, {"driver": "kimi", "modle": "b"}]},
             "agents.1.modle: unknown key; did you mean 'model'?",
@@ -87,7 +87,7 @@ def test_false_means_none() -> None:
         ({"agents": [{"model": "m"}]}, "agents.0.driver: missing"),
         (
             {"agents": [EKO.but(name="Moa"), EKO]},
-            "agents.1.name: must be a name of its own, not 'Moa'",
+            "agents.1.name: must be a name that no other agent has, not 'Moa'",
         ),
         ({"agents": [{"driver": "kimi", "name": "a-r3"}]}, "agents.0.name: must be a letter"),
         (
@@ -101,8 +101,11 @@ def test_false_means_none() -> None:
         ({"duration": "soon"}, "duration: must be seconds, above 0"),
         ({"duration": float("inf")}, "duration: must be seconds, above 0"),
         ({"retry": {"from": "x"}}, "retry.from: must be checkpoint or template, not 'x'"),
-        ({"save": True}, "save: must be Save, or a mapping with its fields, not True"),
-        ({"seeds": [1, 2, 1]}, "seeds: must be different numbers, not 1"),
+        (
+            {"save": True},
+            "save: must be Save, or a table of its fields (prompt, before, budget, …), not True",
+        ),
+        ({"seeds": [1, 2, 1]}, "seeds: must be different numbers, not 1 twice"),
         ({"seeds": [1], "repeats": 2}, "repeats: must be left out with seeds"),
         (
             {"name": ".."},
@@ -138,13 +141,13 @@ def test_false_means_none() -> None:
         ({"sweep": {"world": ["m"]}}, "sweep.world: no such path"),
         (
             {"sweep": {"duration": ["1h", 3600]}},
-            "sweep.duration: must be different values, not 3600.0",
+            "sweep.duration: must be different values, not 3600.0 twice",
         ),
-        ({"sweep": {"duration": 3}}, "sweep.duration: must be a list of values, not empty, not 3"),
+        ({"sweep": {"duration": 3}}, "sweep.duration: must be a list of at least one value, not 3"),
         ({"sweep": {"save.before": [-1]}}, "sweep.save.before: must be seconds, above 0"),
         (
             {"conditions": [Condition("a"), Condition("a")]},
-            "conditions.1.name: must be a name of its own, not 'a'",
+            "conditions.1.name: must be a name that no other condition has, not 'a'",
         ),
         (
             {"sweep": {"agents.*.model": ["opus"]}, "conditions": [Condition("opus")]},
@@ -163,6 +166,10 @@ def test_errors_begin_with_the_field_and_the_problem(fields: dict[str, Any], tex
 def test_an_error_never_shows_a_value_that_may_be_secret() -> None:
     for fields in (
         {"agents": [{"driver": "kimi", "env": ["KEY=hush"]}]},
+        {"agents": [{"driver": "kimi", "env": ["sk-ant-hush"]}]},
+        {"agents": [{"driver": "kimi", "env": "KEY=hush"}]},
+        {"agents": [{"driver": "kimi", "env": {"KEY": "hush"}}]},
+        {"agents": [{"driver": "kimi", "environ": {"KEY": "hush"}}]},
         {"world": WORLD_WITH_KEY},
     ):
         with pytest.raises(ConfigError) as caught:

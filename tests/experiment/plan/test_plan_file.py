@@ -96,12 +96,12 @@ def test_all_faults_are_reported_with_their_lines(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Plan.load(file)
     assert (caught.value.path, caught.value.line) == (file, 12)
+    required = "these are required: prices.claude-4.5.input, prices.claude-4.5.output"
     assert str(caught.value).splitlines() == [
         "world.environ: unknown key",
         f"  file: {file}:12",
-        "  value: {'SCENE': 'cubes'}",
         "  also: line 15: agents.0.templat: unknown key; did you mean 'template'?",
-        "  also: line 23: prices.claude-4.5.input: missing",
+        f"  also: line 23: prices.claude-4.5.input: missing ({required})",
         "  also: line 2: generations: must be a whole number, 1 or more, not 0",
         "  hint: the keys are dir, record, env, port, port_wait, host, health_timeout, datastore",
     ]
@@ -113,6 +113,9 @@ def test_a_missing_key_is_reported_at_its_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"agents.0.driver: missing") as caught:
         Plan.load(file)
     assert caught.value.line == 3
+    with pytest.raises(ConfigError) as caught:
+        Plan.loads("")
+    assert caught.value.hint == "these are required: world, agents"
 
 
 @pytest.mark.parametrize(
@@ -120,8 +123,11 @@ def test_a_missing_key_is_reported_at_its_table(tmp_path: Path) -> None:
     [
         ("", "world: missing"),
         ("world = 3", "agents: missing"),
-        ("world = 3\nagents = 4", "world: must be WorldSpec, or a mapping with its fields, not 3"),
-        ("world = 'w'\nagents = [3]", "agents.0: must be AgentSpec, or a mapping with its fields"),
+        ("world = 3\nagents = 4", "world: must be WorldSpec, or a table of its fields (dir, "),
+        (
+            "world = 'w'\nagents = [3]",
+            "agents.0: must be AgentSpec, or a table of its fields (driver, ",
+        ),
         ("world = ", "not TOML: Invalid value"),
         ("world = ''\nagents = [{driver='kimi'}]", "world.dir: must be a path, not ''"),
         ("world = 'w'\nagents = [{driver='kimi'}]\nsweep = 3", "sweep: must be a mapping"),

@@ -118,7 +118,7 @@ def test_nothing_starts_while_too_little_of_the_disk_is_free(tmp_path: Path) -> 
     trial = make_trial(tmp_path, limits={"min_free": 1 << 60})
     status, said = trial.run()
     assert (status, said["status"]) == (75, "paused")
-    assert "bytes are free" in said["text"]
+    assert "GB are free" in said["text"]
     assert "working" not in types(trial)
 
 

@@ -27,7 +27,7 @@ async def test_the_wall_time_is_that_of_all_sessions() -> None:
         outcome = await history.play(CALM)
         assert outcome is not None
         assert outcome.exit_status == 75
-        assert outcome.text == "r1: the experiment has run for 5000 s"
+        assert outcome.text == "r1: the experiment has run for 5000 s, its limits.wall"
     assert [attempt.order.generation for attempt in history.workshop.attempts] == [1, 2]
 
 
