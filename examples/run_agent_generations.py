@@ -141,6 +141,7 @@ async def run(args: argparse.Namespace) -> int:
         plan,
         dir=directory,
         env=find_login() or None,  # in memory only
+        accept={"duration", "save"},  # for later generations, as in the script
         retry_failed=is_resumed,
         resume_from=args.resume_from,
         grace_seconds=float(environment("STOP_GRACE_SECONDS", "1")),

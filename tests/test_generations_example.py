@@ -125,13 +125,13 @@ def test_a_chain_runs_and_is_resumed_after_its_end_and_a_kill(tmp_path: Path) ->
         assert "done: 1 generation committed" in out
 
     run("--generation-duration", "3", "--generations", "1")
-    run("--generation-duration", "3", "--generations", "2", "--resume")
-    with start("--generation-duration", "3", "--generations", "3", "--resume") as process:
+    run("--generation-duration", "4", "--generations", "2", "--resume")
+    with start("--generation-duration", "4", "--generations", "3", "--resume") as process:
         archives = (experiment / "runs/e1-g003/checkpoints").glob
         archive = wait_until(lambda: next(archives("gen003-*.ckpt"), None), what="a checkpoint")
         process.kill()
     wait_until(lambda: not marked_processes(), what="no process of the killed chain is left")
-    run("--generation-duration", "3", "--generations", "3", "--resume-from", archive)
+    run("--generation-duration", "4", "--generations", "3", "--resume-from", archive)
     with (experiment / "generation_chain.csv").open() as table:
         rows = [(row["run_id"], row["template_in"]) for row in csv.DictReader(table)]
     assert [run_id[:7] for run_id, _ in rows] == ["e1-g001", "e1-g002", "e1-g003"]

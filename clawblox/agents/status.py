@@ -20,7 +20,7 @@ from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import encode_line
 from clawblox.rundir.manifest import manifest_path, read_manifest
-from clawblox.rundir.records import read_records
+from clawblox.rundir.records import read_located
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
 from clawblox.system.process_tree import boot_id, is_same_process, read_process, read_start_time
@@ -225,7 +225,7 @@ def _warn_once(error: str) -> None:
 
 def _agent_dirs(run_dir: Path) -> set[Path]:
     agent_dirs = set(_directories_in(run_dir / _AGENTS_DIR))
-    for directory in {run_dir, *(Path(record.instance_dir) for record in read_records(run_dir))}:
+    for directory in {run_dir, *(Path(record.instance_dir) for record in read_located(run_dir))}:
         agent_dirs.update(_named_dirs(directory))
     return agent_dirs
 

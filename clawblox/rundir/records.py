@@ -374,6 +374,28 @@ def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
     return attrs.evolve(record, **paths, options=options)
 
 
+def read_located(run_dir: Path) -> list[InstanceRecord]:
+    """Return all records of a run directory, with paths below it even if it was moved. Blocks.
+
+    Another run may be where it was, as when a failed run is renamed and its name used again. A
+    record whose instance's directory was left behind is as it was written.
+
+    Args:
+        run_dir: The run directory.
+
+    Raises:
+        ManifestError: A later version of clawblox has written the records.
+    """
+
+    def locate(record: InstanceRecord) -> InstanceRecord:
+        try:
+            return relocated(run_dir, record)
+        except UsageError:
+            return record
+
+    return [locate(record) for record in read_records(run_dir)]
+
+
 def adopt_moved(run_dir: Path) -> None:
     """Write the records of a moved run directory with their new paths. Blocks.
 

@@ -20,7 +20,13 @@ from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.paths import run_lock
-from clawblox.rundir.records import InstanceRecord, locked_name, read_record, read_records
+from clawblox.rundir.records import (
+    InstanceRecord,
+    locked_name,
+    read_located,
+    read_record,
+    read_records,
+)
 from clawblox.rundir.saves import LineageSave, last_saves
 from clawblox.system.locks import lock_owner
 from clawblox.system.process_tree import (
@@ -180,7 +186,7 @@ def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
     runs = {}
     for run_dir in run_dirs:
         with _log.contain("run directory left out", expected=(ManifestError,)):
-            runs[run_dir] = read_records(run_dir)
+            runs[run_dir] = read_located(run_dir)
     return _read_runs(runs)
 
 
@@ -264,7 +270,7 @@ def select_records(
     Raises:
         UsageError: One of ``names`` is not there, or no instance has the labels.
     """
-    found = choose_named(run_dir, read_records(run_dir), names)
+    found = choose_named(run_dir, read_located(run_dir), names)
     if not labels:
         return found
     with_labels = [record for record in found if has_labels(record.labels, labels)]

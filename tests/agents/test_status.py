@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +23,9 @@ from clawblox.agents.status import (
 )
 from clawblox.agents.values import AgentState
 from clawblox.errors import AgentError, UsageError
+from clawblox.rundir.manifest import manifest_path
 from tests.agents.support import USAGE, another_process, write_status
+from tests.rundir.support import make_record
 
 UNDER_WAY = ("starting", "working", "idle")
 
@@ -110,22 +114,44 @@ def test_a_torn_or_foreign_file_is_an_error_and_in_no_list(eko: Path, content: b
     assert read_agents(eko.parents[1]) == []
 
 
+def write_manifest(instance_dir: Path, agents: list[dict[str, str]]) -> None:
+    path = manifest_path(instance_dir)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(msgspec.json.encode({"schema_version": 1, "agents": agents}))
+
+
 def test_the_agents_of_a_run_are_those_in_it_and_those_in_its_manifest(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     elsewhere = tmp_path / "elsewhere" / "Rocky"
     for directory in (run_dir / "agents" / "Eko", run_dir / "agents" / "Ana", elsewhere):
         write_status(directory)
     (run_dir / "agents" / "empty").mkdir()
-    (run_dir / ".clawblox").mkdir()
     entries = [{"id": "1", "dir": str(elsewhere)}, {"id": "2", "dir": "agents/Eko"}, {"id": "3"}]
-    manifest = {"schema_version": 1, "agents": entries}
-    (run_dir / ".clawblox" / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    write_manifest(run_dir, entries)
     assert [(status.name, status.dir) for status in read_agents(run_dir)] == [
         ("Ana", run_dir / "agents" / "Ana"),
         ("Eko", run_dir / "agents" / "Eko"),
         ("Rocky", elsewhere),
     ]
     assert read_agents(tmp_path / "nothing") == []
+
+
+def test_a_run_that_was_moved_has_none_of_the_agents_of_the_run_in_its_place(
+    tmp_path: Path,
+) -> None:
+    run_dir = tmp_path / "run"
+    for member in (run_dir, run_dir / "worlds" / "w000"):
+        write_status(member / "agents" / "Eko")
+        write_manifest(member, [{"id": "1", "dir": "agents/Eko"}])
+    make_record(run_dir, os.getpid(), name="w000", instance_dir=str(run_dir / "worlds" / "w000"))
+    make_record(run_dir, os.getpid(), name="w001", instance_dir=str(run_dir))
+    moved = tmp_path / "run.failed-1"
+    shutil.copytree(run_dir, moved)
+    for place in (run_dir, moved):
+        assert [status.dir for status in read_agents(place)] == [
+            place / "agents" / "Eko",
+            place / "worlds" / "w000" / "agents" / "Eko",
+        ]
 
 
 def test_a_path_means_an_agent_or_the_only_agent_of_a_run(tmp_path: Path) -> None:

@@ -359,6 +359,26 @@ def test_a_log_is_read_from_the_first_line_of_its_instance(tmp_path: Path, follo
         read_logs(tmp_path, ["w001"], follow=follow, tail=None)
 
 
+def test_a_run_that_was_moved_has_its_own_files_although_another_is_in_its_place(
+    tmp_path: Path,
+) -> None:
+    run, moved = tmp_path / "run", tmp_path / "run.failed-1"
+    for place, word in ((run, "first"), (run, "second")):
+        if run.exists():
+            run.rename(moved)
+        home = Saves(place / "worlds" / "w000")
+        home.add(f"{word}.json")
+        logged(place, word, instance_dir=str(home.directory), **DEAD, **LEFT)
+    for place, word in ((moved, "first"), (run, "second")):
+        (status,) = read_run(place).instances
+        assert status.saved_path == place / "worlds" / "w000" / f"{word}.json"
+        assert status.log_file == place / "world.log"
+        assert lines_of(read_logs(place, follow=False, tail=None)["w000"]) == ([word], True)
+    (moved / "worlds").rename(tmp_path / "elsewhere")
+    (status,) = read_run(moved).instances
+    assert status.instance_dir == run / "worlds" / "w000"  # it did not come along
+
+
 AFTERWARDS: dict[str, tuple[dict[str, Any], bool]] = {
     "as before": ({}, False),
     "brought back": ({"restarts": 3, "cookie": "another"}, False),
