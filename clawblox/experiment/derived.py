@@ -21,7 +21,7 @@ from clawblox.experiment.tables.chain_files import (
     write_chain_files,
 )
 from clawblox.experiment.tables.chain_set import all_chains
-from clawblox.experiment.tables.results import make_results, write_results
+from clawblox.experiment.tables.results import collect_results, write_results
 from clawblox.telemetry.own_log import OwnLog
 
 _CHANGES_FILES = frozenset(
@@ -32,6 +32,9 @@ _CHANGES_RESULTS = frozenset(
 )
 
 _PAUSE_S: Final = 1.0
+"""Shortest pause between two updates of the files."""
+_MAX_SHARE: Final = 0.05
+"""Part of the time that updates may take."""
 
 _log = OwnLog(__name__)
 
@@ -89,8 +92,10 @@ class DerivedFiles:
         while True:
             await self._news.wait()
             self._news = anyio.Event()
+            begun_at = anyio.current_time()
             await self.flush()
-            await anyio.sleep(_PAUSE_S)  # tables of large experiments take long to compute
+            taken_s = anyio.current_time() - begun_at  # long for large experiments
+            await anyio.sleep(max(_PAUSE_S, taken_s / _MAX_SHARE))
 
     async def flush(self) -> None:
         """Write what has changed; a file that cannot be written is logged, and written later.
@@ -127,7 +132,7 @@ class DerivedFiles:
             self._changed |= moving
             self._news.set()
         if has_results:
-            results = make_results(self._plans[-1], self._state)
+            results = await collect_results(self._plans[-1], self._state)
             await run_blocking(partial(write_results, self._directory, results))
 
     def _write(

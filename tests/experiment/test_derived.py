@@ -16,6 +16,7 @@ from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.experiment.tables.chain_files import write_chain_files
+from clawblox.experiment.tables.results import collect_results, make_results
 from tests.experiment.journals import Journal, make_plan, used
 from tests.support import HANG_S, wait_until_async
 
@@ -114,6 +115,25 @@ async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_pa
         files.note(line)
     await files.flush()
     assert len(table.read_text().splitlines()) == 5
+
+
+async def test_other_tasks_run_while_the_results_of_many_chains_are_made(tmp_path: Path) -> None:
+    plan, journal = make_plan(repeats=3), Journal()
+    for chain in ("r1", "r2", "r3"):
+        journal.open(chain, 1).commit([used(1)] * 2)
+    turns: list[int] = []
+
+    async def count() -> None:
+        while True:
+            turns.append(1)
+            await anyio.sleep(0)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        results = await collect_results(plan, journal.state)
+        tasks.cancel_scope.cancel()
+    assert len(turns) >= 3
+    assert results == make_results(plan, journal.state)
 
 
 async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_not(

@@ -15,13 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import attrs
 
 from clawblox.columns import Column, format_lines
 from clawblox.config.arguments import mismatch
 from clawblox.experiment.history.state import CheckpointRef, ExperimentState
 from clawblox.experiment.plan.plan import Plan
-from clawblox.experiment.tables.rows import AgentRow, Row, make_rows
+from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.rows import AgentRow, Row, make_chain_rows
 from clawblox.extras import require_extra
 from clawblox.spelling import nearest_name
 from clawblox.system.files import publish_bytes, publish_changed
@@ -202,7 +204,41 @@ def make_results(
         state: The state of the experiment.
         forked_from: Only the branches that began at this checkpoint; None for all chains.
     """
-    rows, agents = make_rows(plan, state, forked_from=forked_from)
+    chains = [
+        chain
+        for name, chain in all_chains(plan, state).items()
+        if forked_from is None or _find_source(state, name) == forked_from
+    ]
+    return _join(make_chain_rows(plan, state, chain) for chain in chains)
+
+
+def _find_source(state: ExperimentState, chain: str) -> CheckpointRef | None:
+    branch = state.chain(chain).branch
+    return None if branch is None else branch.source
+
+
+async def collect_results(plan: Plan, state: ExperimentState) -> Results:
+    """Return the results of an experiment; other tasks of the event loop run between two chains.
+
+    Args:
+        plan: The plan in force.
+        state: The state of the experiment.
+
+    Cancellation: between two chains.
+    """
+    parts = []
+    for chain in all_chains(plan, state).values():
+        parts.append(make_chain_rows(plan, state, chain))
+        await anyio.lowlevel.checkpoint()
+    return _join(parts)
+
+
+def _join(chains: Iterable[tuple[list[Row], list[AgentRow]]]) -> Results:
+    rows: list[Row] = []
+    agents: list[AgentRow] = []
+    for of_generations, of_agents in chains:
+        rows += of_generations
+        agents += of_agents
     return Results(rows, agents)
 
 

@@ -161,26 +161,20 @@ class AgentRow(RowFacts):
     workspace_out: str
 
 
-def make_rows(
-    plan: Plan, state: ExperimentState, *, forked_from: CheckpointRef | None = None
+def make_chain_rows(
+    plan: Plan, state: ExperimentState, chain: Chain
 ) -> tuple[list[Row], list[AgentRow]]:
-    """Return the rows of an experiment: chain by chain, their generations in order.
+    """Return the rows of a chain, its generations in order.
 
     Args:
         plan: The plan in force.
         state: The state of the experiment.
-        forked_from: Only the branches that began at this checkpoint; None for all chains.
+        chain: The chain.
     """
-    rows: list[Row] = []
-    agents: list[AgentRow] = []
-    for name, chain in all_chains(plan, state).items():
-        branch = state.chain(name).branch
-        if forked_from is None or (branch is not None and branch.source == forked_from):
-            for generation in state.chain(name).generations.values():
-                record = _Record(plan, state, chain, generation)
-                rows.append(record.row())
-                agents += record.agents()
-    return rows, agents
+    begun = state.chain(chain.name).generations.values()
+    records = [_Record(plan, state, chain, generation) for generation in begun]
+    agents = [row for record in records for row in record.agents()]
+    return [record.row() for record in records], agents
 
 
 def make_row(plan: Plan, state: ExperimentState, chain: str, generation: int) -> Row:

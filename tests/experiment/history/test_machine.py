@@ -27,7 +27,7 @@ from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.tables.chain_set import all_chains
-from clawblox.experiment.tables.rows import make_rows
+from clawblox.experiment.tables.results import make_results
 from tests.experiment.fakes import Trouble, make_plan
 from tests.experiment.histories import ForkChain, History, PauseChains, SessionScript
 
@@ -180,7 +180,7 @@ def check_origin(state: ExperimentState, chain: ChainState, begin: Begin) -> Non
 def test_every_prefix_of_a_journal_has_rows() -> None:
     plan, _ = record()
     for state in prefixes():
-        rows, _ = make_rows(plan, state)
+        rows = make_results(plan, state).rows()
         generations = [
             (name, number)
             for name in all_chains(plan, state)

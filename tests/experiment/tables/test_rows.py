@@ -13,7 +13,7 @@ from clawblox.experiment.history.state import CheckpointRef
 from clawblox.experiment.plan.parts import Price
 from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.results import make_results
-from clawblox.experiment.tables.rows import AgentRow, Row, make_rows
+from clawblox.experiment.tables.rows import AgentRow, Row
 from tests.experiment.journals import Journal, make_plan, used
 
 PRICE = Price(input=10.0, output=100.0)
@@ -21,11 +21,11 @@ USAGE = [used(100, 1.0), used(50, 0.5)]
 
 
 def make_rows_from(journal: Journal, **fields: object) -> list[Row]:
-    return make_rows(make_plan(**fields), journal.state)[0]
+    return make_results(make_plan(**fields), journal.state).rows()
 
 
 def make_agent_rows_from(journal: Journal, **fields: object) -> list[AgentRow]:
-    return make_rows(make_plan(**fields), journal.state)[1]
+    return make_results(make_plan(**fields), journal.state).agents()
 
 
 def test_a_generation_has_a_row_when_it_has_begun() -> None:
@@ -133,14 +133,14 @@ def test_a_branch_has_the_labels_of_its_source_and_names_the_archive() -> None:
     journal.open("fable-r1-b1", 1, origin=source).work().commit(USAGE)
     sweep = {"agents.*.model": ["claude-fable-5", "claude-opus-4-8"]}
     plan = make_plan(sweep=sweep)
-    original, branch = make_rows(plan, journal.state)[0]
+    original, branch = make_results(plan, journal.state).rows()
     assert branch.labels == {"model": "claude-fable-5", "prompt": "storm"}
     assert (branch.branch, branch.seed, branch.mid_turn) == ("storm", 7, ("Eko",))
     assert branch.forked_from == original.checkpoint
     assert (original.forked_from, original.branch, original.mid_turn) == ("", "", ())
     ref = CheckpointRef(**source)
-    assert make_rows(plan, journal.state, forked_from=ref)[0] == [branch]
-    assert make_rows(plan, journal.state, forked_from=attrs.evolve(ref, sha256=""))[0] == []
+    assert make_results(plan, journal.state, forked_from=ref).rows() == [branch]
+    assert make_results(plan, journal.state, forked_from=attrs.evolve(ref, sha256="")).rows() == []
 
 
 def test_an_imported_generation_has_the_rows_of_its_table() -> None:
@@ -154,7 +154,8 @@ def test_an_imported_generation_has_the_rows_of_its_table() -> None:
     }
     data = {"run_id": "gen-g001", "rows": [row]}
     journal.write("imported", data, chain="r1", generation=1)
-    (generation,), agents = make_rows(make_plan(repeats=1, layout="flat"), journal.state)
+    results = make_results(make_plan(repeats=1, layout="flat"), journal.state)
+    (generation,), agents = results.rows(), results.agents()
     assert (generation.status, generation.run_dir) == ("imported", "runs/gen-g001")
     assert generation.started_at == row["start_utc"]
     assert agents[0].workspace_out == row["workspace_out"]
@@ -234,7 +235,8 @@ def committed(line: Line) -> tuple[str | None, int | None]:
 @settings(max_examples=40, deadline=None)
 @given(journals())
 def test_rows_agree_with_the_lines_of_any_journal(journal: Journal) -> None:
-    rows, agents = make_rows(make_plan(), journal.state)
+    results = make_results(make_plan(), journal.state)
+    rows, agents = results.rows(), results.agents()
     ends = [line for line in journal.lines if line.type == "committed"]
     assert [(row.chain, row.generation) for row in rows if row.is_over] == list(
         map(committed, ends)
