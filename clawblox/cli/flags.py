@@ -18,7 +18,7 @@ from clawblox.errors import ClawbloxError, ConfigError
 
 _ARGUMENT: Final = re.compile(
     r"(?P<without>\bwith )?(?<![\w?&.:/-])(?P<name>[a-z][a-z_]*)="
-    r"(?:(?P<truth>True|False)\b|(?=[\s,;.]|$))"
+    r"(?:(?P<truth>True|False)\b|(?P<number>\d+)\b|(?=[\s,;.]|$))"
 )
 _VALUE: Final = re.compile(r'(?<![\w?&.:/-])[a-z][a-z_]*=["\[]')
 """An argument with a value of Python's own."""
@@ -78,7 +78,8 @@ def _translate(hint: str, names: Mapping[str, str]) -> str | None:
         before = match["without"] or ""
         if match["truth"] == "False":
             before = "without " if before else "no "
-        return f"{before}{names[match['name']]}"
+        number = f" {match['number']}" if match["number"] else ""
+        return f"{before}{names[match['name']]}{number}"
 
     first, *rest = _BREAK.split(hint)
     parts = [("", first), *zip(rest[::2], rest[1::2], strict=True)]

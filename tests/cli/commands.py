@@ -11,8 +11,11 @@ from clawblox.cli import main
 COMMANDS = main.list_commands(click.Context(main))
 
 
-def find_command(name: str) -> click.Command:
-    command = main.get_command(click.Context(main), name)
+def find_command(words: str) -> click.Command:
+    command: click.Command | None = main
+    for name in words.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
     assert command is not None
     return command
 

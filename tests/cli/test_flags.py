@@ -56,6 +56,8 @@ def test_no_hint_of_the_library_names_a_flag() -> None:
     ("command", "hint", "said"),
     [
         ("run", "choose another run_dir=, in a place", "choose another --run-dir, in a place"),
+        ("experiment fork", "stop r1, and fork with parallel=1; or use sandbox=True",
+         "stop r1, and fork with --parallel 1"),
         ("up", "stop it, or choose another run_dir=, or another name=",
          "stop it, or choose another --run-dir"),
         ("run", "agents with sandbox=True have addresses", "agents with --sandbox have addresses"),
