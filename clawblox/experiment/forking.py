@@ -93,7 +93,7 @@ def _require_source(fork: Fork, state: ExperimentState) -> None:
     generation = state.chain(ref.chain).generations.get(ref.generation)
     points = [] if generation is None else list(generation.checkpoints())
     if all(point.ref != ref for point in points):
-        times = ", ".join(f"{point.elapsed_s:.0f}s" for point in points) or "none"
+        times = ", ".join(f"{point.second}s" for point in points) or "none"
         raise ConfigError(
             "must be a checkpoint that still exists",
             key="source",

@@ -41,7 +41,7 @@ def find_checkpoint(
     points = list(generation.checkpoints())
     chosen = _choose(points, moment)
     if chosen is None:
-        moments = ", ".join(f"{p.elapsed_s:.0f}s ({p.kind})" for p in points) or "none"
+        moments = ", ".join(f"{point.second}s ({point.kind})" for point in points) or "none"
         raise ConfigError(
             f"there is no checkpoint at {moment} in generation {generation.number} of"
             f" {generation.chain}",
@@ -80,5 +80,5 @@ def _choose(points: list[Checkpoint], moment: str | float) -> Checkpoint | None:
     if moment in _KINDS:
         return next((point for point in reversed(points) if point.kind == moment), None)
     elapsed_s = check_duration(moment, "at", may_be_zero=True)
-    before = [point for point in points if point.elapsed_s <= elapsed_s]
+    before = [point for point in points if point.second <= elapsed_s]
     return max(before, key=lambda point: (point.elapsed_s, point.seq), default=None)

@@ -103,6 +103,11 @@ class Checkpoint:
     mid_turn: tuple[str, ...] = ()
     reason: str = ""
 
+    @property
+    def second(self) -> int:
+        """Whole active seconds of its generation, as in the name of its archive."""
+        return int(self.elapsed_s)
+
 
 @attrs.define(kw_only=True)
 class AttemptState:

@@ -1,0 +1,49 @@
+"""Descriptions of checkpoints, such as ``r1/g002@20m``."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawblox.errors import ConfigError
+from clawblox.experiment.selection import find_checkpoint
+from tests.experiment.journals import Journal
+
+
+def make_journal() -> Journal:
+    """Return a journal of a generation with checkpoints at 3, 6, 8 and 8 seconds and a bit."""
+    journal = Journal()
+    attempt = journal.open("r1", 1)
+    for kind, elapsed_s in [("periodic", 3.02), ("periodic", 6.9), ("boundary", 8.0), ("end", 8.0)]:
+        attempt.checkpoint(kind, elapsed_s=elapsed_s)
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("moment", "file"),
+    [
+        ("@3s", "c0.ckpt"),
+        ("@5", "c0.ckpt"),
+        ("@6s", "c1.ckpt"),
+        ("@1h", "c3.ckpt"),
+        ("@boundary", "c2.ckpt"),
+        ("@last", "c3.ckpt"),
+        ("", "c3.ckpt"),
+    ],
+)
+def test_a_moment_is_the_nearest_checkpoint_before_it_in_whole_seconds(
+    moment: str, file: str
+) -> None:
+    state = make_journal().state
+    for place in ("r1", "r1/g001", "r1/1"):
+        assert find_checkpoint(state, place + moment).ref.file == file
+
+
+def test_the_checkpoints_that_exist_are_named_by_what_selects_them() -> None:
+    state = make_journal().state
+    with pytest.raises(ConfigError) as caught:
+        find_checkpoint(state, "r1/g001@2s")
+    assert caught.value.hint == (
+        "its checkpoints: 3s (periodic), 6s (periodic), 8s (boundary), 8s (end)"
+    )
+    with pytest.raises(ConfigError, match="its generations: 1"):
+        find_checkpoint(state, "r1/g002")
