@@ -75,8 +75,13 @@ async def test_texts_of_hooks_can_be_stored() -> None:
     async def stop(_live: Any) -> Any:
         return "enough \ud800"
 
-    error = "ValueError: half \ufffd of a pair"
-    assert await Callbacks(fail).score(ATTEMPT) == {"error": error}
-    with pytest.raises(HookError, match=error):
+    scored = await Callbacks(fail).score(ATTEMPT)
+    with pytest.raises(HookError) as caught:
         await Callbacks(stop=fail).stop(ATTEMPT)
-    assert await Callbacks(stop=stop).stop(ATTEMPT) == "enough \ufffd"
+    reason = await Callbacks(stop=stop).stop(ATTEMPT)
+    # As ASCII, since a half in the report of a failure would end the report.
+    assert [ascii(text) for text in (scored, str(caught.value), reason)] == [
+        r"{'error': 'ValueError: half \ufffd of a pair'}",
+        r"'ValueError: half \ufffd of a pair'",
+        r"'enough \ufffd'",
+    ]
