@@ -192,6 +192,27 @@ async def test_a_world_whose_files_changed_is_refused_with_their_names(scene: Sc
     assert outcome.status == "done"
 
 
+async def test_changed_prompts_and_templates_are_used_once_they_are_accepted(
+    scene: Scene, tmp_path: Path
+) -> None:
+    prompt, template = tmp_path / "system.md", tmp_path / "template"
+    template.mkdir()
+    agent = AgentSpec("claude", name="Eko", system_prompt=prompt, template=template)
+    for number, accept in ((1, []), (2, ["prompts", "templates"])):
+        prompt.write_text(f"Build {number}.")
+        (template / "notes.md").write_text(f"Notes {number}.")
+        plan = scene.plan(generations=number, agents=[agent])
+        if accept:
+            with pytest.raises(PlanChangedError, match=r"(?s)prompts.*templates"):
+                await run(scene, plan)
+        assert (await run(scene, plan, accept=accept)).status == "done"
+    (old,), (new,) = (plan.agents for plan in read_experiment(scene.directory).plans)
+    for spec, number in ((old, 1), (new, 2)):
+        assert spec.system_prompt.read_text() == f"Build {number}."  # type: ignore[union-attr]
+        assert (spec.template / "notes.md").read_text() == f"Notes {number}."  # type: ignore[operator]
+        assert spec.template.parent == scene.directory / "inputs"  # type: ignore[union-attr]
+
+
 async def test_more_generations_and_repeats_are_allowed_without_a_word(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     outcome = await run(scene, scene.plan(generations=2, repeats=3))

@@ -16,13 +16,16 @@ from clawblox.experiment import AgentSpec, Plan
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs, digest_world
 from clawblox.experiment.plan.changes import compare, require_acceptable
 
+SOURCE = ("scripts/main.luau", "world.toml")
+CACHES = (".venv/bin/python", "a/__pycache__/b", ".pytest_cache/v", "a/b.pyc")
+NO_SOURCE = (*CACHES, "results/old/x", "a/results/x", ".clawblox/manifest.json", ".git/HEAD")
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Return the author's directory: a world, prompts and templates."""
-    for name in ("world/scripts", "world/results/old", "world/.git", "world/a/__pycache__"):
-        (tmp_path / name).mkdir(parents=True)
-    for name in ("world.toml", "scripts/main.luau", "results/old/x", ".git/HEAD", "a/b.pyc"):
+    for name in SOURCE + NO_SOURCE:
+        (tmp_path / "world" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "world" / name).write_text(name)
     for name in ("calm", "wild"):
         (tmp_path / f"{name}.md").write_text(f"Be {name}.")
@@ -41,7 +44,37 @@ def changed(before: Inputs, after: Inputs) -> dict[str, list[str]]:
 
 
 def test_only_the_source_of_a_world_has_digests(home: Path) -> None:
-    assert list(digest_world(home / "world")) == ["scripts/main.luau", "world.toml"]
+    assert list(digest_world(home / "world")) == list(SOURCE)
+
+
+def test_a_link_in_a_world_has_the_digest_of_its_target(home: Path) -> None:
+    def digest(target: str) -> str:
+        link = home / "world" / "map"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        return digest_world(home / "world")["map"]
+
+    assert digest("one") == digest("one") != digest("two")
+
+
+def test_every_world_of_a_plan_has_digests(home: Path) -> None:
+    other = home / "other"
+    shutil.copytree(home / "world", other)
+    conditions = [{"name": "A"}, {"name": "B", "set": {"world.dir": str(other)}}]
+    digests = digest_inputs(make_plan(home, conditions=conditions)).world
+    assert list(digests) == [f"{world}/{name}" for world in ("world", "other") for name in SOURCE]
+
+
+def test_caches_in_a_template_are_neither_copied_nor_a_change(home: Path) -> None:
+    plan = make_plan(home)
+    before = digest_inputs(plan)
+    for name in CACHES:
+        (home / "calm" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "calm" / name).write_text("")
+    assert digest_inputs(plan) == before
+    template = copy_inputs(plan, home / "inputs").agents[0].template
+    assert template is not None
+    assert [path.name for path in template.rglob("*") if path.is_file()] == ["SOUL.md"]
 
 
 def test_the_directory_of_the_experiment_is_no_source(home: Path) -> None:
@@ -112,6 +145,26 @@ def test_copies_replace_the_files_of_the_author(home: Path, tmp_path: Path) -> N
     assert copy_inputs(copied, tmp_path / "inputs") == copied
     names = sorted(path.name[17:] for path in (tmp_path / "inputs").iterdir())
     assert names == ["calm", "calm.md", "wild", "wild.md"]
+
+
+def test_changed_files_have_copies_of_their_own(home: Path) -> None:
+    plan = make_plan(home)
+    copied = [copy_inputs(plan, home / "inputs")]
+    (home / "calm.md").write_text("Be calmer.")
+    (home / "calm" / "SOUL.md").write_text("calmer")
+    copied.append(copy_inputs(plan, home / "inputs"))
+    (first, *_), (second, *_) = (copy.agents for copy in copied)
+    texts = [agent.system_prompt.read_text() for agent in (first, second)]  # type: ignore[union-attr]
+    assert texts == ["Be calm.", "Be calmer."]
+    souls = [(agent.template / "SOUL.md").read_text() for agent in (first, second)]  # type: ignore[operator]
+    assert souls == ["calm", "calmer"]
+
+
+def test_what_a_killed_process_left_of_a_copy_is_removed(home: Path) -> None:
+    left = home / "inputs" / ".template.999999999-1.abcd1234.partial"
+    left.mkdir(parents=True)
+    copy_inputs(make_plan(home), home / "inputs")
+    assert not left.exists()
 
 
 def test_links_in_templates_are_copied_as_links(home: Path, tmp_path: Path) -> None:

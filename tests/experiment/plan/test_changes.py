@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from clawblox import Budget
 from clawblox.errors import ConfigError, PlanChangedError
-from clawblox.experiment import AgentSpec, Condition, Plan
+from clawblox.experiment import AgentSpec, Condition, Plan, WorldSpec
 from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.results import PlanChange
 
@@ -77,6 +78,82 @@ def test_the_same_plan_has_no_changes() -> None:
 )
 def test_each_field_has_a_kind(fields: dict[str, Any], changes: dict[str, str]) -> None:
     assert kinds(**fields) == changes
+
+
+SINGLE = OLD.but(repeats=1, agents=[EKO])
+COMMAND = AgentSpec("command", name="Oni", command={"argv": ["true"]})
+
+FIELDS: dict[type, dict[str, tuple[str, dict[str, Any]]]] = {
+    Plan: {
+        "world": ("never", {"world": {"dir": "/a/worlds/panda", "record": False}}),
+        "agents": ("never", {"agents": [EKO, MOA]}),
+        "name": ("never", {"name": "other"}),
+        "generations": ("free", {"generations": 4}),
+        "duration": ("amendment", {"duration": "2h"}),
+        "repeats": ("free", {"repeats": 2}),
+        "seeds": ("free", {"seeds": [1], "repeats": 1}),
+        "labels": ("free", {"labels": {"a": 1}}),
+        "save": ("amendment", {"save": {"full": True}}),
+        "checkpoint": ("free", {"checkpoint": {"keep": None}}),
+        "inherit": ("never", {"inherit": {"workspace": False}}),
+        "stop": ("amendment", {"stop": {"agents_ended": "any"}}),
+        "limits": ("free", {"limits": {"worlds": 1}}),
+        "retry": ("free", {"retry": {"attempts": 0}}),
+        "sweep": ("free", {"sweep": {"duration": [60]}}),
+        "conditions": ("free", {"conditions": [Condition("A")]}),
+        "order": ("free", {"order": "depth"}),
+        "prices": ("free", {"prices": {"m": {"input": 1, "output": 2}}}),
+        "layout": ("never", {"layout": "flat"}),
+        "run_prefix": ("never", {"run_prefix": "p"}),
+        "tmux": ("free", {"tmux": "t"}),
+        "prune": ("free", {"prune": False}),
+    },
+    WorldSpec: {
+        "dir": ("never", {"dir": "/a/worlds/carts"}),
+        "record": ("never", {"record": False}),
+        "env": ("never", {"env": {"A": "b"}}),
+        "port": ("free", {"port": 9000}),
+        "port_wait": ("free", {"port_wait": 7}),
+        "host": ("free", {"host": "0.0.0.0"}),
+        "health_timeout": ("free", {"health_timeout": 7}),
+        "datastore": ("never", {"datastore": "none"}),
+    },
+    AgentSpec: {
+        "driver": ("never", {"driver": "kimi"}),
+        "name": ("never", {"name": "Moa"}),
+        "model": ("never", {"model": "opus"}),
+        "binary": ("free", {"binary": "/b/claude"}),
+        "template": ("amendment", {"template": "/t"}),
+        "system_prompt": ("amendment", {"system_prompt": None}),
+        "prompt": ("never", {"prompt": "Build."}),
+        "env": ("free", {"env": ["A"]}),
+        "version": ("amendment", {"version": "2"}),
+        "sandbox": ("never", {"sandbox": True}),
+        "claude_native_sandbox": ("never", {"claude_native_sandbox": True}),
+        "permission_mode": ("never", {"permission_mode": "plan"}),
+        "bare": ("never", {"bare": True}),
+        "auto_continue": ("never", {"auto_continue": False}),
+        "budget": ("amendment", {"budget": Budget(turns=3)}),
+        "command": ("never", {"command": {"argv": ["false"]}}),
+    },
+}
+"""By part of a plan and field: whether a resume may change it, and a change."""
+
+
+@pytest.mark.parametrize("part", FIELDS)
+def test_every_field_of_a_plan_is_free_amended_or_never_changed(part: Any) -> None:
+    assert FIELDS[part].keys() == {field.name for field in attrs.fields(part)}
+    for name, (kind, fields) in FIELDS[part].items():
+        old = SINGLE
+        if part is WorldSpec:
+            fields = {"world": {"dir": "/a/worlds/panda", **fields}}
+        elif part is AgentSpec:
+            agent = COMMAND if name == "command" else EKO
+            old = SINGLE.but(agents=[agent])
+            fields = {"agents": [agent.but(**fields)]}
+        # That a chain is gone is a change besides that of the field.
+        changes = [one for one in change(old, **fields) if one.field != "chains"]
+        assert {one.kind for one in changes} == {kind}, name
 
 
 SWEPT = OLD.but(sweep={"agents.*.model": ["fable", "opus"]})
