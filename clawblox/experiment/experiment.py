@@ -420,7 +420,7 @@ class Experiment:
             The names of the branches.
 
         Raises:
-            ConfigError: An argument is wrong.
+            ConfigError: An argument is wrong, or the branches lack something that they need.
             UsageError: The agents ran outside a sandbox, and the branches would run in parallel;
                 or a driver cannot branch its conversations.
 
@@ -440,6 +440,8 @@ class Experiment:
         chain = self.record.chains[source.ref.chain]
         running = () if self._session is None else self._session.running
         branches = plan_fork(fork, chain, opened.state, running)
+        if not running:  # nothing of it is recorded if it could not be run
+            await self._workshop.survey(opened.plans[-1], are_logins_checked=False)
         await record_branches(self._recorder, source, branches)
         if self._session is not None:
             self._session.add([name for name, _ in branches])

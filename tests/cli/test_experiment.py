@@ -222,6 +222,10 @@ def test_an_experiment_runs_from_its_plan_to_its_results(call: Start) -> None:
     again = call("experiment", "resume", "experiments/memory", "--json", env=KEYS)
     assert again.wait() == 0
     assert json.loads(again.out) == {"status": "done", "exit_status": 0, "text": "", "rows": []}
+    fork = call("experiment", "fork", "experiments/memory", "r1", "--parallel", "1")
+    assert fork.wait() == 2
+    assert "hint: export ANTHROPIC_API_KEY=" in fork.err
+    assert list(read_experiment("experiments/memory").state.chains) == ["r1"]
     assert_nothing_runs()
 
 
