@@ -16,7 +16,7 @@ from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import install, misbehave
-from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs
+from tests.cli.conftest import API_KEY, TIMEOUT_S, Command, Start, assert_nothing_runs
 from tests.support import make_world
 
 KEYS = {"ANTHROPIC_API_KEY": API_KEY}
@@ -84,6 +84,7 @@ def test_the_help_has_a_plan_that_is_valid(call: Start) -> None:
 
 @pytest.mark.usefixtures("plan")
 def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
+    before = list_files(Path.cwd())
     words = ("experiment", "run", "exp.toml", "--dry-run", "--set", "generations=3")
     command = call(*words, env=KEYS)
     assert command.wait() == 0, command.err
@@ -97,7 +98,12 @@ def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
     facts = json.loads(call(*words, "--json", env=KEYS).out)
     assert facts["chains"] == ["r1"]
     assert set(facts["programs"]) == {"claude"}
-    assert not Path("experiments").exists()
+    assert list_files(Path.cwd()) == before
+
+
+def list_files(root: Path) -> dict[Path, int]:
+    """Return when each file and directory was changed last."""
+    return {path: path.lstat().st_mtime_ns for path in (root, *root.rglob("*"))}
 
 
 def test_all_faults_of_a_plan_are_reported(plan: Path, call: Start) -> None:
@@ -254,7 +260,8 @@ def test_an_experiment_in_the_background_is_watched_and_stopped(
     tmp_path: Path, call: Start
 ) -> None:
     write_plan(tmp_path / "cwd", duration="1h")
-    run = call("experiment", "run", "exp.toml", "--detach", env=KEYS)
+    words = ("experiment", "run", "exp.toml", "--set", "repeats=2", "--detach")
+    run = call(*words, env=KEYS)
     assert run.wait() == 0, run.err
     assert "stop:   clawblox experiment stop experiments/memory\n" in run.out
     facts = json.loads(call("experiment", "status", "experiments/memory", "--json").out)
@@ -262,6 +269,26 @@ def test_an_experiment_in_the_background_is_watched_and_stopped(
     second = call("experiment", "resume", "experiments/memory", env=KEYS)
     assert second.wait() == 1
     assert "runs the experiment in" in second.err
+    stop = call("experiment", "stop", "experiments/memory", "r1")
+    assert (stop.wait(), stop.out) == (0, "r1: stopped\n")
+    chains = read_experiment("experiments/memory").state.chains
+    assert [list(chain.attempts)[-1].outcome for chain in chains.values()] == ["paused", None]
+    fork = call("experiment", "fork", "experiments/memory", "r1", "-n", "2", "--parallel", "1")
+    assert (fork.wait(), fork.out) == (0, "r1-f1-1\nr1-f1-2\n")  # by the process in the background
     stop = call("experiment", "stop", "experiments/memory", "--now")
     assert (stop.wait(), stop.out) == (0, "experiments/memory: stopped\n")
+    assert_nothing_runs()
+
+
+@pytest.mark.thorough
+def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, start: Start) -> None:
+    plan = write_plan(tmp_path / "cwd", duration="1h")
+    misbehave(plan.parent / "template", turn_s=TIMEOUT_S)  # so that a checkpoint waits
+    run = start("experiment", "run", "exp.toml", env=KEYS)
+    wait_for_work(run)
+    run.send(signal.SIGINT)
+    run.wait_for("A second Ctrl-C kills everything.")
+    assert run.interrupt() == 128 + signal.SIGINT
+    (attempt,) = read_experiment("experiments/memory").state.chain("r1").attempts
+    assert (attempt.outcome, attempt.checkpoints) == (None, [])
     assert_nothing_runs()

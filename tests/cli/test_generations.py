@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from clawblox.cli.commands.generations import command as generations
-from clawblox.cli.running.generation_plans import GenerationOptions
+from clawblox.cli.running.generation_plans import GenerationOptions, open_generations
 from clawblox.errors import ConfigError
 from clawblox.experiment.harness_import import RecordedOptions
+from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import misbehave
@@ -167,9 +169,24 @@ def test_given_options_are_accepted_as_amendments() -> None:
     assert parse(given=set()).accepted == set()
 
 
+def test_a_resume_tries_again_what_has_failed_and_keeps_the_grace() -> None:
+    begun = open_generations(parse("--grace", "7"))
+    assert (begun._grace_s, begun._retry_failed) == (7.0, False)
+    directory = Path("counter/results/e1").absolute()
+    directory.mkdir(parents=True)
+    with Journal(directory) as journal:
+        open_experiment(journal, directory, make_plan())
+        journal.append("session.begun")
+    options = parse("--resume", "--accept", "world", "--grace", "7", given={"accept", "resume"})
+    resumed = open_generations(options)
+    assert (resumed._grace_s, resumed._retry_failed) == (7.0, True)
+    assert set(resumed._accept) == {"world"}
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (("--system-prompt", "none.md"), "agents.0.system_prompt: must be an existing file"),
         (("--generation-duration", "1.5h"), "must be a duration like 3600, 60m or 1h, not '1.5h'"),
         (("--generation-duration", "0"), "must be a duration like 3600, 60m or 1h, not '0'"),
         (("--backend", "acp"), "'acp' is not one of 'claude', 'codex', 'kimi', 'opencode'"),
