@@ -24,9 +24,7 @@ from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import collect_results, write_results
 from clawblox.telemetry.own_log import OwnLog
 
-_CHANGES_FILES = frozenset(
-    {"checkpoint", "checkpoint.removed", "committed", "failed", "imported", "plan.amended"}
-)
+_CHANGES_FILES = frozenset({"checkpoint", "committed", "failed", "imported", "plan.amended"})
 _CHANGES_RESULTS = frozenset(
     {"committed", "failed", "paused", "interrupted", "imported", "rescored", "plan.amended"}
 )

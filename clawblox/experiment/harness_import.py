@@ -92,14 +92,6 @@ class ResumePoint:
     agents: tuple[str, ...]
     driver: str
 
-    def remaining_s(self, duration_s: float) -> float:
-        """Return the seconds that remain of a generation, at least one.
-
-        Args:
-            duration_s: Planned duration of the generation, in seconds.
-        """
-        return max(1.0, duration_s - self.elapsed_s)
-
 
 @attrs.frozen(kw_only=True)
 class RecordedOptions:
@@ -130,7 +122,13 @@ def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
     metadata = read_metadata(archive)
     names = sorted(metadata.get("agents", ()), key=layout.agent_index)
     recorded = _number(metadata, "agents_per_world", archive, default=len(names))
-    if {recorded, len(names)} != {agents}:
+    if recorded != len(names):
+        raise ConfigError(
+            f"must be {recorded} in the archive, and it has {len(names)}",
+            path=archive,
+            key="agents",
+        )
+    if len(names) != agents:
         raise ConfigError(
             f"must be {len(names)} as in the archive, not {agents}", path=archive, key="agents"
         )

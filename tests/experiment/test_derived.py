@@ -101,6 +101,23 @@ async def test_the_table_of_a_branch_follows_the_directory_of_its_source(tmp_pat
     assert origins(await rows(tmp_path, plan, journal, "r1-f1-1")) == {f"checkpoint:{archive}"}
 
 
+async def test_the_pointer_is_written_after_each_checkpoint(tmp_path: Path) -> None:
+    plan, journal = make_plan(), Journal()
+    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    await files.flush()
+    attempt = journal.open("r1", 1).work()
+    run_dir = tmp_path / "chains" / "r1" / "runs" / attempt.name
+    (run_dir / "checkpoints").mkdir(parents=True)
+    for line in journal.lines:
+        files.note(line)
+    for name in ("c0.ckpt", "c1.ckpt"):
+        (run_dir / "checkpoints" / name).touch()
+        attempt.checkpoint()
+        files.note(journal.lines[-1])
+        await files.flush()
+        assert read_pointer(run_dir.parents[1]) == run_dir / "checkpoints" / name
+
+
 async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_path: Path) -> None:
     plan, journal = make_plan(), Journal()
     journal.open("r1", 1).commit([used(1)] * 2)

@@ -24,6 +24,7 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.system.append_log import append
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock
@@ -405,10 +406,43 @@ async def test_scores_can_be_computed_again(scene: Scene) -> None:
     async def score(_end: Any) -> dict[str, float]:
         return {"cubes": 7.0}
 
-    await run(scene, scene.plan())
+    await run(scene, scene.plan(repeats=3, limits={"worlds": 2, "min_free": None}))
+    scene.workshop.troubles = {"r2": [Trouble(0, "world")]}
+    scene.workshop.most_open = 0
     async with scene.experiment(None) as exp:
         rows = await exp.rescore(score)
-    assert [row.scores for row in rows] == [{"cubes": 7.0}] * 2
+    texts = {(row.chain, row.generation): row.error or row.scores["cubes"] for row in rows}
+    assert [*texts.values()].count(7.0) == 5
+    assert "the world did not start" in {texts["r2", 1], texts["r2", 2]}
+    assert scene.workshop.most_open == 2
+    assert not [name for _, name in scene.workshop.directories if "rescored" in name]
+
+
+async def test_only_committed_generations_are_scored_again_and_while_none_run(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def score(_end: Any) -> dict[str, float]:
+        return {"cubes": 7.0}
+
+    async def validate(*_: object) -> Any:
+        raise AttemptError("plan", "a file is missing")
+
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        rows = aiter(exp.run())
+        await anext(rows)
+        with pytest.raises(UsageError, match="a session of this experiment runs"):
+            await exp.rescore(score)
+        monkeypatch.setattr(scene.workshop, "validate", validate)
+        assert [row async for row in rows] == []
+        await exp.rescore(score)
+        tasks.cancel_scope.cancel()
+    lines = [line for line in read_lines(scene.directory) if line.type == "rescored"]
+    assert [(line.generation, line.data) for line in lines] == [(1, {"scores": {"cubes": 7.0}})]
+    assert any(
+        point.kind == "end"
+        for point in read_experiment(scene.directory).state.chain("r1").generations[2].checkpoints()
+    )
 
 
 async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -> None:

@@ -256,8 +256,6 @@ def test_an_archive_has_its_generation_and_its_agents_in_order(tmp_path: Path) -
     point = find_resume_point(path, agents=11)
     assert (point.generation, point.elapsed_s, point.driver) == (2, 900, "claude")
     assert list(point.agents) == names
-    assert point.remaining_s(1800) == 900
-    assert point.remaining_s(600) == 1
 
 
 def test_an_archive_without_facts_begins_the_first_generation(tmp_path: Path) -> None:
@@ -269,6 +267,13 @@ def test_an_archive_with_other_agents_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path, "Eko-a0", "Moa-a1")
     with pytest.raises(ConfigError, match="agents: must be 2 as in the archive, not 1"):
         find_resume_point(path, agents=1)
+
+
+def test_an_archive_that_lacks_agents_of_its_world_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path, "Eko-a0", agents_per_world=2)
+    for agents in (1, 2):
+        with pytest.raises(ConfigError, match="agents: must be 2 in the archive, and it has 1"):
+            find_resume_point(path, agents=agents)
 
 
 @pytest.mark.parametrize(

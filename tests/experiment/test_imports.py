@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from clawblox import save_checkpoint
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, RunLockedError
+from clawblox.experiment import imports
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.history.lines import About, LineType
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -213,6 +215,25 @@ async def test_a_generation_continued_from_an_archive_never_begins_with_new_agen
     assert outcome.status == "failed"
     origins = [attempt.order.origin for attempt in scene.workshop.attempts]
     assert [origin and origin.file for origin in origins] == [archive.name] * 4
+
+
+async def test_a_copy_of_an_archive_is_complete_or_absent(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_half(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:100])
+        raise OSError(errno.ENOSPC, "no space")
+
+    (tmp_path / "elsewhere").mkdir()
+    archive = await run_blocking(make_archive, tmp_path / "elsewhere" / "gen.ckpt", 1)
+    with monkeypatch.context() as full:
+        full.setattr(imports.shutil, "copyfile", copy_half)
+        with pytest.raises(OSError, match="no space"):
+            await run(scene, flat_plan(scene), resume_from=archive)
+    scene.workshop.archives.add(("r1", "old-g001", archive.name))
+    assert (await run(scene, flat_plan(scene), resume_from=archive)).status == "done"
+    copy = scene.directory / "runs" / "old-g001" / "checkpoints" / archive.name
+    assert copy.read_bytes() == archive.read_bytes()
 
 
 async def test_an_import_that_was_killed_between_two_lines_is_completed(scene: Scene) -> None:

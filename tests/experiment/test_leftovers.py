@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from clawblox.errors import RunLockedError
@@ -118,6 +119,38 @@ def test_sources_of_forks_stay(scene: Scene) -> None:
             facts = {"source": source, "group": 1, "number": number}
             journal.append("chain.forked", facts, About(f"r1-f1-{number}"))
     assert scene.names() == []
+
+
+def test_a_source_of_a_fork_that_was_made_meanwhile_stays(scene: Scene) -> None:
+    archive = scene.archive("b", "t2.ckpt")
+    scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
+    leftovers = list_leftovers(read_experiment(scene.directory))
+    assert [leftover.path for leftover in leftovers] == [archive]
+    (ref,) = leftovers[0].checkpoints
+    with Journal(scene.directory) as journal:
+        facts = {"source": attrs.asdict(ref), "group": 1, "number": 1}
+        journal.append("chain.forked", facts, About("r1-f1-1"))
+    remove_leftovers(scene.directory, leftovers)
+    assert archive.exists()
+    assert list(read_experiment(scene.directory).state.checkpoints())
+
+
+def test_the_run_of_an_attempt_that_has_not_ended_stays(scene: Scene) -> None:
+    scene.archive("a", "none").unlink()
+    scene.write("a", 1, OPENED)
+    assert scene.names() == []
+
+
+def test_nothing_behind_a_link_is_removed(scene: Scene, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    scene.runs.mkdir(parents=True)
+    (scene.runs / "a.failed-1").symlink_to(outside)
+    scene.write("a", 1, OPENED, failed("a.failed-1"))
+    with pytest.raises(OSError, match="symbolic link"):
+        scene.remove()
+    assert (outside / "file").exists()
 
 
 def test_the_archive_that_the_pointer_names_stays(scene: Scene) -> None:

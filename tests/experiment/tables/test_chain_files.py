@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,14 @@ def test_the_table_has_a_quoted_row_for_each_agent(finished: Chain) -> None:
     )
     assert lines[4].split(",")[5] == f'"{workspace}"'
     assert len(lines) == 5
+
+
+def test_a_path_that_is_not_utf_8_has_its_own_bytes(tmp_path: Path) -> None:
+    chain = Chain(tmp_path / os.fsdecode(b"exp\xff"))
+    chain.open(1, "exp-g001", None)
+    chain.commit(1, "exp-g001")
+    chain.write()
+    assert os.fsencode(chain.path) in layout.table_path(chain.path).read_bytes()
 
 
 def test_the_public_scripts_can_resume_the_chain(finished: Chain) -> None:

@@ -166,6 +166,10 @@ def test_csv_has_a_column_for_each_label_and_score() -> None:
     assert (first["score.cubes"], first["is_estimated"], first["seed"]) == ("0.0", "false", "")
 
 
+def test_lines_of_csv_end_in_a_newline_alone() -> None:
+    assert swept().to_csv().count("\r") == HOSTILE.count("\r")
+
+
 def test_hostile_text_stays_in_its_cell_and_out_of_the_terminal() -> None:
     (*_, last) = read(swept().to_csv())
     assert last["error"] == HOSTILE
