@@ -55,7 +55,7 @@ def refuse_experiment(directory: Path, meant: str = "a run directory") -> None:
 
     Args:
         directory: The directory.
-        meant: What is meant.
+        meant: The kind of directory that the command needs.
 
     Raises:
         UsageError: It is such a directory.

@@ -100,7 +100,7 @@ def _remove(leftover: Leftover) -> None:
         registry.remove(leftover.path)
 
 
-# -- what is needed -----------------------------------------------------------------------------
+# -- needed files --------------------------------------------------------------------------------
 
 
 def _list(

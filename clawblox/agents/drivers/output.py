@@ -25,7 +25,7 @@ _MAX_DELAY_MS: Final = 24 * 3600 * 1000.0
 
 _LONGEST_LIMIT_S: Final = 30 * 24 * 3600.0
 _MOST_OVERDUE_S: Final = 24 * 3600.0
-"""A limit that is said to end later, or to have ended earlier, has no known end."""
+"""A limit that is reported to end later, or to have ended earlier, has no known end."""
 
 _decode = msgspec.json.Decoder(Record).decode
 

@@ -1,4 +1,4 @@
-"""What is to blame for an error of an attempt."""
+"""The causes of errors of an attempt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def failure_cause(error: Exception) -> FailureCause:
-    """Return what is to blame for an error."""
+    """Return the cause of an error, as the journal records it."""
     match error:
         case WorldCommandError() | AgentSetupError():
             return "setup"

@@ -20,7 +20,7 @@ You are $WORLD_AGENT_NAME. You act in a world through its HTTP API at $WORLD_BAS
 $SESSION_LINE
 Read the documentation of the API before you act: $SKILL_CURL
 """
-"""What an agent must know of its world, for templates that do not tell it."""
+"""The address and the interface of the world, for templates that do not mention them."""
 
 
 def read_template(file: Path | None, world_dir: Path) -> str:

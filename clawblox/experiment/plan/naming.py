@@ -84,7 +84,7 @@ def label_keys(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _distinct_steps(path: str, paths: Sequence[str]) -> int:
-    """Return how many last steps of a path are needed to tell it from the other paths."""
+    """Return how many last steps of a path distinguish it from the other paths."""
     for steps in range(1, path.count(".") + 1):
         if [_label_key(other, steps) for other in paths].count(_label_key(path, steps)) == 1:
             return steps
