@@ -17,6 +17,7 @@ from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import install, misbehave
 from tests.cli.conftest import API_KEY, TIMEOUT_S, Command, Start, assert_nothing_runs
+from tests.files import look_at
 from tests.support import make_world
 
 KEYS = {"ANTHROPIC_API_KEY": API_KEY}
@@ -84,7 +85,7 @@ def test_the_help_has_a_plan_that_is_valid(call: Start) -> None:
 
 @pytest.mark.usefixtures("plan")
 def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
-    before = list_files(Path.cwd())
+    before = look_at(Path.cwd())
     words = ("experiment", "run", "exp.toml", "--dry-run", "--set", "generations=3")
     command = call(*words, env=KEYS)
     assert command.wait() == 0, command.err
@@ -98,12 +99,7 @@ def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
     facts = json.loads(call(*words, "--json", env=KEYS).out)
     assert facts["chains"] == ["r1"]
     assert set(facts["programs"]) == {"claude"}
-    assert list_files(Path.cwd()) == before
-
-
-def list_files(root: Path) -> dict[Path, int]:
-    """Return when each file and directory was changed last."""
-    return {path: path.lstat().st_mtime_ns for path in (root, *root.rglob("*"))}
+    assert look_at(Path.cwd()) == before
 
 
 def test_all_faults_of_a_plan_are_reported(plan: Path, call: Start) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
+from tests.files import read_all
 from tests.support import free_port, make_world, world_command
 
 LOGIN = "sk-ant-oat01-not-a-token-0001"
@@ -234,18 +233,9 @@ def test_the_login_in_a_file_reaches_agents_only_and_is_never_on_disk(
     assert "CLAUDE_CODE_OAUTH_TOKEN" in of_agent
     assert "CLAUDE_CODE_OAUTH_TOKEN" not in of_world
     assert "SECRET_OF_OTHERS" not in of_agent + of_world
-    assert [path for path, data in contents(Path.cwd()) if LOGIN.encode() in data] == []
+    written = [path for path, data in read_all(Path.cwd()) if LOGIN.encode() in data]
+    assert written == [Path.cwd() / ".env"]
     assert LOGIN not in done.out + done.err
-
-
-def contents(place: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield the content of each file that a command has written, those in archives too."""
-    for path in place.rglob("*"):
-        if path.is_file() and path.name != ".env":
-            yield path, path.read_bytes()
-            if zipfile.is_zipfile(path):
-                with zipfile.ZipFile(path) as archive:
-                    yield from ((path / name, archive.read(name)) for name in archive.namelist())
 
 
 def test_a_resume_needs_the_name_of_an_experiment(call: Start) -> None:

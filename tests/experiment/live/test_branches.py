@@ -14,8 +14,8 @@ from clawblox.experiment.history.state import Branch, CheckpointRef
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.ports import AttemptError, Order
 from clawblox.rundir.manifest import read_manifest
-from clawblox.system.tree_digests import digest_tree
 from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
+from tests.files import look_at
 
 __all__ = ["alone", "scene"]
 
@@ -40,7 +40,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
         original = await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
-    before = await run_blocking(digest_tree, scene.run_dir())
+    before = await run_blocking(look_at, scene.run_dir())
     past = await scene.told(original)
 
     source = scene.order(origin=refer(FIRST, saved), elapsed_s=5.0)
@@ -87,7 +87,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
         assert [agent["conversation"] for agent in continued["agents"]] == [
             agent["conversation"] for agent in working["agents"]
         ]
-    assert await run_blocking(digest_tree, scene.run_dir()) == before
+    assert await run_blocking(look_at, scene.run_dir()) == before
 
 
 async def test_a_driver_without_branches_is_refused(scene: Scene) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from clawblox.experiment.history.state import AttemptState, Checkpoint
 from clawblox.rundir.manifest import read_manifest
 from tests.agents.standins import told
 from tests.experiment.real.trials import AGENTS, CUT_OFF, KEYS, SAVE, Trial, act, count_answers
+from tests.files import look_at
 from tests.support import HANG_S, ask, wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("curl")]
@@ -72,18 +73,6 @@ class Fork:
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
-
-
-def look_at(directory: Path) -> Mapping[str, Any]:
-    """Return the contents and times of all files below a directory."""
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {
-        str(path): (path.stat().st_mtime_ns, path.stat().st_mode, hash_file(path)) for path in files
-    }
-
-
-def hash_file(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def check_branch(fork: Fork, name: str, source: Checkpoint, past: Path, prompt: str | None) -> None:
@@ -157,7 +146,7 @@ async def test_branches_in_sandboxes_run_beside_the_original_and_do_not_touch_it
         await wait_until_async(lambda: checkpoints(experiment))
         source = experiment.checkpoint("r1/g001")
         archive = trial.archive(source)
-        before = await run_blocking(look_at, archive.parent)
+        before = await run_blocking(look_at, archive)
         names = await experiment.fork(source, prompts=prompts)
         await wait_until_async(lambda: committed(experiment) == set(names))
         world = fork.chain(ORIGINAL).working["world"]
@@ -166,8 +155,7 @@ async def test_branches_in_sandboxes_run_beside_the_original_and_do_not_touch_it
         await wait_until_async(lambda: ORIGINAL in committed(experiment))
     assert str(received.json()).count("/input") == len(AGENTS)
     assert inputs(fork, ORIGINAL) == [1, 1]
-    after = await run_blocking(look_at, archive.parent)
-    assert before.items() <= after.items()
+    assert await run_blocking(look_at, archive) == before
     await run_blocking(load_checkpoint, archive, tmp_path / "past")
     for name, prompt in zip(names, prompts, strict=True):
         await run_blocking(check_branch, fork, name, source, tmp_path / "past", prompt)

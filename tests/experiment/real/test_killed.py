@@ -16,6 +16,7 @@ from clawblox.experiment.history.state import AttemptState
 from tests.agents.standins import USAGE, told
 from tests.experiment.harness import COLUMNS
 from tests.experiment.real.trials import ACT, AGENTS, KEYS, SAVE, Trial, count_answers
+from tests.files import read_all
 from tests.support import processes_in, wait_until
 
 pytestmark = pytest.mark.needs("curl")
@@ -186,8 +187,9 @@ def check_processes(killed: Killed) -> None:
 
 
 def check_keys(killed: Killed) -> None:
-    """No key is written anywhere."""
-    for path in killed.trial.directory.rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            assert not any(key.encode() in content for key in KEYS.values()), path
+    """No key is written anywhere, though every agent is given one by name."""
+    names = {name for spec in killed.trial.plan.agents for name in spec.env}
+    assert names == KEYS.keys()
+    keys = [key.encode() for key in KEYS.values()]
+    for path, content in read_all(killed.trial.root):
+        assert not any(key in content for key in keys), path

@@ -27,6 +27,7 @@ from tests.support import make_world, processes_in, wait_until
 
 AGENTS = {"Eko": "claude", "Moa": "codex"}
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}
+_KEY_NAMES = {"claude": "ANTHROPIC_API_KEY", "codex": "OPENAI_API_KEY"}
 _ADDRESS = "$(grep -o 'http[^\"]*' ../world_access.json)"
 SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 
@@ -137,6 +138,7 @@ class Trial:
                 binary=install(root / "bin", AGENTS[name]),
                 template=template,
                 prompt=f"Begin\n{act(sandbox=sandbox)}",
+                env=[_KEY_NAMES[AGENTS[name]]],
                 sandbox=sandbox,
             )
             for name in agents
