@@ -7,7 +7,6 @@ a world of its own that continues from the same snapshot.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -71,15 +70,9 @@ async def fork_agent(
     Cancellation: no directory of the new agent remains, or it is complete.
     """
     target = run_dir / "agents" / recorded.name
-    await run_blocking(_remove, target)
     branch = await source.agent.fork(target, name=recorded.name, origin=origin)
     await run_blocking(_carry_over, source, branch, run_dir)
     return attrs.evolve(source, agent=branch, before=recorded.before)
-
-
-def _remove(target: Path) -> None:
-    """Remove what an earlier fork left of it, which has never run."""
-    shutil.rmtree(target, ignore_errors=True)
 
 
 def _carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:

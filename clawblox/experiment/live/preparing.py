@@ -236,7 +236,7 @@ class Preparation:
     def _inherited(self) -> Sequence[Path | None]:
         """Return the workspaces that new agents inherit; None for the templates."""
         order, plan = self.order, self.order.chain.plan
-        if order.inherited is None or not plan.inherit.workspace:
+        if order.inherited is None:
             return [None] * len(plan.agents)
         attempt = self._require_attempt(self._own_chain, order.inherited)
         names = agent_names(attempt)

@@ -11,6 +11,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.ports import AttemptError, Order
 from clawblox.rundir.manifest import read_manifest
@@ -69,6 +70,9 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
         manifest = await run_blocking(read_manifest, run_dir)
         save = manifest.resolve(manifest.run["resume_from"])
         assert (save.parent.parent, save.suffix) == (scene.run_dir(), ".json")  # not the archive
+        archive = manifest.resolve(manifest.run["resume_archive"])
+        assert archive == scene.run_dir() / "checkpoints" / saved.file
+        assert not source_dir(run_dir).exists()
         assert manifest.run["branch"]["label"] == "storm"
         forked = [agent["forked_from"] for agent in manifest.agents]
         assert [agent["session"] for agent in forked] == [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
+from typing import Any
 
 import anyio
 import attrs
@@ -14,13 +16,18 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import CheckpointSecretError, UsageError
+from clawblox.experiment.history.state import Branch, CheckpointRef
 from clawblox.experiment.live.attempt_agents import AttemptAgent
+from clawblox.experiment.live.attempt_files import AttemptRecord
+from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.ports import (
     AgentEnded,
     AgentFailed,
     AgentTurned,
     AttemptError,
+    Order,
     WorldEnded,
 )
 from clawblox.rundir.manifest import read_manifest
@@ -184,6 +191,78 @@ async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> N
         assert attempt.usage()[0].turns == 2
         (end,) = (signal for signal in alone.signals if isinstance(signal, AgentEnded))
         assert (end.name, end.is_budget) == ("Eko", True)
+
+
+async def test_the_budget_for_saving_counts_from_the_save_prompt(alone: Scene) -> None:
+    alone.plan = alone.plan.but(save={"prompt": SAVE, "budget": {"turns": 2}})
+    await alone.prepare(alone.order())
+
+    def ends() -> list[AgentEnded]:
+        return [signal for signal in alone.signals if isinstance(signal, AgentEnded)]
+
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 2)
+        await attempt.stop_agents()
+        await attempt.set_budgets((), is_saving=True)
+        turns = attempt.usage()[0].turns
+        await attempt.send(SAVE)
+        await wait_for_turns(attempt, turns + 1)
+        await wait_until_done(attempt)
+        assert ends() == []
+        await attempt.send(SAVE)
+        await wait_until_async(ends)
+        assert attempt.usage()[0].turns == turns + 2
+    assert [end.is_budget for end in ends()] == [True]
+
+
+async def test_the_files_of_an_attempt_are_checked_and_pruned_as_the_plan_says(
+    alone: Scene,
+) -> None:
+    await alone.prepare(alone.order())
+    (directory,) = alone.agent_dirs()
+    cache = directory / "workspace" / ".venv"
+    cache.mkdir()
+    kept, pruned = (alone.plan.but(prune=prune).chains()[0] for prune in (False, True))
+    with pytest.raises(AttemptError, match="is missing or empty") as raised:
+        await alone.workshop.validate(kept, FIRST)
+    assert raised.value.cause == "agent"
+    for name in ("claude_session_id.txt", "world_session.txt", "logs/agent.log"):
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text("text")
+    (directory / "runtime").mkdir(exist_ok=True)
+    (directory / "runtime" / "system_prompt.md").write_text("text")
+    await alone.workshop.validate(kept, FIRST)
+    assert cache.exists()
+    await alone.workshop.validate(pruned, FIRST)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "seed", "reseed", "expected"),
+    [
+        (None, 5, None, 5),
+        (None, None, None, None),
+        ("world.snapshot", 5, None, None),
+        ("world.snapshot", 5, 7, 7),
+    ],
+)
+def test_a_fresh_world_has_the_seed_of_its_chain_and_a_branch_its_own(
+    tmp_path: Path, snapshot: str | None, seed: int | None, reseed: int | None, expected: int | None
+) -> None:
+    (chain,) = Plan("worlds/panda", [AgentSpec("claude")]).chains()
+    source = CheckpointRef(chain="r1", generation=1, attempt=FIRST, file="a.ckpt", sha256="")
+    branch = None if reseed is None else Branch(source=source, group=1, number=1, reseed=reseed)
+    order = Order(chain=attrs.evolve(chain, seed=seed), generation=1, run_id=FIRST, branch=branch)
+    attempt: Any = LiveAttempt(
+        order=order,
+        run_dir=tmp_path,
+        record=AttemptRecord(agents=(), snapshot=snapshot),
+        **dict.fromkeys(("world", "tmux", "report", "grace_s", "pass_on")),  # type: ignore[arg-type]
+        agents=(),
+        secrets=(),
+    )
+    assert attempt._seed == expected
 
 
 async def test_an_agent_that_cannot_start_fails_the_attempt(alone: Scene) -> None:
