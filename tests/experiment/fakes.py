@@ -259,6 +259,7 @@ class FakeWorkshop:
 
     Attributes:
         troubles: By chain, what goes wrong in its next attempts.
+        surveys: For each session, whether logins were checked before it.
         open_now: Chains whose attempts are open.
         most_open: Largest number of attempts that were open at the same time.
         turn_s: Seconds of each turn whose end agents report; 0 reports none. An agent that saves is
@@ -273,6 +274,7 @@ class FakeWorkshop:
         self.archives: set[tuple[str, str, str]] = set()
         self.ledgers: dict[tuple[str, str], list[Usage]] = {}
         self.attempts: list[FakeAttempt] = []
+        self.surveys: list[bool] = []
         self.open_now: list[str] = []
         self.most_open = 0
         self.free = 10**12
@@ -287,7 +289,7 @@ class FakeWorkshop:
         return [ACCOUNT for _ in chain.plan.agents]
 
     async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
-        pass
+        self.surveys.append(are_logins_checked)
 
     async def check(self, chain: Chain) -> None:
         if not self.is_logged_in:

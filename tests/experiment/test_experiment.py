@@ -17,14 +17,19 @@ import anyio
 import attrs
 import pytest
 
-from clawblox.errors import ConfigError, PlanChangedError, RunLockedError, UsageError
+from clawblox.errors import (
+    ConfigError,
+    ControlError,
+    PlanChangedError,
+    RunLockedError,
+    UsageError,
+)
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history import journal
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.system.append_log import append
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock
@@ -261,32 +266,6 @@ async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_c
     assert (await run(scene, None)).status == "done"
 
 
-async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
-    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
-        tasks.start_soon(scene.tick)
-        session = exp.run()
-        async for _ in session:
-            await exp.stop()
-        outcome = await session
-        tasks.cancel_scope.cancel()
-    assert (outcome.status, outcome.exit_status) == ("stopped", 130)
-    assert outcome.text == "r1: stopped on request"
-
-
-async def test_a_defect_ends_its_chain_and_no_other(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def name_accounts(chain: Any) -> list[str]:
-        if chain.name == "r1":
-            raise ZeroDivisionError("a defect")
-        return ["claude"]
-
-    monkeypatch.setattr(scene.workshop, "accounts", name_accounts)
-    outcome = await run(scene, scene.plan(generations=1, repeats=2))
-    assert (outcome.exit_status, outcome.text) == (1, "r1: ZeroDivisionError: a defect")
-    assert [row.chain for row in outcome.rows] == ["r2"]
-
-
 async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) -> None:
     scene.workshop.troubles["r1"] = [Trouble(10.0, "world")] * 4
     assert (await run(scene, scene.plan())).exit_status == 1
@@ -418,33 +397,6 @@ async def test_scores_can_be_computed_again(scene: Scene) -> None:
     assert not [name for _, name in scene.workshop.directories if "rescored" in name]
 
 
-async def test_only_committed_generations_are_scored_again_and_while_none_run(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def score(_end: Any) -> dict[str, float]:
-        return {"cubes": 7.0}
-
-    async def validate(*_: object) -> Any:
-        raise AttemptError("plan", "a file is missing")
-
-    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
-        tasks.start_soon(scene.tick)
-        rows = aiter(exp.run())
-        await anext(rows)
-        with pytest.raises(UsageError, match="a session of this experiment runs"):
-            await exp.rescore(score)
-        monkeypatch.setattr(scene.workshop, "validate", validate)
-        assert [row async for row in rows] == []
-        await exp.rescore(score)
-        tasks.cancel_scope.cancel()
-    lines = [line for line in read_lines(scene.directory) if line.type == "rescored"]
-    assert [(line.generation, line.data) for line in lines] == [(1, {"scores": {"cubes": 7.0}})]
-    assert any(
-        point.kind == "end"
-        for point in read_experiment(scene.directory).state.chain("r1").generations[2].checkpoints()
-    )
-
-
 async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -> None:
     async with scene.experiment(scene.plan(repeats=2)) as exp, anyio.create_task_group() as tasks:
         rows = aiter(exp.run())
@@ -455,6 +407,8 @@ async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -
         assert set(answer["live"]) <= {"r1", "r2"}
         json.dumps(answer)
         assert await ask_experiment(scene.directory, "pause", {"chains": ["r2"]}) == {}
+        with pytest.raises(ControlError, match="pause takes no 'now'; it takes: chains"):
+            await ask_experiment(scene.directory, "pause", {"now": True})
         tasks.cancel_scope.cancel()
     assert await ask_experiment(scene.directory, "status") is None
 

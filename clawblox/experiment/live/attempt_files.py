@@ -147,8 +147,6 @@ def last_usage(directory: Path) -> Usage:
 
 def usage_since(run_dir: Path, record: AttemptRecord) -> list[Usage]:
     """Return the usage of each agent in an attempt, from its files. Blocks."""
-    if record.agents_of is not None:
-        return [Usage() for _ in record.agents]
     directories = [run_dir / "agents" / agent.name for agent in record.agents]
     readings = map(last_usage, directories)
     return [now.minus(agent.before) for now, agent in zip(readings, record.agents, strict=True)]

@@ -89,6 +89,17 @@ def test_a_line_that_may_not_be_durable_is_withdrawn(
         assert read_lines(tmp_path) == journal.lines
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path, *, exists: bool) -> None:
+    target = tmp_path / "elsewhere"
+    if exists:
+        target.touch()
+    (tmp_path / JOURNAL_NAME).symlink_to(target)
+    with pytest.raises(ClawbloxError, match="cannot be used"), Journal(tmp_path):
+        pass
+    assert target.exists() is exists
+
+
 SECOND = """
 import sys
 from pathlib import Path

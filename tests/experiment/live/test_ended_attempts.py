@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import ClawbloxError
+from clawblox.experiment.live import ended_attempts
 from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
 
 FILES = (
@@ -99,12 +100,17 @@ def test_nothing_behind_a_link_is_removed(agent_dir: Path, tmp_path: Path, at: s
 # -- renames ------------------------------------------------------------------------------------
 
 
-def test_a_failed_run_is_renamed_once(tmp_path: Path) -> None:
+def test_a_failed_run_is_renamed_once_and_durably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(ended_attempts, "fsync_directory", synced.append)
     run = tmp_path / "runs" / "exp-g001"
     run.mkdir(parents=True)
     for _ in range(2):
         set_aside(tmp_path, "exp-g001", "exp-g001.failed-S")
         assert [path.name for path in run.parent.iterdir()] == ["exp-g001.failed-S"]
+        assert synced == [run.parent]
 
 
 def test_a_run_that_was_never_made_needs_no_rename(tmp_path: Path) -> None:

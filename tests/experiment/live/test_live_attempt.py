@@ -14,6 +14,7 @@ import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
+from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import CheckpointSecretError, UsageError
 from clawblox.experiment.history.state import Branch, CheckpointRef
@@ -177,6 +178,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         assert [agent.name for agent in view.agents] == list(DRIVERS)
         trajectory = await view.agents[0].trajectory()
         assert SAVE in str(trajectory["steps"][-2:])
+    assert await scene.workshop.usage("r1", scored.run_id) == [Usage(), Usage()]
 
 
 async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> None:
@@ -194,26 +196,26 @@ async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> N
 
 
 async def test_the_budget_for_saving_counts_from_the_save_prompt(alone: Scene) -> None:
-    alone.plan = alone.plan.but(save={"prompt": SAVE, "budget": {"turns": 2}})
+    alone.plan = alone.plan.but(save={"prompt": SAVE, "budget": {"turns": 1}})
     await alone.prepare(alone.order())
-
-    def ends() -> list[AgentEnded]:
-        return [signal for signal in alone.signals if isinstance(signal, AgentEnded)]
-
     async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
-        await attempt.start()
+        working = await attempt.start()
         await wait_for_turns(attempt, 2)
         await attempt.stop_agents()
-        await attempt.set_budgets((), is_saving=True)
+        boundary = await attempt.checkpoint("boundary", lambda: 1.0, idle_wait=0.0)
         turns = attempt.usage()[0].turns
+        await attempt.set_budgets((), is_saving=True)
+        assert attempt.agents[0].agent.budget == Budget(turns=turns + 1)
         await attempt.send(SAVE)
-        await wait_for_turns(attempt, turns + 1)
-        await wait_until_done(attempt)
-        assert ends() == []
-        await attempt.send(SAVE)
-        await wait_until_async(ends)
-        assert attempt.usage()[0].turns == turns + 2
-    assert [end.is_budget for end in ends()] == [True]
+        await wait_until_async(lambda: any(isinstance(s, AgentEnded) for s in alone.signals))
+        assert attempt.usage()[0].turns == turns + 1
+    assert [messages[-1] for messages in await alone.told(working)] == [SAVE]
+
+    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
+    await alone.prepare(again)
+    async with alone.workshop.open(again, alone.signals.append) as attempt:
+        await attempt.set_budgets((), is_saving=True)
+        assert attempt.agents[0].agent.budget == Budget(turns=turns + 1)
 
 
 async def test_the_files_of_an_attempt_are_checked_and_pruned_as_the_plan_says(

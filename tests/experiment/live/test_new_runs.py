@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.experiment.live import new_runs as module
 from clawblox.experiment.live.new_runs import discard_partial, make_writable, making_run
 
 ATTEMPT = "exp-g002"
@@ -31,6 +32,21 @@ def test_a_run_has_its_name_once_it_is_complete(tmp_path: Path) -> None:
         "runtime",
     ]
     assert (run / "agents" / "a0").is_dir()
+
+
+def test_a_run_is_on_disk_before_it_has_its_name_and_then_the_name_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        module, "sync_file_system", lambda _fd: synced.append(("all", runs(tmp_path)))
+    )
+    monkeypatch.setattr(
+        module, "fsync_directory", lambda path: synced.append((path.name, runs(tmp_path)))
+    )
+    with making_run(tmp_path, ATTEMPT):
+        assert synced == []
+    assert synced == [("all", [f".{ATTEMPT}.partial"]), ("runs", [ATTEMPT])]
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:

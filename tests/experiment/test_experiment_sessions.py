@@ -1,0 +1,168 @@
+"""Sessions of experiments, over fakes: one at a time, stopped, cancelled, or after a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.history.journal import Journal, read_lines
+from clawblox.experiment.plan import AgentSpec
+from clawblox.experiment.record import read_experiment
+from clawblox.experiment.schedule.ports import AttemptError
+from tests.experiment.fakes import Trouble
+from tests.experiment.test_experiment import Scene, run
+from tests.support import wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+async def test_a_run_that_is_cancelled_makes_checkpoints_first(scene: Scene) -> None:
+    async with scene.experiment(scene.plan(generations=9)) as exp:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.tick)
+            with anyio.CancelScope() as scope:
+
+                async def cancel() -> None:
+                    await wait_until_async(lambda: scene.workshop.open_now)
+                    scope.cancel()
+
+                tasks.start_soon(cancel)
+                await exp.run()
+            tasks.cancel_scope.cancel()
+        assert exp.record.lines[-2].type == "paused"
+
+
+async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ConfigError("a program is missing", key="agents.Eko")
+
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        rows = aiter(exp.run())
+        await anext(rows)
+        with pytest.raises(UsageError, match="runs already"):
+            exp.run()
+        assert [row.generation async for row in rows] == [2]
+        monkeypatch.setattr(scene.workshop, "survey", fail)
+        with pytest.raises(ConfigError, match="a program is missing"):
+            assert [row async for row in exp.run()] == []
+        tasks.cancel_scope.cancel()
+
+
+async def test_logins_are_checked_until_agents_have_worked(scene: Scene) -> None:
+    for _ in range(2):
+        await run(scene, scene.plan())
+    assert scene.workshop.surveys == [True, False]
+
+
+async def test_an_open_experiment_has_its_tables_and_the_end_of_a_killed_session(
+    scene: Scene,
+) -> None:
+    await run(scene, scene.plan())
+    (scene.directory / "results.csv").unlink()
+    await run_blocking(begin_session, scene.directory)
+    async with scene.experiment(None) as exp:
+        assert (scene.directory / "results.csv").exists()
+        assert exp.record.lines[-1].data["reason"] == "killed"
+
+
+def begin_session(directory: Path) -> None:
+    """Leave what an orchestrator leaves that is killed at once."""
+    with Journal(directory) as killed:
+        killed.append("session.begun")
+
+
+async def test_the_rename_of_a_failed_attempt_is_repeated_after_a_crash(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(*_: object) -> None:
+        pass
+
+    scene.workshop.troubles["r1"] = [Trouble(10.0, "world")]
+    with monkeypatch.context() as crashing:
+        crashing.setattr(scene.workshop, "set_aside", crash)
+        await run(scene, scene.plan(generations=1))
+    (failed,) = (line for line in read_lines(scene.directory) if line.type == "failed")
+    place = "r1", failed.data["moved_to"]
+    assert place not in scene.workshop.directories
+    async with scene.experiment(None):
+        assert place in scene.workshop.directories
+
+
+async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        session = exp.run()
+        async for _ in session:
+            await exp.stop()
+        outcome = await session
+        tasks.cancel_scope.cancel()
+    assert (outcome.status, outcome.exit_status) == ("stopped", 130)
+    assert outcome.text == "r1: stopped on request"
+
+
+async def test_a_defect_ends_its_chain_and_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name_accounts(chain: Any) -> list[str]:
+        if chain.name == "r1":
+            raise ZeroDivisionError("a defect")
+        return ["claude"]
+
+    monkeypatch.setattr(scene.workshop, "accounts", name_accounts)
+    outcome = await run(scene, scene.plan(generations=1, repeats=2))
+    assert (outcome.exit_status, outcome.text) == (1, "r1: ZeroDivisionError: a defect")
+    assert [row.chain for row in outcome.rows] == ["r2"]
+
+
+async def test_branches_of_a_session_with_chosen_chains_count_in_its_outcome(scene: Scene) -> None:
+    agents = [AgentSpec("claude", name="Eko", sandbox=True)]
+    scene.workshop.troubles["r1-f1-1"] = [Trouble(10.0, "world")] * 9
+    plan = scene.plan(agents=agents, repeats=2)
+    async with scene.experiment(plan) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        session = exp.run(["r1"])
+        await anext(aiter(session))
+        await exp.fork(exp.checkpoint("r1/g001"))
+        outcome = await session
+        tasks.cancel_scope.cancel()
+    assert (outcome.status, outcome.text) == ("failed", "r1-f1-1: the world has ended")
+
+
+async def test_only_committed_generations_are_scored_again_and_while_none_run(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def score(_end: Any) -> dict[str, float]:
+        return {"cubes": 7.0}
+
+    async def validate(*_: object) -> Any:
+        raise AttemptError("plan", "a file is missing")
+
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        rows = aiter(exp.run())
+        await anext(rows)
+        with pytest.raises(UsageError, match="a session of this experiment runs"):
+            await exp.rescore(score)
+        monkeypatch.setattr(scene.workshop, "validate", validate)
+        assert [row async for row in rows] == []
+        await exp.rescore(score)
+        tasks.cancel_scope.cancel()
+    lines = [line for line in read_lines(scene.directory) if line.type == "rescored"]
+    assert [(line.generation, line.data) for line in lines] == [(1, {"scores": {"cubes": 7.0}})]
+    assert any(
+        point.kind == "end"
+        for point in read_experiment(scene.directory).state.chain("r1").generations[2].checkpoints()
+    )
