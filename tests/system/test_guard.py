@@ -688,7 +688,7 @@ def test_a_child_with_the_pid_of_a_dead_guard_is_no_guard(client: Guard) -> None
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: not is_alive(first))
     client.forget(make_mark("one"))  # reaps it, so that the pid may be given to the next child
-    assert client._pid == 0
+    assert client._pid != first  # or the guard that has replaced it before
     with pytest.raises(ChildProcessError):
         os.waitpid(first, os.WNOHANG)
 
