@@ -54,7 +54,9 @@ async def test_a_chain_of_two_generations_is_committed(
     template = tmp_path / "template"
     template.mkdir()
     misbehave(template, turn_s=0.05)
-    more = {"template": template, "budget": Budget(turns=3), "model": "m"}
+    prompt = tmp_path / "system.md"
+    prompt.write_text("You are $WORLD_AGENT_NAME.")
+    more = {"template": template, "budget": Budget(turns=3), "model": "m", "system_prompt": prompt}
     agents = [agent.but(**more) for agent in scene.plan.agents]
     prices = {"m": {"input": 0, "output": 100}}
     scene.plan = scene.plan.but(agents=agents, generations=2, duration=120, prices=prices)
@@ -84,6 +86,8 @@ async def test_a_chain_of_two_generations_is_committed(
             assert messages[-1] == SAVE
         for place in scene.agent_dirs(attempt.run_id):
             assert (place / "workspace" / FAULTS_FILE).is_file()
+            name = place.name.partition("-")[0]
+            assert (place / "runtime" / "system_prompt.md").read_text() == f"You are {name}."
         manifest = await run_blocking(read_manifest, scene.run_dir(attempt.run_id))
         assert manifest.run["status"] == "complete"
         assert manifest.run["index"] == number - 1

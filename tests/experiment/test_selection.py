@@ -38,6 +38,15 @@ def test_a_moment_is_the_nearest_checkpoint_before_it_in_whole_seconds(
         assert find_checkpoint(state, place + moment).ref.file == file
 
 
+def test_the_latest_checkpoint_of_a_kind_counts() -> None:
+    journal = make_journal()
+    again = journal.open("r1", 1)
+    for kind in ("boundary", "end"):
+        again.checkpoint(kind, elapsed_s=9.0)
+    for moment, file in (("boundary", "c4.ckpt"), ("end", "c5.ckpt")):
+        assert find_checkpoint(journal.state, "r1", moment).ref.file == file
+
+
 def test_the_checkpoints_that_exist_are_named_by_what_selects_them() -> None:
     state = make_journal().state
     with pytest.raises(ConfigError) as caught:

@@ -65,7 +65,7 @@ class Scheduler:
         warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``.
 
     Attributes:
-        pauses: Why each chain is paused that is, by its name.
+        pauses: Why a chain is paused that is not over, by its name.
         halted: Why nothing new starts; None while it does.
         accounts: The accounts of the agents.
         spending: What was spent.
@@ -144,7 +144,6 @@ class Scheduler:
         """Run another chain too; ignored unless :meth:`run` runs."""
         if self._tasks is not None and chain.name not in self._running:
             running = self._running[chain.name] = RunningChain(chain=chain)
-            self.pauses.pop(chain.name, None)
             self._tasks.start_soon(self._run_task, running)
 
     async def _run_task(self, running: RunningChain) -> None:
@@ -162,12 +161,9 @@ class Scheduler:
             running.is_over.set()
             self.accounts.release(name)
             self._slots.grant()
-        if (pause := running.pause or self.halted) is not None and not self._is_over(running):
-            self.pauses[name] = self.pauses.get(name, pause)
+        if (pause := running.pause or self.halted) is not None:
+            self.pauses.setdefault(name, pause)
         self._halt_if_stuck()
-
-    def _is_over(self, running: RunningChain) -> bool:
-        return isinstance(self._next(running.chain), Over)
 
     def _next(self, chain: Chain) -> Begin | Prepare | Commit | Interrupt | Over:
         state = self.state.chain(chain.name)

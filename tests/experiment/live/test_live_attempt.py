@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,20 +14,18 @@ import pytest
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import Usage
+from clawblox.checkpoint import read_metadata
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import CheckpointSecretError, UsageError
-from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.live import live_attempt
 from clawblox.experiment.live.attempt_agents import AttemptAgent
-from clawblox.experiment.live.attempt_files import AttemptRecord
-from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
-from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.runs.idle_moments import save_now
 from clawblox.experiment.schedule.ports import (
     AgentEnded,
     AgentFailed,
     AgentTurned,
     AttemptError,
-    Order,
     WorldEnded,
 )
 from clawblox.rundir.manifest import read_manifest
@@ -53,15 +50,41 @@ __all__ = ["alone", "scene"]
 pytestmark = pytest.mark.anyio
 
 
-async def test_agents_continue_from_a_checkpoint_in_another_attempt(scene: Scene) -> None:
-    order = scene.order()
+async def test_agents_continue_from_a_checkpoint_in_another_attempt(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = attrs.evolve(scene.order(), generation=3)
+    held: list[list[bool]] = []
+
+    async def save_held(*arguments: Any, **options: Any) -> Any:
+        held.append([agent.agent._hold.is_on for agent in attempt.agents])
+        return await save_now(*arguments, **options)
+
+    monkeypatch.setattr(live_attempt, "save_now", save_held)
     await scene.prepare(order)
     async with scene.workshop.open(order, scene.signals.append) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 2)
         saved = await attempt.checkpoint("periodic", lambda: 12.5, idle_wait=10.0)
-        assert (saved.file, saved.mid_turn) == ("gen001-t000012.ckpt", ())
+        assert (saved.file, saved.mid_turn) == ("gen003-t000012.ckpt", ())
+        assert held == [[True, True]]
+        assert not any(agent.agent._hold.is_on for agent in attempt.agents)
+        metadata = await run_blocking(read_metadata, scene.run_dir() / "checkpoints" / saved.file)
         before = attempt.usage()
+    assert (
+        metadata.items()
+        >= {
+            "generation": 3,
+            "elapsed_seconds": 12,
+            "run_id": FIRST,
+            "tmux_session": "",
+            "world_dir": str(scene.plan.world.dir),
+            "model": "",
+            "agents_per_world": 2,
+            "generation_duration": scene.plan.duration,
+            "kind": "periodic",
+        }.items()
+    )
     assert {type(signal) for signal in scene.signals} == {AgentTurned}
     assert [agent["name"] for agent in working["agents"]] == [
         f"{name}-r{FIRST}-w0-a{index}" for index, name in enumerate(DRIVERS)
@@ -98,6 +121,14 @@ async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
     assert [path.name for path in alone.agent_dirs(again.run_id)] == [working["agents"][0]["name"]]
     manifest = await run_blocking(read_manifest, alone.run_dir(again.run_id))
     assert manifest.resolve(manifest.run["resume_from"]) == place / saved.file
+
+
+async def test_a_directory_that_is_in_the_way_is_no_attempt(alone: Scene) -> None:
+    alone.run_dir().mkdir(parents=True)
+    with pytest.raises(AttemptError, match="is in the way") as raised:
+        await alone.workshop.prepare(alone.order())
+    assert raised.value.cause == "start"
+    assert list(alone.run_dir().iterdir()) == []
 
 
 async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None:
@@ -238,33 +269,6 @@ async def test_the_files_of_an_attempt_are_checked_and_pruned_as_the_plan_says(
     assert cache.exists()
     await alone.workshop.validate(pruned, FIRST)
     assert not cache.exists()
-
-
-@pytest.mark.parametrize(
-    ("snapshot", "seed", "reseed", "expected"),
-    [
-        (None, 5, None, 5),
-        (None, None, None, None),
-        ("world.snapshot", 5, None, None),
-        ("world.snapshot", 5, 7, 7),
-    ],
-)
-def test_a_fresh_world_has_the_seed_of_its_chain_and_a_branch_its_own(
-    tmp_path: Path, snapshot: str | None, seed: int | None, reseed: int | None, expected: int | None
-) -> None:
-    (chain,) = Plan("worlds/panda", [AgentSpec("claude")]).chains()
-    source = CheckpointRef(chain="r1", generation=1, attempt=FIRST, file="a.ckpt", sha256="")
-    branch = None if reseed is None else Branch(source=source, group=1, number=1, reseed=reseed)
-    order = Order(chain=attrs.evolve(chain, seed=seed), generation=1, run_id=FIRST, branch=branch)
-    attempt: Any = LiveAttempt(
-        order=order,
-        run_dir=tmp_path,
-        record=AttemptRecord(agents=(), snapshot=snapshot),
-        **dict.fromkeys(("world", "tmux", "report", "grace_s", "pass_on")),  # type: ignore[arg-type]
-        agents=(),
-        secrets=(),
-    )
-    assert attempt._seed == expected
 
 
 async def test_an_agent_that_cannot_start_fails_the_attempt(alone: Scene) -> None:

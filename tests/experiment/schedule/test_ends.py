@@ -138,3 +138,5 @@ async def test_a_retry_begins_after_the_delay_of_the_plan() -> None:
     simulation.workshop.troubles["r1"] = [Trouble(100.0, "world")]
     assert await simulation.run()
     assert simulation.clock.monotonic() == 100.0 + 45.0 + 3600.0
+    opened = next(line for line in simulation.journal.lines if line.type == "opened")
+    assert commit(simulation).data["started_at"] == opened.at
