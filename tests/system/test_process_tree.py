@@ -117,6 +117,7 @@ def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
     assert shown is not None
     assert found == Proc(child.pid, os.getpid(), child.pid, shown.start_time)
     assert found in all_processes().values()
+    wait_until(lambda: command_line(child.pid))  # it may be in the middle of its exec
     assert command_line(child.pid) == "sleep 60"
     assert read_variables(child.pid) == {"PATH": os.defpath}
 
