@@ -65,7 +65,7 @@ class Scheduler:
         warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``.
 
     Attributes:
-        pauses: Why a chain is paused that is not over, by its name.
+        pauses: Why each chain is paused, by its name; meaningless for chains that are over.
         halted: Why nothing new starts; None while it does.
         accounts: The accounts of the agents.
         spending: What was spent.
