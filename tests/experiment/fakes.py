@@ -48,8 +48,9 @@ class Trouble:
     Attributes:
         at: Seconds after its start; 0 at the start itself.
         kind: ``world``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``, ``secret``,
-            ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``dead`` (a world that ends
-            unseen) or ``busy`` (agents that are never between turns).
+            ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``shaky`` (every other
+            checkpoint fails), ``dead`` (a world that ends unseen) or ``busy`` (agents that are
+            never between turns).
         lasts: Seconds of a limit as its provider reports it; None if it reports none.
     """
 
@@ -72,6 +73,7 @@ class FakeAttempt:
     allowed_tokens: float = math.inf
     is_over: bool = False
     is_saving: bool = False
+    is_shaken: bool = False
     saved: int = 0
     messages: list[str] = attrs.field(factory=list)
 
@@ -220,6 +222,10 @@ class FakeAttempt:
         if trouble is not None and trouble.kind == "flaky" and kind in ("boundary", "end"):
             self.trouble = None
             raise CheckpointError("the snapshot did not arrive in time")
+        if trouble is not None and trouble.kind == "shaky":
+            self.is_shaken = not self.is_shaken
+            if self.is_shaken:
+                raise CheckpointError("the snapshot did not arrive in time")
         if trouble is not None and trouble.kind == "dead" and kind == "boundary":
             raise WorldExitedError("the world has ended")
         if trouble is not None and trouble.kind == "full":

@@ -55,6 +55,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
 ) -> None:
     order = attrs.evolve(scene.order(), generation=3)
     held: list[list[bool]] = []
+    ended: list[list[bool]] = []
 
     async def save_held(*arguments: Any, **options: Any) -> Any:
         held.append([agent.agent._hold.is_on for agent in attempt.agents])
@@ -71,20 +72,26 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
         assert not any(agent.agent._hold.is_on for agent in attempt.agents)
         metadata = await run_blocking(read_metadata, scene.run_dir() / "checkpoints" / saved.file)
         before = attempt.usage()
-    assert (
-        metadata.items()
-        >= {
-            "generation": 3,
-            "elapsed_seconds": 12,
-            "run_id": FIRST,
-            "tmux_session": "",
-            "world_dir": str(scene.plan.world.dir),
-            "model": "",
-            "agents_per_world": 2,
-            "generation_duration": scene.plan.duration,
-            "kind": "periodic",
-        }.items()
-    )
+        stop = attempt.world.stop
+
+        async def stop_world(*names: Any, **options: Any) -> None:
+            ended.append([agent.is_over for agent in attempt.activity()])
+            await stop(*names, **options)
+
+        monkeypatch.setattr(attempt.world, "stop", stop_world)
+    assert ended == [[True, True]]  # before their world
+    facts = {
+        "generation": 3,
+        "elapsed_seconds": 12,
+        "run_id": FIRST,
+        "tmux_session": "",
+        "world_dir": str(scene.plan.world.dir),
+        "model": "",
+        "agents_per_world": 2,
+        "generation_duration": scene.plan.duration,
+        "kind": "periodic",
+    }
+    assert {name: metadata[name] for name in facts} == facts
     assert {type(signal) for signal in scene.signals} == {AgentTurned}
     assert [agent["name"] for agent in working["agents"]] == [
         f"{name}-r{FIRST}-w0-a{index}" for index, name in enumerate(DRIVERS)
@@ -423,18 +430,26 @@ async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alo
 
 async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None:
     name, value = "GAME_TOKEN", "a value that looks harmless"
-    alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(env=[name])])
+    show = f"RUN printenv {name} > {{}}"
+    spec = alone.plan.agents[0].but(env=[name], prompt=show.format("first.txt"))
+    alone.plan = alone.plan.but(agents=[spec])
     own = LiveWorkshop(alone.workshop.experiment_dir(), "chains", {name: value})
     await alone.prepare(alone.order())
-    (alone.agent_dirs()[0] / "workspace" / "notes.md").write_text(value)
+    workspace = alone.agent_dirs()[0] / "workspace"
     async with (
         serving(own) as workshop,
         workshop.open(alone.order(), alone.signals.append) as attempt,
     ):
         await attempt.start()
         await wait_for_turns(attempt, 1)
+        assert (workspace / "first.txt").read_text() == f"{value}\n"
         with pytest.raises(CheckpointSecretError):
             await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
+        await attempt.stop_agents()
+        await attempt.send(show.format("again.txt"))
+        await wait_until_async((workspace / "again.txt").exists)
+        await wait_until_done(attempt)
+        assert (workspace / "again.txt").read_text() == f"{value}\n"
 
 
 async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:

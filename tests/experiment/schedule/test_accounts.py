@@ -40,6 +40,34 @@ async def test_what_an_earlier_session_has_met_is_waited_for_except_for_a_login(
     assert accounts.blocking([ACCOUNT], "r1") is None
 
 
+async def test_the_others_start_when_the_chain_that_tries_has_made_progress() -> None:
+    simulation = Simulation(make_plan(repeats=2))
+    limit = [Trouble(100.0, "limit", lasts=600.0)]
+    simulation.workshop.troubles = {"r1": [*limit], "r2": [*limit]}
+    assert await simulation.run()
+    check_history(simulation)
+    lines = [line.type for line in simulation.journal.lines]
+    tried, cleared = lines.index("account.limited"), lines.index("account.cleared")
+    assert lines[tried:cleared].count("opened") == 1
+    assert lines[cleared:].count("opened") == 1
+
+
+async def test_after_an_expired_login_nothing_is_tried_until_it_is_renewed() -> None:
+    simulation = Simulation(make_plan(repeats=2))
+    simulation.workshop.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.workshop.is_logged_in = False
+
+    async def log_in(_scheduler: Scheduler) -> None:
+        await simulation.clock.sleep_until(2000.0)
+        simulation.workshop.is_logged_in = True
+
+    assert await simulation.run(log_in)
+    check_history(simulation)
+    _, again = (a.order for a in simulation.workshop.attempts if a.order.chain.name == "r1")
+    assert again.elapsed_s == 1000.0
+    assert 2000.0 + 2600.0 <= simulation.clock.monotonic() <= 2060.0 + 2600.0
+
+
 async def test_a_chain_that_fails_while_it_tries_lets_another_try() -> None:
     simulation = Simulation(make_plan(repeats=2))
     simulation.workshop.troubles = {

@@ -169,6 +169,14 @@ async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
     assert simulation.types().count("checkpoint.failed") == 3
 
 
+async def test_failed_checkpoints_with_others_in_between_pause_nothing() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(1e9, "shaky")]
+    assert await simulation.run()
+    assert simulation.types()[-1] == "committed"
+    assert simulation.types().count("checkpoint.failed") > 3
+
+
 async def test_a_checkpoint_that_fails_once_at_the_boundary_is_made_again() -> None:
     simulation = Simulation(make_plan())
     simulation.workshop.troubles["r1"] = [Trouble(1e9, "flaky")]
