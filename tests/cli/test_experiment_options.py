@@ -121,20 +121,28 @@ def test_a_generation_that_cannot_be_scored_is_an_error(plan: Path, call: Start)
     assert (command.wait(), command.out) == (1, "r1 generation 1: no scores\n")
 
 
-@pytest.mark.parametrize(("words", "typed"), [((), "y\n"), (("--yes",), "")])
-def test_unneeded_files_are_removed_when_that_is_confirmed(
-    plan: Path, call: Start, words: tuple[str, ...], typed: str
-) -> None:
+def leave_archive(plan: Path) -> Path:
+    """Leave a periodic checkpoint of a committed generation, and return its archive."""
     directory = begin(plan, OPENED, SAVED, COMMITTED)
     archive = directory / "chains" / "r1" / "runs" / "memory-r1-g001" / "checkpoints" / "t1.ckpt"
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"x" * 100)
-    for dry, answer, status in ((("--dry-run",), "", 0), ((), "n\n", 130), ((), "", 130)):
-        command = call("experiment", "clean", DIRECTORY, *dry, typed=answer)
+    return archive
+
+
+def test_unneeded_files_are_removed_when_that_is_confirmed(plan: Path, call: Start) -> None:
+    archive = leave_archive(plan)
+    for words, typed, status in ((("--dry-run",), "", 0), ((), "n\n", 130), ((), "y\n", 0)):
+        assert archive.exists()
+        command = call("experiment", "clean", DIRECTORY, *words, typed=typed)
         assert command.wait() == status, command.err
         assert str(archive.relative_to(Path.cwd())) in command.out
-        assert archive.exists()
-    command = call("experiment", "clean", DIRECTORY, *words, typed=typed)
-    assert command.wait() == 0, command.err
     assert command.err.endswith("Removed 1 item.\n")
+    assert not archive.exists()
+
+
+def test_unneeded_files_are_removed_without_a_question_on_request(plan: Path, call: Start) -> None:
+    archive = leave_archive(plan)
+    command = call("experiment", "clean", DIRECTORY, "--yes")
+    assert command.wait() == 0, command.err
     assert not archive.exists()
