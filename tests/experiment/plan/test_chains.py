@@ -138,7 +138,7 @@ def sweeps(draw: st.DrawFn) -> dict[str, list[Any]]:
 
 
 CONDITION_NAMES = st.lists(
-    st.from_regex(r"[A-Z][A-Za-z0-9._-]{0,37}", fullmatch=True), max_size=3, unique=True
+    st.from_regex(r"[A-Z][A-Za-z0-9._-]{0,36}", fullmatch=True), max_size=3, unique=True
 )
 
 
