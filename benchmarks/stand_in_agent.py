@@ -3,7 +3,7 @@
 It answers the flags and the messages of Claude Code's message loop, and keeps a transcript where
 the real program keeps it. The word ``lines=N`` in a message makes it write N lines a second until
 its input ends; any other message is answered by one short turn. Signals that it gets, and a SIGSTOP
-by the SIGCONT that ends it, become lines of the file ``signals`` beside its transcripts.
+by the SIGCONT that ends it, become lines of the file ``signals`` next to its transcripts.
 """
 
 from __future__ import annotations

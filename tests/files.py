@@ -1,4 +1,4 @@
-"""What is in a directory: the content of every file, and all that a change would alter."""
+"""The content of every file in a directory, and all that a change would alter."""
 
 from __future__ import annotations
 

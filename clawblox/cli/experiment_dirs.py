@@ -1,6 +1,6 @@
 """Directories of experiments and run directories: each is refused where the other one is meant.
 
-The errors name the command that the caller probably means.
+The hint of an error has the command that the caller probably means.
 """
 
 from __future__ import annotations

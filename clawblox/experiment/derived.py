@@ -100,9 +100,17 @@ class DerivedFiles:
 
         Cancellation: each file is complete; what was not written is written later.
         """
+        await self._flush(with_results=True)
+
+    async def flush_chains(self) -> None:
+        """Write the tables and pointers of chains that have changed, as :meth:`flush` does."""
+        await self._flush(with_results=False)
+
+    async def _flush(self, *, with_results: bool) -> None:
         async with self._writing:
             changed, self._changed = self._changed, set()
-            has_results, self._has_results = self._has_results, False
+            has_results = self._has_results and with_results
+            self._has_results &= not with_results
             is_done = False
             try:
                 await self._write_changed(changed, has_results=has_results)
@@ -112,7 +120,7 @@ class DerivedFiles:
             finally:
                 if not is_done:
                     self._changed |= changed
-                    self._has_results = True
+                    self._has_results |= has_results
 
     async def _write_changed(self, changed: Collection[str], *, has_results: bool) -> None:
         chains = all_chains(self._plans[-1], self._state)

@@ -239,6 +239,7 @@ class FakeAttempt:
 
     async def remove_checkpoint(self, file: str) -> None:
         self.workshop.archives.remove((self.order.chain.name, self.order.run_id, file))
+        self.workshop.changes.append("removed")
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
         budget = self._specs[0].budget
@@ -271,10 +272,13 @@ class FakeWorkshop:
         turn_s: Seconds of each turn whose end agents report; 0 reports none. An agent that saves is
             done at the end of a turn.
         reports_cost: Whether the usage of agents has its cost.
+        changes: Each time that an archive was ``removed``, that an attempt was ``renamed``, and
+            that the files of the chains were ``derived`` again.
     """
 
     def __init__(self, clock: SimulatedClock) -> None:
         self.clock = clock
+        self.changes: list[str] = []
         self.troubles: dict[str, list[Trouble | None]] = {}
         self.directories: set[tuple[str, str]] = set()
         self.archives: set[tuple[str, str, str]] = set()
@@ -336,6 +340,7 @@ class FakeWorkshop:
     async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
         self.directories.discard((chain, run_id))
         self.directories.add((chain, moved_to))
+        self.changes.append("renamed")
 
     async def discard(self, order: Order) -> None:
         self.directories.discard((order.chain.name, order.run_id))
@@ -375,7 +380,10 @@ class Simulation:
         async def call(function: Callable[[], Line]) -> Line:
             return function()
 
-        recorder = Recorder(self.journal, state, lambda _line: None, call)
+        async def derive() -> None:
+            self.workshop.changes.append("derived")
+
+        recorder = Recorder(self.journal, state, lambda _line: None, call, derive)
         self.workshop.open_now.clear()
         try:
             await recorder.write("session.begun")

@@ -1,4 +1,4 @@
-"""Forks: their branches, and what is refused."""
+"""Forks: their branches, and refused ones."""
 
 from __future__ import annotations
 

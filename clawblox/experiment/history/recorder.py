@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-import anyio
+import anyio.lowlevel
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.lines import EXPERIMENT, About, Line, LineType
@@ -37,6 +37,7 @@ class Recorder:
         state: The state, which takes every line into account that is written.
         on_line: Called with each line that was written.
         call: Calls a function that blocks.
+        derive: Brings the files of the chains up to date with the lines.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Recorder:
         state: ExperimentState,
         on_line: Callable[[Line], object],
         call: Callable[[Callable[[], Line]], Awaitable[Line]] = run_blocking,
+        derive: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
     ) -> None:
         self._journal = journal
         self.state = state
         self._on_line = on_line
         self._call = call
+        self.derive = derive
         self._writing = anyio.Lock()
 
     async def write(

@@ -214,7 +214,7 @@ def check_names(value: object, key: str) -> None:
 
 
 def _hide_values(value: object) -> object:
-    """Return what was given for names of variables, without anything that may be a secret."""
+    """Return the names of variables that a faulty value contains, and none of its secrets."""
     if isinstance(value, Mapping):
         return list(value)
     if not isinstance(value, str):

@@ -452,7 +452,10 @@ class GenerationRunner:
         archives = [
             point for point in generation.attempts[-1].checkpoints if point.kind == "periodic"
         ]
-        for point in archives[: max(0, len(archives) - keep)]:
+        oldest = archives[: max(0, len(archives) - keep)]
+        if oldest:
+            await self._recorder.derive()  # the pointer names the latest, which remains
+        for point in oldest:
             facts, is_unused = {"file": point.ref.file}, partial(_is_no_source, point.ref)
             if await self._write("checkpoint.removed", facts, condition=is_unused) is not None:
                 await self._attempt.remove_checkpoint(point.ref.file)
@@ -464,6 +467,7 @@ class GenerationRunner:
         facts = {"cause": cause, "text": text, "moved_to": moved_to, **self._totals()}
         await self._write("failed", facts)
         await self._workshop.set_aside(self.order.chain.name, self.order.run_id, moved_to)
+        await self._recorder.derive()  # the pointer names the new path
 
     async def _pause(self, paused: Paused) -> None:
         await self._write("paused", {**attrs.asdict(paused), **self._totals()})

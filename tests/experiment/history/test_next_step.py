@@ -27,7 +27,7 @@ def fail(journal: Journal, cause: str = "world", **opened: Any) -> None:
     journal.open("r1", 1, **opened).work().end("failed", cause=cause)
 
 
-def file_of(begin: Begin) -> str | None:
+def archive_name(begin: Begin) -> str | None:
     return None if begin.origin is None else begin.origin.file
 
 
@@ -54,7 +54,7 @@ def test_pauses_and_interruptions_count_as_no_failures() -> None:
     for ending in ("paused", "interrupted") * 3:
         journal.open("r1", 1).work().end(ending, reason="limit", text="limit")
     fail(journal)
-    assert file_of(decide(journal)) == "c0.ckpt"
+    assert archive_name(decide(journal)) == "c0.ckpt"
     assert next_step(journal.state.chain("r1"), 1, Retry(attempts=1)) == Over(status="failed")
 
 
@@ -66,10 +66,10 @@ def test_a_failure_goes_back_in_the_history_that_led_to_the_latest_checkpoint() 
     again = journal.open("r1", 1, origin=origin).work()
     again.checkpoint()
     again.end("failed", cause="world")
-    files = [file_of(decide(journal))]
+    files = [archive_name(decide(journal))]
     for _ in range(2):
         fail(journal)
-        files.append(file_of(decide(journal)))
+        files.append(archive_name(decide(journal)))
     assert files == ["c3.ckpt", "c1.ckpt", "c0.ckpt"]
 
 
@@ -83,7 +83,7 @@ def test_failures_after_the_active_time_go_back_no_further(count: int) -> None:
     for _ in range(count - 1):
         fail(journal)
     begin = decide(journal)
-    assert (file_of(begin), begin.phase, begin.closing) == ("c1.ckpt", "save", "duration")
+    assert (archive_name(begin), begin.phase, begin.closing) == ("c1.ckpt", "save", "duration")
 
 
 def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
@@ -91,7 +91,7 @@ def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
     attempt = journal.open("r1", 1).work()
     attempt.checkpoint()
     attempt.end("failed", cause="world")
-    assert file_of(decide(journal)) == "c0.ckpt"
+    assert archive_name(decide(journal)) == "c0.ckpt"
     begin = decide(journal, TEMPLATE)
     assert (begin.origin, begin.elapsed_s) == (None, 0.0)
 
@@ -102,8 +102,8 @@ def test_without_conversations_in_checkpoints_it_begins_at_the_beginning(kind: s
     attempt = journal.open("r1", 1).work()
     attempt.checkpoint(kind)
     attempt.end("interrupted")
-    assert file_of(decide(journal)) == "c0.ckpt"
-    assert file_of(decide(journal, has_minds=False)) is None
+    assert archive_name(decide(journal)) == "c0.ckpt"
+    assert archive_name(decide(journal, has_minds=False)) is None
 
 
 @pytest.mark.parametrize("retry", [RETRY, TEMPLATE])
@@ -117,7 +117,7 @@ def test_a_generation_with_its_last_checkpoint_is_only_scored(
         attempt.checkpoint("end", reason="duration")
         attempt.end(ending, cause="world", reason="limit", text="limit")
         begin = decide(journal, retry, has_minds=has_minds)
-        assert (file_of(begin), begin.phase) == ("c0.ckpt", "score")
+        assert (archive_name(begin), begin.phase) == ("c0.ckpt", "score")
 
 
 @pytest.mark.parametrize(("duration_s", "elapsed_s"), [(None, 900.0), (600.0, 0.0)])

@@ -40,6 +40,19 @@ async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end(
         assert f"t{int(line.data['elapsed_s']):06}" in line.data["file"]
 
 
+async def test_the_pointer_names_a_remaining_archive_before_the_oldest_is_removed() -> None:
+    simulation = Simulation(make_plan(checkpoint={"every": 900.0, "keep": 1, "idle_wait": 0.0}))
+    assert await simulation.run()
+    assert simulation.workshop.changes == ["derived", "removed"] * 2
+
+
+async def test_the_pointer_follows_the_directory_of_a_failed_attempt() -> None:
+    simulation = Simulation(make_plan())
+    simulation.workshop.troubles["r1"] = [Trouble(2000.0, "world")]
+    assert await simulation.run()
+    assert simulation.workshop.changes == ["renamed", "derived"]
+
+
 async def test_generations_follow_each_other_and_inherit_workspaces() -> None:
     simulation = Simulation(make_plan(generations=3))
     assert await simulation.run()
