@@ -2,7 +2,7 @@
 
 The runs and periodic checkpoints of a generation serve its retries. When it is committed, only its
 committed run, its checkpoints at the boundary and the end, the archive that the pointer of its
-chain names, and the checkpoints at which branches begin are needed.
+chain names with the run around it, and the checkpoints at which branches begin are needed.
 """
 
 from __future__ import annotations
@@ -107,22 +107,29 @@ def _list(
     record: ExperimentRecord, generation: GenerationState, attempt: AttemptState
 ) -> Iterator[Leftover]:
     chain_dir = layout.chain_dir(record.directory, generation.chain, record.plan.layout)
-    sources = record.state.fork_sources
+    sources, pointed = record.state.fork_sources, read_pointer(chain_dir)
     if attempt.outcome == "committed":
-        yield from _list_archives(chain_dir, attempt, sources)
+        yield from _list_archives(chain_dir, attempt, sources, pointed)
     elif attempt.ending is not None and _is_spent(generation, attempt, sources):
         place = find_attempt(chain_dir, attempt.run_id)
         # The public scripts may have completed the generation under the name of the attempt.
-        if place is not None and place.name != generation.source:
+        if place is not None and place.name != generation.source and not _holds(place, pointed):
             refs = tuple(point.ref for point in attempt.checkpoints)
             size_bytes = tree_size(place)
             yield Leftover(path=place, kind="run", size_bytes=size_bytes, checkpoints=refs)
 
 
+def _holds(run_dir: Path, pointed: Path | None) -> bool:
+    """Return whether the pointer of a chain names an archive of a run."""
+    return pointed is not None and run_dir in pointed.parents
+
+
 def _list_archives(
-    chain_dir: Path, attempt: AttemptState, sources: Collection[CheckpointRef]
+    chain_dir: Path,
+    attempt: AttemptState,
+    sources: Collection[CheckpointRef],
+    pointed: Path | None,
 ) -> Iterator[Leftover]:
-    pointed = read_pointer(chain_dir)
     for point in attempt.checkpoints:
         archive = find_archive(chain_dir, point.ref)
         if archive in (None, pointed) or point.kind not in _SPENT or point.ref in sources:

@@ -15,6 +15,7 @@ from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.runs.pointer import write_pointer
 from tests.support import make_world
 
 SHA = "ab" * 32
@@ -96,6 +97,17 @@ def test_failed_runs_and_periodic_checkpoints_of_committed_generations_go(scene:
     assert sorted(path.name for path in scene.runs.rglob("*.ckpt")) == ["boundary.ckpt", "end.ckpt"]
     (generation,) = read_experiment(scene.directory).state.chain("r1").generations.values()
     assert [point.ref.file for point in generation.checkpoints()] == ["boundary.ckpt", "end.ckpt"]
+
+
+def test_the_run_of_the_archive_that_the_pointer_names_stays(scene: Scene) -> None:
+    archive = scene.archive("a.failed-1", "t1.ckpt")
+    scene.archive("b", "none").unlink()
+    scene.write("a", 1, OPENED, checkpoint("t1.ckpt"), failed("a.failed-1"))
+    scene.write("b", 1, OPENED, COMMITTED)
+    assert scene.names() == ["a.failed-1"]
+    pointer = scene.runs.parent / "checkpoint.json"
+    write_pointer(pointer, archive, {})
+    assert scene.names() == []
 
 
 def test_what_a_retry_may_need_stays(scene: Scene) -> None:
