@@ -19,14 +19,12 @@ import attrs
 
 from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
-from clawblox.experiment.layout import DEFAULT_EXPERIMENTS
 from clawblox.experiment.plan.changes import PROMPTS, TEMPLATES, WORLD
 from clawblox.experiment.plan.naming import copy_name
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.plan_file import map_paths
 from clawblox.experiment.plan.values import build, to_plain
 from clawblox.results import PlanChange
-from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.copy_tree import copy_tree
 from clawblox.system.files import (
     make_private_dir,
@@ -37,12 +35,10 @@ from clawblox.system.files import (
 )
 from clawblox.system.regular_files import read_regular
 from clawblox.system.tree_digests import digest_files, digest_tree
+from clawblox.world.sources import is_cache, is_source
 
 _MAX_PROMPT_BYTES: Final = 16 << 20
 _MAX_FILE_BYTES: Final = 16 << 30
-_RESULTS: Final = ("results", STATE_DIR_NAME)
-"""Entries of a world directory that runs write."""
-_CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
 _SHOWN_CHANGES: Final = 20
 _SHOWN_DIGEST_CHARS: Final = 12
 
@@ -79,17 +75,6 @@ class Inputs:
         )
 
 
-def is_result(path: str) -> bool:
-    """Return whether a path in the directory of a world belongs to results of runs."""
-    return path.rpartition("/")[2] in _RESULTS or path == DEFAULT_EXPERIMENTS
-
-
-def is_cache(path: str) -> bool:
-    """Return whether a path in a directory of source files belongs to a cache."""
-    name = path.rpartition("/")[2]
-    return name in _CACHES or name.endswith(".pyc")
-
-
 def digest_world(directory: Path, *, experiment_dir: Path | None = None) -> dict[str, str]:
     """Return the digests of the source files of a world, by relative path.
 
@@ -107,8 +92,7 @@ def digest_world(directory: Path, *, experiment_dir: Path | None = None) -> dict
     results = None if experiment_dir is None else Path(os.path.realpath(experiment_dir))
 
     def is_no_source(path: str) -> bool:
-        is_history = path.rpartition("/")[2] == ".git"
-        return is_history or is_result(path) or is_cache(path) or root / path == results
+        return not is_source(path) or root / path == results
 
     with _reading("world.dir", directory):
         return digest_files(root, skip=is_no_source, max_bytes=_MAX_FILE_BYTES)

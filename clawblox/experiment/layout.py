@@ -18,9 +18,6 @@ from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.runs.pointer import POINTER_NAME
 
-DEFAULT_EXPERIMENTS: Final = "experiments"
-"""Where experiments are by default, relative to the current directory."""
-
 CHAINS_DIR: Final = "chains"
 TABLE_NAME: Final = "generation_chain.csv"
 RUN_DIRS: Final = ("runtime", "recordings", "logs", "agents", "checkpoints")

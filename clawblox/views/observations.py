@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 from rich.cells import cell_len
 
+from clawblox.differences import add_index, add_key
 from clawblox.errors import UsageError
 from clawblox.printable import printable
 
@@ -241,27 +242,8 @@ def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
     return sum(cell_len(text) for _, text in pieces)
 
 
-_NAME = re.compile(r"[^\W\d]\w*")
-_BARE_ID = re.compile(r"[\w:.-]*[^\W\d][\w:.-]*")
 _INDEX = re.compile(r"-?(0|[1-9]\d{0,8})")
 _PART = re.compile(r'\.?([^\W\d]\w*)|\[\s*("(?:[^"\\]|\\.)*"|[^\]"]*?)\s*\]')
-
-
-def add_key(path: str, key: str) -> str:
-    """Return the path of a member of the object at ``path``."""
-    if not _NAME.fullmatch(key):
-        return add_id(path, key)
-    return f"{path}.{key}" if path else key
-
-
-def add_index(path: str, index: int) -> str:
-    """Return the path of an item of the list at ``path``."""
-    return f"{path}[{index}]"
-
-
-def add_id(path: str, name: str) -> str:
-    """Return the path of the object with this id in the list at ``path``."""
-    return f"{path}[{name if _BARE_ID.fullmatch(name) else json.dumps(name)}]"
 
 
 def find_value(value: Any, path: str) -> Any:  # noqa: ANN401 - JSON

@@ -3,6 +3,8 @@
 - ``async_world``: the API, and its calls for many instances.
 - ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
 - ``open_world``: the block that opens the fleet, and the calls that concern all of it.
+- ``sources``: the source files of a world.
+- ``input_examples``: the inputs that the documentation of a world shows.
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
 - ``started``: facts of an instance, bound to the object whose calls its verbs use.
 - ``agent_client``: an agent that has joined an instance.

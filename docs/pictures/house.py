@@ -35,6 +35,7 @@ _GROUND: Final = (
     "printable",
     "extras",
     "host_gate",
+    "differences",
     "spelling",
 )
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}

@@ -14,22 +14,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clawblox.cli.playing.lines import Line, find_examples, parse_data, parse_line
-from clawblox.errors import UsageError
-from clawblox.views.changes import (
+from clawblox.cli.playing.lines import Line, parse_data, parse_line
+from clawblox.differences import (
     ABSENT,
     Difference,
-    find_differences,
-    format_difference,
-)
-from clawblox.views.observations import (
     add_id,
     add_index,
     add_key,
-    find_value,
-    format_inline,
-    format_value,
+    find_differences,
 )
+from clawblox.errors import UsageError
+from clawblox.views.changes import format_difference
+from clawblox.views.observations import find_value, format_inline, format_value
+from clawblox.world.input_examples import find_examples
 
 ROOT = Path(__file__).parents[2]
 

@@ -36,7 +36,6 @@ from clawblox.config.arguments import check_duration, mismatch
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.layout import DEFAULT_EXPERIMENTS
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
@@ -45,6 +44,7 @@ from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.experiments import MAX_COLUMNS, describe_status
 from clawblox.views.formatting import shorten_path, suggest
+from clawblox.world.sources import DEFAULT_EXPERIMENTS
 
 _CONTROL = "-"
 """The prompt of branches that continue as if nothing had happened."""

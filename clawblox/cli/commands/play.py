@@ -23,7 +23,7 @@ from clawblox.cli.parameters import (
     run_dir_option,
 )
 from clawblox.cli.playing.consoles import Console, StreamConsole
-from clawblox.cli.playing.lines import VERBS, InputExample, find_examples
+from clawblox.cli.playing.lines import VERBS
 from clawblox.cli.playing.session import Session
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.foreground import summarise_run
@@ -43,6 +43,7 @@ from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.views.formatting import format_seconds, shorten_path
 from clawblox.world.agent_client import join_place
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.input_examples import InputExample, find_examples
 from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
 
 

@@ -13,9 +13,10 @@ import click
 
 from clawblox.cli.flags import in_flags
 from clawblox.cli.playing.consoles import Console
-from clawblox.cli.playing.lines import VERBS, InputExample, Line, parse_line
+from clawblox.cli.playing.lines import VERBS, Line, parse_line
 from clawblox.cli.running.saves import describe_saved
 from clawblox.concurrency.tasks import Tasks
+from clawblox.differences import find_differences
 from clawblox.errors import (
     ActionRefusedError,
     ClawbloxError,
@@ -24,10 +25,11 @@ from clawblox.errors import (
 )
 from clawblox.printable import printable, printable_lines
 from clawblox.rundir.presence import Presence
-from clawblox.views.changes import find_differences, format_difference
+from clawblox.views.changes import format_difference
 from clawblox.views.event_lines import describe_error
 from clawblox.views.observations import find_value, format_value
 from clawblox.world.agent_client import AsyncAgentClient
+from clawblox.world.input_examples import InputExample
 from clawblox.world.recorded import Player
 
 _CHAT_INTERVAL_S = 1.0

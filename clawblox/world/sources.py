@@ -1,0 +1,60 @@
+"""The source files of a world: its directory without what runs and programs leave there. Blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Final
+
+from clawblox.errors import ConfigError
+from clawblox.rundir.paths import STATE_DIR_NAME
+from clawblox.system.copy_tree import copy_tree
+
+DEFAULT_EXPERIMENTS: Final = "experiments"
+"""Default directory of experiments; it may be in the directory of a world."""
+
+_RESULTS: Final = ("results", STATE_DIR_NAME)
+"""Entries of a world directory that runs write."""
+_CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
+_HISTORY: Final = ".git"
+
+
+def is_result(path: str) -> bool:
+    """Return whether a path in the directory of a world belongs to results of runs."""
+    return path.rpartition("/")[2] in _RESULTS or path == DEFAULT_EXPERIMENTS
+
+
+def is_cache(path: str) -> bool:
+    """Return whether a path in a directory of source files belongs to a cache."""
+    name = path.rpartition("/")[2]
+    return name in _CACHES or name.endswith(".pyc")
+
+
+def is_source(path: str) -> bool:
+    """Return whether a path in the directory of a world is neither result, cache nor history."""
+    return not (path.rpartition("/")[2] == _HISTORY or is_result(path) or is_cache(path))
+
+
+def copy_sources(directory: Path, target: Path) -> None:
+    """Copy the source files of a world, without following a link.
+
+    Args:
+        directory: The directory of the world.
+        target: The directory of the copy, created as 0700.
+
+    Raises:
+        ConfigError: The directory has a link, a pipe, a socket or a device.
+        OSError: An entry cannot be read or written.
+    """
+
+    def is_kept(path: PurePath, _is_dir: bool) -> bool:  # noqa: FBT001, RUF100 - copy_tree's
+        return is_source(str(path))
+
+    left_out = copy_tree(directory, target, is_kept=is_kept, lead=lambda _link, _path: None)
+    if left_out:
+        path, reason = left_out[0]
+        raise ConfigError(
+            f"cannot be copied: {path} {reason}",
+            key="dir",
+            value=str(directory),
+            hint="replace it by what it leads to",
+        )
