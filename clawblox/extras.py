@@ -25,6 +25,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "play": {"prompt_toolkit": "prompt-toolkit"},
     "zstd": {"zstandard": "zstandard"},
     "re2": {"re2": "google-re2"},
+    "check": {"hypothesis": "hypothesis"},
 }
 """Modules that each extra adds, with the names of their packages."""
 

@@ -5,6 +5,7 @@ Finds faults in parsed values; ``world_toml`` turns them into errors with file a
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -145,6 +146,15 @@ def _check_list(check: _Check, expected: str, *, may_be_empty: bool = True) -> _
     return check_all
 
 
+def _is_json(value: object) -> bool:
+    """Return whether a value of a TOML file is one of JSON too: dates and NaN are not."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _agent_route(value: object) -> Iterator[Fault]:
     try:
         AgentRoute.parse(value if isinstance(value, str) else "")
@@ -253,6 +263,10 @@ _API: Final = _Table(
     },
     is_open=True,
 )
+_ACTION: Final = _Table({"type": _filled, "data": _expect(_is_json, "a JSON value")}, ("type",))
+_CONFORMANCE: Final = _Table(
+    {"actions": _check_list(_ACTION, "an array of tables: [{ type = …, data = … }]")}
+)
 SCHEMA: Final = _Table(
     {
         "name": _filled,
@@ -275,6 +289,7 @@ SCHEMA: Final = _Table(
         "transport": _Table({"type": _filled}),
         "sandbox": _SANDBOX,
         "api": _API,
+        "conformance": _CONFORMANCE,
     },
     required=("name",),
 )

@@ -55,6 +55,7 @@ for _name, _without in (
     ("play", "clawblox play has no history and no completion."),
     ("zstd", "Conversations compressed with Zstandard cannot be saved."),
     ("re2", "The scan for secrets is slower."),
+    ("check", "`clawblox check` tries no saves at random moments."),
 ):
     CHECKS.add("Extras", _name, _without, "Install the extra.")(partial(_look_for_extra, _name))
 

@@ -1,0 +1,27 @@
+"""Checks whether a world meets the requirements of the world interface: ``clawblox check``.
+
+Black box: it starts instances as any orchestrator does, and talks to them as agents and operators
+do. An exact restore is not asserted but compared: the answers of a world that was restored with
+those of the world that was saved.
+
+- ``runner``: runs the checks of a world.
+- ``registry``: the checks by id, and how a check ends.
+- ``checks``: the checks, by area.
+- ``lab``: a world under test, and what several checks learn from it only once.
+- ``live``: one running instance, its agents, and scripts.
+- ``actions``: the inputs that the checks may send.
+- ``exchange``: requests and answers as evidence.
+- ``lockstep``: lives of a world that stands still between inputs.
+- ``realtime``: lives of a world that runs by itself.
+- ``verdict``: the verdict about the restore.
+- ``report``: the result, as values and as JSON.
+"""
+
+from __future__ import annotations
+
+from clawblox.conformance.checks import CHECKS
+from clawblox.conformance.registry import Check
+from clawblox.conformance.report import CheckResult, Report, Verdict
+from clawblox.conformance.runner import check_world
+
+__all__ = ["CHECKS", "Check", "CheckResult", "Report", "Verdict", "check_world"]

@@ -1,0 +1,194 @@
+"""Requests to a world with their answers, as evidence: raw bytes, headers included."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from clawblox.differences import Difference, find_differences
+from clawblox.foreign_values import parse_document
+from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER
+from clawblox.system.request import Answer
+
+_SECRET_HEADERS: Final = {
+    SESSION_HEADER.lower(): "$SESSION",
+    OPERATOR_HEADER.lower(): "$WORLD_OPERATOR_TOKEN",
+    "authorization": "$AUTHORIZATION",
+    "cookie": "$COOKIE",
+}
+"""Headers whose values are secret, with the shell variables that stand for them."""
+_MAX_CURL_BODY: Final = 2000
+_SHOWN_BYTES: Final = 60
+_MAX_MEMBERS: Final = 4 << 20
+_NOT_JSON: Final = object()
+
+
+@attrs.frozen
+class Exchange:
+    """A request and its answer.
+
+    Attributes:
+        method: Method of the request.
+        url: Its address with route and query.
+        headers: Its headers; sessions and tokens among them are never shown.
+        body: Its body; None for none.
+        host: Its ``Host`` header where it is not that of the address.
+        answer: The answer; None if there was none.
+        failure: Why there was no usable answer; empty if there was one.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    body: bytes | None
+    host: str | None
+    answer: Answer | None
+    failure: str = ""
+
+    @property
+    def status(self) -> int:
+        """Status of the answer; 0 without an answer."""
+        return 0 if self.answer is None else self.answer.status
+
+    @property
+    def content(self) -> bytes:
+        """Body of the answer; empty without an answer."""
+        return b"" if self.answer is None else self.answer.body
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def document(self) -> Any:  # noqa: ANN401 - JSON
+        """The body of the answer as JSON.
+
+        Raises:
+            ValueError: There is no answer, or its body is not JSON.
+        """
+        if self.answer is None:
+            raise ValueError("there is no answer")
+        return parse_document(self.answer.body, max_members=_MAX_MEMBERS)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The JSON object in the answer; empty if it has none."""
+        document = read_json(self.content)
+        return document if isinstance(document, dict) else {}
+
+    @property
+    def outcome(self) -> str:
+        """The status with the beginning of the body, or why there was no answer."""
+        if self.answer is None:
+            return self.failure
+        text = self.answer.body_start.strip()
+        return f"{self.status} {text}" if text else str(self.status)
+
+    @property
+    def curl(self) -> str:
+        """The request as a command line; sessions and tokens are variables of the shell."""
+        words = ["curl", "-i"]
+        if self.method != "GET":
+            words += ["-X", self.method]
+        for name, value in self.headers.items():
+            words += ["-H", _header_word(name, value)]
+        if self.host is not None:
+            words += ["-H", shlex.quote(f"Host: {self.host}")]
+        if self.body is not None:
+            text = self.body[:_MAX_CURL_BODY].decode(errors="replace")
+            words += ["--data-binary", shlex.quote(text)]
+        return " ".join([*words, shlex.quote(self.url)])
+
+
+def _header_word(name: str, value: str) -> str:
+    variable = _SECRET_HEADERS.get(name.lower())
+    return shlex.quote(f"{name}: {value}") if variable is None else f'"{name}: {variable}"'
+
+
+def read_json(body: bytes) -> Any:  # noqa: ANN401 - JSON, or a marker
+    """Return a body as JSON; an object that is no JSON value where it is something else."""
+    try:
+        return parse_document(body, max_members=_MAX_MEMBERS)
+    except ValueError:
+        return _NOT_JSON
+
+
+def is_json(value: Any) -> bool:  # noqa: ANN401 - JSON, or a marker
+    """Return whether :func:`read_json` found JSON."""
+    return value is not _NOT_JSON
+
+
+def compare_answers(expected: Exchange, actual: Exchange) -> Difference | None:
+    """Return the first difference between two answers: in status, headers or body.
+
+    The bytes decide. Paths begin with ``status``, ``headers`` or ``body``.
+    """
+    if expected.answer is None or actual.answer is None:
+        sides = expected.outcome, actual.outcome
+        return None if sides[0] == sides[1] else Difference("status", *sides)
+    if expected.status != actual.status:
+        return Difference("status", expected.status, actual.status)
+    if expected.answer.raw_headers != actual.answer.raw_headers:
+        before, after = map(_header_map, (expected.answer.raw_headers, actual.answer.raw_headers))
+        found = find_differences(before, after)
+        first = found[0] if found else Difference("", list(before), list(after))
+        return attrs.evolve(first, path=_join("headers", first.path))
+    return compare_bodies(expected.content, actual.content)
+
+
+def _header_map(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+
+
+def compare_bodies(expected: bytes, actual: bytes) -> Difference | None:
+    """Return the first difference between two bodies; None if their bytes are equal."""
+    if expected == actual:
+        return None
+    documents = read_json(expected), read_json(actual)
+    if all(map(is_json, documents)):
+        found = find_differences(*documents)
+        if found:
+            return attrs.evolve(found[0], path=_join("body", found[0].path))
+    place = next(
+        (
+            index
+            for index, pair in enumerate(zip(expected, actual, strict=False))
+            if len({*pair}) > 1
+        ),
+        min(len(expected), len(actual)),
+    )
+    shown = slice(max(0, place - 10), place + _SHOWN_BYTES)
+    before, after = (body[shown].decode(errors="replace") for body in (expected, actual))
+    return Difference(f"body, byte {place}", before, after)
+
+
+def _join(first: str, path: str) -> str:
+    return first + path if path.startswith("[") or not path else f"{first}.{path}"
+
+
+def number_names(exchange: Exchange, names: Sequence[str]) -> Exchange:
+    """Return an exchange in whose answer some names are replaced by their numbers.
+
+    A restored world issues other sessions than the original, so they are compared by number.
+
+    Args:
+        exchange: The exchange.
+        names: The names, each a whole JSON string.
+    """
+    if exchange.answer is None:
+        return exchange
+    body = exchange.answer.body
+    for number, name in enumerate(names, 1):
+        if name:
+            body = body.replace(json.dumps(name).encode(), _numbered(number, len(name)))
+    return attrs.evolve(exchange, answer=attrs.evolve(exchange.answer, body=body))
+
+
+def _numbered(number: int, length: int) -> bytes:
+    """Return a JSON string of the same length, so that ``Content-Length`` stays true."""
+    return b'"%s"' % f"#{number}".ljust(length, "-").encode()

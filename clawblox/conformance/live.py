@@ -1,0 +1,299 @@
+"""One running instance as a check talks to it: raw requests, agents, and scripts of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlencode
+
+import attrs
+
+from clawblox import protocol
+from clawblox.conformance.exchange import Exchange, number_names
+from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.errors import ConfigError, WorldCallError
+from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER, parse_join_answer
+from clawblox.system.connection import Connections
+
+CALL_TIMEOUT_S: Final = 10.0
+"""Longest wait for an answer, in seconds."""
+MAX_SNAPSHOT_BYTES: Final = 256 << 20
+JSON_BODY: Final = {"Content-Type": "application/json"}
+TIME_KEYS: Final = ("time", "tick")
+"""Members of a document that state its simulated time; the first that is a number counts."""
+
+
+@attrs.frozen
+class Action:
+    """An input that agents may send.
+
+    Attributes:
+        type: Its ``type``.
+        data: Its ``data``; None for none.
+    """
+
+    type: str
+    data: Any = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body of the request."""
+        return {"type": self.type} if self.data is None else {"type": self.type, "data": self.data}
+
+
+class LiveWorld:
+    """A running instance, with kept connections of its own.
+
+    Args:
+        url: Its address.
+        operator_token: Its operator token; None if it is unknown.
+        name: Name of the instance; empty for one that others have started.
+    """
+
+    def __init__(self, url: str, operator_token: str | None = None, name: str = "") -> None:
+        self.url = url
+        self.operator_token = operator_token
+        self.name = name
+        self._connections = Connections(url)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    async def call(
+        self,
+        method: str,
+        route: str,
+        *,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        host: str | None = None,
+    ) -> Exchange:
+        """Send a request; a world that gives no usable answer is evidence, not an error.
+
+        Args:
+            method: The method, in capitals.
+            route: Route below the address.
+            query: Encoded query.
+            headers: Headers besides those that every request has.
+            body: Body; None for none.
+            host: Value of the ``Host`` header; None means the address.
+
+        Cancellation: the connection is closed; the world may have received the request.
+        """
+        headers = headers or {}
+        answer, failure = None, ""
+        try:
+            request = self._connections.prepare(
+                method, route, query=query, headers=headers, host=host
+            )
+            answer = await self._connections.send(
+                request, body, timeout=CALL_TIMEOUT_S, max_body_bytes=MAX_SNAPSHOT_BYTES
+            )
+        except WorldCallError as error:
+            failure = str(error)
+        except ConfigError as error:  # the world gave a session or an id that cannot be sent
+            failure = f"the request cannot be sent: {error}"
+        url = f"{self.url}{route}{'?' if query else ''}{query}"
+        return Exchange(method, url, headers, body, host, answer, failure)
+
+    async def post(
+        self, route: str, value: object, *, headers: Mapping[str, str] | None = None
+    ) -> Exchange:
+        """Send a JSON value."""
+        body = json.dumps(value).encode()
+        return await self.call("POST", route, headers={**JSON_BODY, **(headers or {})}, body=body)
+
+    async def try_join(self, name: str, *, session: str | None = None) -> Exchange:
+        """Ask to join, with a known session if one is given."""
+        headers = {} if session is None else {SESSION_HEADER: session}
+        query = urlencode({"name": name})
+        return await self.call("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
+
+    async def join(self, name: str) -> Player:
+        """Let an agent join.
+
+        Raises:
+            Failed: The world refuses, or its answer has no session.
+        """
+        exchange = await self.try_join(name)
+        try:
+            if not exchange.is_accepted:
+                raise ValueError("it was refused")
+            answer = parse_join_answer(exchange.content)
+        except ValueError as error:
+            evidence = f"an agent could not join ({error}): {exchange.outcome}"
+            raise Failed(evidence, exchange=exchange) from None
+        return Player(self, name, answer.session, answer.agent_id)
+
+    async def snapshot(self) -> Exchange:
+        """Ask for a snapshot, as the operator.
+
+        Raises:
+            CouldNotRun: The operator token is unknown.
+        """
+        if self.operator_token is None:
+            raise CouldNotRun("the operator token of a world at an address is unknown")
+        headers = {OPERATOR_HEADER: self.operator_token}
+        return await self.call("GET", protocol.SNAPSHOT_ROUTE, headers=headers)
+
+
+@attrs.frozen
+class Player:
+    """An agent that has joined an instance.
+
+    Attributes:
+        live: The instance.
+        name: Its name.
+        session: Its session.
+        agent_id: Its id; empty if the world gave none.
+    """
+
+    live: LiveWorld
+    name: str
+    session: str = attrs.field(repr=False)
+    agent_id: str
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {SESSION_HEADER: self.session}
+
+    def moved(self, live: LiveWorld) -> Player:
+        """Return the same agent in another life of its world."""
+        return attrs.evolve(self, live=live)
+
+    async def observe(self) -> Exchange:
+        """Ask for an observation."""
+        return await self.live.call("GET", protocol.OBSERVE_ROUTE, headers=self._headers)
+
+    async def act(self, action: Action) -> Exchange:
+        """Send an input."""
+        return await self.live.post(protocol.INPUT_ROUTE, action.body, headers=self._headers)
+
+    async def say(self, text: str) -> Exchange:
+        """Send a chat message."""
+        content = {"content": text}
+        return await self.live.post(protocol.CHAT_ROUTE, content, headers=self._headers)
+
+    async def hear(self) -> Exchange:
+        """Ask for the latest chat messages."""
+        return await self.live.call("GET", protocol.CHAT_MESSAGES_ROUTE, headers=self._headers)
+
+    async def rejoin(self) -> Exchange:
+        """Ask to join with the session."""
+        return await self.live.try_join(self.name, session=self.session)
+
+    async def leave(self) -> Exchange:
+        """Leave the world."""
+        return await self.live.call("POST", protocol.LEAVE_ROUTE, headers=self._headers)
+
+
+StepKind: TypeAlias = Literal["observe", "act", "say", "hear"]
+
+
+@attrs.frozen
+class Step:
+    """A step of a script.
+
+    Attributes:
+        kind: What happens.
+        player: Number of the agent that does it.
+        action: The input that it sends.
+        text: The message that it sends.
+    """
+
+    kind: StepKind
+    player: int
+    action: Action | None = None
+    text: str = ""
+
+    def __str__(self) -> str:
+        what = f" {self.action.type}" if self.action else f" {self.text!r}" if self.text else ""
+        return f"agent {self.player + 1}: {self.kind}{what}"
+
+
+NAMES: Final = ("Ada", "Bo", "Cleo")
+
+
+def make_script(
+    random: Random, actions: Sequence[Action], *, rounds: int, players: int
+) -> tuple[Step, ...]:
+    """Return a script in which agents act in turn, look, talk and listen.
+
+    Args:
+        random: Chooses.
+        actions: Inputs to choose from; empty for none.
+        rounds: Number of inputs.
+        players: Number of agents.
+    """
+    steps: list[Step] = []
+    for number in range(rounds):
+        actor = number % players
+        if actions:
+            steps.append(Step("act", actor, random.choice(actions)))
+        steps += [Step("observe", player) for player in range(players)]
+        if number % 4 == 1:
+            steps.append(Step("say", actor, text=f"message {number}"))
+        if number % 4 == 2:
+            steps.append(Step("hear", (actor + 1) % players))
+    return (*steps, *(Step("hear", player) for player in range(players)))
+
+
+@attrs.frozen
+class Trace:
+    """The answers to a script.
+
+    Attributes:
+        steps: The steps.
+        exchanges: The request and answer of each.
+    """
+
+    steps: tuple[Step, ...]
+    exchanges: tuple[Exchange, ...]
+
+    @property
+    def accepted(self) -> int:
+        """Number of inputs that the world accepted."""
+        pairs = zip(self.steps, self.exchanges, strict=True)
+        return sum(step.kind == "act" and exchange.is_accepted for step, exchange in pairs)
+
+    def numbered(self, names: Sequence[str]) -> Trace:
+        """Return the trace with some names replaced by their numbers."""
+        numbered = tuple(number_names(exchange, names) for exchange in self.exchanges)
+        return attrs.evolve(self, exchanges=numbered)
+
+
+async def run_script(players: Sequence[Player], script: Sequence[Step]) -> Trace:
+    """Run a script and return the answers.
+
+    Args:
+        players: The agents that have joined.
+        script: The steps.
+
+    Cancellation: the rest of the script is not run.
+    """
+    return Trace(tuple(script), tuple([await _take(step, players) for step in script]))
+
+
+async def _take(step: Step, players: Sequence[Player]) -> Exchange:
+    player = players[step.player]
+    if step.kind == "act":
+        assert step.action is not None
+        return await player.act(step.action)
+    if step.kind == "say":
+        return await player.say(step.text)
+    return await (player.observe() if step.kind == "observe" else player.hear())
+
+
+def read_time(document: object) -> float | None:
+    """Return the simulated time of a document, or None: its ``time``, else its ``tick``."""
+    if not isinstance(document, dict):
+        return None
+    for key in TIME_KEYS:
+        value = document.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None

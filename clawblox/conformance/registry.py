@@ -1,0 +1,132 @@
+"""The checks of worlds by id, and how a check ends."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.conformance.exchange import Exchange
+from clawblox.differences import ABSENT, Difference
+from clawblox.errors import UsageError
+from clawblox.spelling import nearest_name
+
+Level: TypeAlias = Literal["must", "should"]
+Look: TypeAlias = Callable[[Any], Awaitable[str]]
+"""Looks at a world, given as a ``Lab``, and returns the evidence of its conformance; raises the
+other outcomes."""
+
+AREAS: Final = ("static", "contract", "gate", "restore", "refuse", "invisible", "hygiene")
+
+
+class Failed(Exception):  # noqa: N818 - named after the outcome
+    """The world does not meet the requirement.
+
+    Args:
+        evidence: What was seen, a sentence.
+        exchange: The request that showed it; None if there was none.
+        difference: The first difference between the expected and the actual value, if any.
+    """
+
+    def __init__(
+        self,
+        evidence: str,
+        *,
+        exchange: Exchange | None = None,
+        difference: Difference | None = None,
+    ) -> None:
+        super().__init__(evidence)
+        self.evidence = evidence
+        self.exchange = exchange
+        self.difference = difference
+
+
+class NotApplicable(Exception):  # noqa: N818 - named after the outcome
+    """The world has nothing that the requirement is about; the text is the reason."""
+
+
+class CouldNotRun(Exception):  # noqa: N818 - named after the outcome
+    """There is too little evidence to decide; the text is the reason."""
+
+
+@attrs.frozen
+class Check:
+    """A check of one requirement.
+
+    Attributes:
+        id: Its name, ``<area>.<name>``, stable for ever.
+        level: Whether a world must or should meet the requirement.
+        requirement: The requirement, a sentence.
+        look: Looks at a world.
+        needs_directory: Whether it starts instances of its own; it cannot run on an address.
+    """
+
+    id: str
+    level: Level
+    requirement: str
+    look: Look = attrs.field(repr=False)
+    needs_directory: bool = False
+
+    @property
+    def area(self) -> str:
+        """The area of the check: the part of its id before the dot."""
+        return self.id.partition(".")[0]
+
+
+class Checks:
+    """The checks of one area, in their order.
+
+    Args:
+        area: The first part of their ids, one of :data:`AREAS`.
+    """
+
+    def __init__(self, area: str) -> None:
+        self._area = area
+        self._checks: list[Check] = []
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self._checks)
+
+    def add(
+        self, name: str, level: Level, requirement: str, *, needs_directory: bool = False
+    ) -> Callable[[Look], Look]:
+        """Return a decorator that adds a check; see :class:`Check`."""
+
+        def decorate(look: Look) -> Look:
+            check = Check(f"{self._area}.{name}", level, requirement, look, needs_directory)
+            self._checks.append(check)
+            return look
+
+        return decorate
+
+
+def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:
+    """Return the checks that were asked for, in their order.
+
+    Args:
+        checks: All checks.
+        names: Ids, areas such as ``restore``, or patterns such as ``*.host_*``; empty for all.
+
+    Raises:
+        UsageError: A name fits no check; the hint has the most likely one.
+    """
+    selected = set[str]()
+    for name in names:
+        fitting = {
+            check.id for check in checks if check.area == name or fnmatch.fnmatch(check.id, name)
+        }
+        if not fitting:
+            likely = nearest_name(name, [*AREAS, *(check.id for check in checks)])
+            hint = f"did you mean {likely}?" if likely else "list them: clawblox check --list"
+            raise UsageError(
+                f"check: must be an area or the id of a check, not {name!r}", hint=hint
+            )
+        selected |= fitting
+    return [check for check in checks if not names or check.id in selected]
+
+
+def is_absent(value: Any) -> bool:  # noqa: ANN401 - a value of a difference
+    """Return whether a side of a difference has no value."""
+    return value is ABSENT

@@ -1,0 +1,200 @@
+"""The result of a check of a world, as values and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.conformance.registry import Level
+from clawblox.errors import ConfigError
+from clawblox.foreign_values import clean_value
+
+Status: TypeAlias = Literal["passed", "failed", "not_applicable", "could_not_run"]
+STATUSES: Final[tuple[Status, ...]] = ("failed", "could_not_run", "not_applicable", "passed")
+"""All statuses, the most urgent first."""
+Grade: TypeAlias = Literal[
+    "exact", "exact_in_simulated_time", "exact_as_far_as_seen", "not_exact", "not_shown"
+]
+
+PASSED, FAILED, BROKEN = 0, 1, 3
+"""Exit statuses: nothing of level *must* failed; something failed; the world could not be started,
+or a check itself failed. 2 is an error in the command line."""
+
+_MAX_VALUE_CHARS: Final = 2000
+
+
+@attrs.frozen
+class CheckResult:
+    """The result of one check.
+
+    Attributes:
+        id: The id of the check.
+        level: Whether a world must or should meet the requirement.
+        status: How the check ended.
+        requirement: The requirement, a sentence.
+        evidence: What was seen, or why the check could not run or does not apply.
+        seconds: How long it took, in seconds of real time; checks run side by side, and share work.
+        request: The request that showed the failure, as a curl command; None without one.
+        path: Where the first difference is; None without a difference.
+        expected: The expected value there, as JSON; None where there is none.
+        got: The actual value there, as JSON; None where there is none.
+        is_own_error: Whether the check itself failed, not the world.
+        is_expected: Whether a failure is listed as expected.
+    """
+
+    id: str
+    level: Level
+    status: Status
+    requirement: str
+    evidence: str
+    seconds: float
+    request: str | None = None
+    path: str | None = None
+    expected: Any = None
+    got: Any = None
+    is_own_error: bool = False
+    is_expected: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as a JSON object; members without a value are left out."""
+        document: dict[str, Any] = {
+            "id": self.id,
+            "level": self.level,
+            "status": self.status,
+            "requirement": self.requirement,
+            "evidence": self.evidence,
+            "seconds": round(self.seconds, 3),
+        }
+        if self.request is not None:
+            document["request"] = self.request
+        if self.path is not None:
+            document |= {"path": self.path, "expected": self.expected, "got": self.got}
+        if self.is_expected:
+            document["expected_failure"] = True
+        cleaned = clean_value(document, max_chars=_MAX_VALUE_CHARS)
+        assert isinstance(cleaned, dict)
+        return cleaned
+
+
+@attrs.frozen
+class Verdict:
+    """What has been shown about the restore of a world.
+
+    Attributes:
+        grade: The verdict as a word.
+        sentence: The verdict, a sentence.
+    """
+
+    grade: Grade
+    sentence: str
+
+
+@attrs.frozen
+class Report:
+    """The results of the checks of a world.
+
+    Attributes:
+        world: Name or address of the world.
+        target: The directory or address that was checked, as it was given.
+        verdict: What has been shown about its restore.
+        seed: The seed of all choices; the same seed makes the same ones.
+        checks: The results, in the order of the checks.
+        seconds: How long all took, in seconds of real time.
+    """
+
+    world: str
+    target: str
+    verdict: Verdict
+    seed: int
+    checks: tuple[CheckResult, ...]
+    seconds: float
+
+    def having(self, *statuses: Status) -> tuple[CheckResult, ...]:
+        """Return the results with one of these statuses."""
+        return tuple(result for result in self.checks if result.status in statuses)
+
+    @property
+    def unverified(self) -> tuple[CheckResult, ...]:
+        """The checks that could not run: nothing is known about their requirements."""
+        return self.having("could_not_run")
+
+    def repeat_command(self, check_id: str) -> str:
+        """Return the command that runs one check again with the same choices."""
+        return f"clawblox check {self.target} {check_id} --seed {self.seed}"
+
+    def exit_status(self, *, strict: bool = False) -> int:
+        """Return the exit status of a command that made this report.
+
+        Args:
+            strict: Whether failures of level *should*, and checks that could not run, count too.
+        """
+        if any(result.is_own_error for result in self.checks):
+            return BROKEN
+        failed = [result for result in self.having("failed") if not result.is_expected]
+        if any(strict or result.level == "must" for result in failed):
+            return FAILED
+        return FAILED if strict and self.unverified else PASSED
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as a JSON object, with the results in ``checks``."""
+        return {
+            "world": clean_value(self.world),
+            "verdict": clean_value(self.verdict.sentence),
+            "grade": self.verdict.grade,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 3),
+            "checks": [result.document() for result in self.checks],
+        }
+
+
+def mark_expected(report: Report, expected: Iterable[str]) -> Report:
+    """Return a report in which some failures are expected.
+
+    A listed check that passes fails in the new report: the list is out of date.
+
+    Args:
+        report: The report.
+        expected: Ids of the checks that are expected to fail.
+    """
+    listed = set(expected)
+
+    def mark(result: CheckResult) -> CheckResult:
+        if result.id not in listed:
+            return result
+        if result.status == "passed":
+            evidence = "it passed, although it is listed as an expected failure: remove it there"
+            return attrs.evolve(result, status="failed", evidence=evidence)
+        return attrs.evolve(result, is_expected=result.status == "failed")
+
+    return attrs.evolve(report, checks=tuple(map(mark, report.checks)))
+
+
+def parse_expected(text: str, known: Sequence[str], *, path: str) -> tuple[str, ...]:
+    """Return the ids in a file of expected failures: one a line, ``#`` begins a comment.
+
+    Args:
+        text: The content of the file.
+        known: The ids of all checks.
+        path: Its path, for messages.
+
+    Raises:
+        ConfigError: A line is not the id of a check.
+    """
+    ids = []
+    for number, line in enumerate(text.splitlines(), 1):
+        name = line.partition("#")[0].strip()
+        if name and name not in known:
+            message = "must be the id of a check on each line"
+            hint = "list them: clawblox check --list"
+            raise ConfigError(message, key=f"{path}, line {number}", value=name, hint=hint)
+        if name:
+            ids.append(name)
+    return tuple(ids)
+
+
+def count_statuses(results: Iterable[CheckResult]) -> Mapping[Status, int]:
+    """Return how many results have each status, the most urgent first; without zeros."""
+    statuses = [result.status for result in results]
+    return {status: statuses.count(status) for status in STATUSES if status in statuses}

@@ -1,0 +1,174 @@
+"""Runs the checks of a world: on a private copy of its directory, in place, or at an address."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
+from clawblox.conformance.checks import CHECKS
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.lab import Lab
+from clawblox.conformance.registry import (
+    Check,
+    CouldNotRun,
+    Failed,
+    NotApplicable,
+    is_absent,
+    select_checks,
+)
+from clawblox.conformance.report import CheckResult, Report
+from clawblox.conformance.verdict import judge
+from clawblox.errors import WorldError, WorldStartError
+from clawblox.system.request import parse_address
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.async_world import AsyncWorld
+from clawblox.world.sources import copy_sources
+
+SEEDS: Final = 2**32
+CHECK_TIMEOUT_S: Final = 120.0
+"""Longest time for one check, in seconds of real time."""
+_SIDE_BY_SIDE: Final = 4
+_ADDRESS: Final = "http://"
+
+_log = OwnLog(__name__)
+
+OnResult = Callable[[CheckResult], None]
+"""Called with each result, as soon as it is known."""
+
+
+async def check_world(
+    target: str | Path,
+    names: Sequence[str] = (),
+    *,
+    seed: int | None = None,
+    in_place: bool = False,
+    health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
+    on_result: OnResult = lambda _result: None,
+) -> Report:
+    """Check whether a world meets the requirements of the world interface.
+
+    The world is started several times, played, saved and restored. Every instance is stopped again
+    and every file removed; nothing is left behind.
+
+    Args:
+        target: The directory of a world, the address of one in a GitHub repository, or the address
+            of a running instance, ``http://127.0.0.1:8080``; of the latter only what agents can
+            reach is checked.
+        names: Ids of checks, or areas such as ``restore``; empty for all.
+        seed: Seed of all choices; None draws one.
+        in_place: Whether the world runs in its own directory instead of a private copy.
+        health_timeout: Seconds until an instance must be ready.
+        on_result: Called with each result, as soon as it is known.
+
+    Returns:
+        The report; also if the world does not start.
+
+    Raises:
+        ConfigError: ``target`` is no world, or its directory cannot be copied.
+        UsageError: A name fits no check.
+
+    Cancellation: every instance is stopped and every file removed.
+    """
+    begun = time.monotonic()
+    selected = select_checks(CHECKS, names)
+    chosen_seed = secrets.randbelow(SEEDS) if seed is None else seed
+    async with _open_lab(str(target), chosen_seed, health_timeout, in_place=in_place) as lab:
+        results = await _run_checks(lab, selected, on_result)
+        name = lab.config.get("name", str(target))
+    return Report(
+        world=str(name),
+        target=str(target),
+        verdict=judge(results, lab.findings),
+        seed=chosen_seed,
+        checks=tuple(results),
+        seconds=time.monotonic() - begun,
+    )
+
+
+@asynccontextmanager
+async def _open_lab(
+    target: str, seed: int, health_timeout: float, *, in_place: bool
+) -> AsyncIterator[Lab]:
+    async with AsyncExitStack() as stack:
+        directory = tempfile.TemporaryDirectory(prefix="clawblox-check-")
+        scratch = Path(await run_blocking(stack.enter_context, directory))
+        if target.startswith(_ADDRESS):
+            parse_address(target)
+            yield Lab(None, url=target, scratch=scratch, seed=seed, health_timeout=health_timeout)
+            return
+        place: str | Path = target
+        if not in_place:
+            source = AsyncWorld(dir=target)
+            place = scratch / "world"
+            await run_blocking(copy_sources, source.dir, place)
+        world = AsyncWorld(dir=place, run_dir=scratch / "run")
+        await stack.enter_async_context(world)
+        yield Lab(world, scratch=scratch, seed=seed, health_timeout=health_timeout)
+
+
+async def _run_checks(lab: Lab, checks: Sequence[Check], on_result: OnResult) -> list[CheckResult]:
+    results: dict[str, CheckResult] = {}
+    places = anyio.Semaphore(_SIDE_BY_SIDE)
+
+    async def run(check: Check) -> None:
+        async with places:
+            result = results[check.id] = await _run_check(lab, check)
+        on_result(result)
+
+    async with anyio.create_task_group() as tasks:
+        for check in checks:
+            tasks.start_soon(run, check)
+    return [results[check.id] for check in checks]
+
+
+async def _run_check(lab: Lab, check: Check) -> CheckResult:
+    begun = time.monotonic()
+
+    def end(status: Any, evidence: str, **fields: Any) -> CheckResult:  # noqa: ANN401
+        seconds = time.monotonic() - begun
+        return CheckResult(
+            check.id, check.level, status, check.requirement, evidence, seconds, **fields
+        )
+
+    if check.needs_directory and lab.world is None:
+        return end("could_not_run", "it needs the directory of the world, to start it anew")
+    try:
+        with anyio.fail_after(CHECK_TIMEOUT_S):
+            return end("passed", await check.look(lab))
+    except Failed as failure:
+        return end("failed", failure.evidence, **_describe(failure))
+    except NotApplicable as reason:
+        return end("not_applicable", str(reason))
+    except CouldNotRun as reason:
+        return end("could_not_run", str(reason))
+    except WorldStartError as error:
+        return end("could_not_run", f"the world did not start: {error}", is_own_error=True)
+    except WorldError as error:
+        return end("failed", f"the world failed: {error}")
+    except TimeoutError:
+        return end("could_not_run", f"it took longer than {CHECK_TIMEOUT_S:g} s", is_own_error=True)
+    except Exception as error:  # noqa: BLE001 - a check must not end the others
+        _log.exception("check failed", check=check.id)
+        text = f"the check itself failed: {type(error).__name__}: {error}"
+        return end("could_not_run", text, is_own_error=True)
+
+
+def _describe(failure: Failed) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    exchange: Exchange | None = failure.exchange
+    if exchange is not None:
+        fields["request"] = exchange.curl
+    if failure.difference is not None:
+        sides = failure.difference.before, failure.difference.after
+        expected, got = (None if is_absent(side) else side for side in sides)
+        fields |= {"path": failure.difference.path, "expected": expected, "got": got}
+    return fields

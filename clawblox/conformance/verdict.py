@@ -1,0 +1,63 @@
+"""The verdict about the restore of a world, from the results of its checks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from clawblox.conformance.lab import Findings
+from clawblox.conformance.report import CheckResult, Verdict
+
+_ALWAYS: Final = ("restore.trace", "restore.second", "restore.again", "restore.sessions")
+"""Checks without which a restore is not shown to be exact, whatever the clock."""
+
+
+def judge(results: Sequence[CheckResult], findings: Findings) -> Verdict:
+    """Return the verdict.
+
+    Args:
+        results: The results of the checks that ran.
+        findings: The amount of their evidence.
+    """
+    by_id = {result.id: result for result in results if result.id.startswith("restore.")}
+    failed = [
+        result for result in by_id.values() if result.status == "failed" and result.level == "must"
+    ]
+    if failed:
+        return Verdict("not_exact", f"Not exact: {failed[0].id} failed: {_describe(failed[0])}.")
+    trace = by_id.get("restore.trace")
+    if trace is None:
+        return Verdict("not_shown", "Not shown: restore.trace was not run.")
+    if trace.status != "passed":
+        return Verdict("not_shown", f"Not shown: {trace.evidence}.")
+    gaps = [*findings.limits, *_find_gaps(by_id)]
+    if gaps:
+        return Verdict("exact_as_far_as_seen", f"Exact as far as seen: {'; '.join(gaps)}.")
+    if findings.equal_answers:
+        return Verdict(
+            "exact",
+            f"Exact: {findings.equal_answers} answers of the restored world were equal to the byte,"
+            " headers included.",
+        )
+    return Verdict(
+        "exact_in_simulated_time",
+        f"Exact in simulated time: equal at {findings.equal_times} times, and after"
+        f" {findings.equal_landings} pairs of inputs that landed together.",
+    )
+
+
+def _find_gaps(by_id: Mapping[str, CheckResult]) -> list[str]:
+    """Return what weakens a verdict: checks of the restore that were not run or could not."""
+    missing = [f"{check_id} was not run" for check_id in _ALWAYS if check_id not in by_id]
+    could_not = [
+        f"{result.id} could not run"
+        for result in by_id.values()
+        if result.status == "could_not_run" and result.level == "must"
+    ]
+    return missing + could_not
+
+
+def _describe(result: CheckResult) -> str:
+    if result.path is None:
+        return result.evidence
+    return f"{result.evidence}, at {result.path}"
