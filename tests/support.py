@@ -163,7 +163,7 @@ def ask(
 
 @attrs.define
 class RunningWorld:
-    """A misbehaving world that runs without any orchestrator."""
+    """A world that runs without any orchestrator."""
 
     process: subprocess.Popen[bytes]
     directory: Path
@@ -204,8 +204,10 @@ def running_world(
     wrapper: str | None = None,
     listens: bool = True,
     descriptor: int | None = None,
+    command: Sequence[str] | None = None,
+    directory: Path | None = None,
 ) -> Iterator[RunningWorld]:
-    """Run a misbehaving world in a new directory; at the end kill all that is left of it.
+    """Run a world in a directory of its own; at the end kill all that is left of it.
 
     Args:
         parent: Where its directory is made.
@@ -214,12 +216,15 @@ def running_world(
         wrapper: A way of ``wrapper.sh``.
         listens: Wait until something listens on its port.
         descriptor: What it inherits as its listening socket; None for nothing.
+        command: The world's program; None for the misbehaving world.
+        directory: An existing directory to run it in; None for a new one.
     """
-    directory = parent / f"world-{uuid.uuid4().hex[:8]}"
-    directory.mkdir()
+    if directory is None:
+        directory = parent / f"world-{uuid.uuid4().hex[:8]}"
+        directory.mkdir()
     port, token, cookie = free_port(), uuid.uuid4().hex, uuid.uuid4().hex
     own = {"WORLD_PORT": str(port), "WORLD_OPERATOR_TOKEN": token, INSTANCE_ENV: cookie}
-    command = world_command(*flags, wrapper=wrapper)
+    command = [*command, *flags] if command else world_command(*flags, wrapper=wrapper)
     if descriptor is not None:
         command = with_inherited_socket(command, descriptor)
     with (directory / "world.log").open("ab") as log:

@@ -1,0 +1,1 @@
+"""Tests of the checker of worlds, and of the worlds that it must see through."""
