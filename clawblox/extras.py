@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-_SERVER: Final = {"starlette": "starlette", "uvicorn": "uvicorn"}
+_ZSTD: Final = {} if sys.version_info >= (3, 14) else {"zstandard": "zstandard"}
+"""Python 3.14 has a module of its own."""
+_SERVER: Final = {"starlette": "starlette", "uvicorn": "uvicorn", **_ZSTD}
 
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "server": _SERVER,

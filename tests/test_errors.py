@@ -54,6 +54,7 @@ SAMPLES: dict[str, Any] = {
     "key": "run.command",
     "value": ["bash", 7],
     "line": 12,
+    "offset": 4096,
     "changes": (PlanChange("duration", 60.0, 90.0, "amendment"),),
     "others": ("run.port: missing", "limits.memory: not a size"),
     "subject": "timeout",
@@ -138,7 +139,8 @@ SUBJECTS = (
     | {
         name: str(SAMPLES["path"])
         for name in errors.__all__
-        if name == "ManifestError" or issubclass(getattr(errors, name), CheckpointError)
+        if name in ("ManifestError", "RecordingError")
+        or issubclass(getattr(errors, name), CheckpointError)
     }
 )
 """What each error is about; for the others below a world it is the instance."""

@@ -17,7 +17,6 @@ examine archives import no more than they need.
 - ``progress``: reporting the progress of a save or a check.
 - ``os_errors``: errors of the operating system as checkpoint errors.
 - ``recent``: a memory of bounded size.
-- ``zstd``: decompressing Zstandard.
 - ``model``: frozen values.
 """
 

@@ -7,6 +7,7 @@
     ├── UsageError (RuntimeError)         a call that is not possible in this state
     ├── FetchError (OSError)              a world folder could not be downloaded
     ├── ManifestError                     the run manifest cannot be read or written
+    ├── RecordingError (ValueError)       a recording cannot be read
     ├── RunLockedError                    another orchestrator owns this instance or run
     ├── BatchError                        an operation failed for some of many instances
     ├── PlanChangedError                  a plan differs from that of its experiment
@@ -77,6 +78,7 @@ from clawblox.errors.general import (
     FetchError,
     ManifestError,
     OrchestratorSuspendedError,
+    RecordingError,
     RunLockedError,
     UsageError,
 )
@@ -120,6 +122,7 @@ __all__ = [
     "OrchestratorSuspendedError",
     "PlanChangedError",
     "PortInUseError",
+    "RecordingError",
     "RunLockedError",
     "SnapshotError",
     "SnapshotRefusedError",

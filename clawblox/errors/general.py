@@ -170,6 +170,38 @@ class ManifestError(ClawbloxError):
         return str(self.path) if self.path else None
 
 
+class RecordingError(ClawbloxError, ValueError):
+    """A recording cannot be read.
+
+    Args:
+        message: What is wrong with it.
+        path: The file.
+        offset: Where in the file, in bytes from its begin.
+        hint: How to solve the problem.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.offset = offset
+
+    @property
+    def subject(self) -> str | None:
+        """The file."""
+        return str(self.path) if self.path else None
+
+    def details(self) -> list[str]:
+        """Name the offset."""
+        return [] if self.offset is None else [f"offset: {self.offset}"]
+
+
 class RunLockedError(ClawbloxError):
     """Another orchestrator owns this instance of the run directory.
 

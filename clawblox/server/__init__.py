@@ -2,7 +2,7 @@
 
 You write a :class:`Simulation` and pass it to :func:`serve`, which adds sessions, input, chat,
 snapshots, exact resume, recordings and the ``WORLD_*`` contract. The kit imports nothing of the
-orchestrator, so a world's image needs only this package, starlette and uvicorn (extra ``server``).
+orchestrator, so a world's image needs only this package and the extra ``server``.
 
 - ``simulation``: the class that an author writes.
 - ``serving``: the entry of a world's program, and the socket that it may have inherited.
@@ -11,7 +11,8 @@ orchestrator, so a world's image needs only this package, starlette and uvicorn 
 - ``clocks``: when ticks happen, and how fast.
 - ``sessions``, ``chat``: the agents in the world, and their messages.
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
-- ``recording``: events as lines of a file, registered in the manifest.
+- ``recording``: records events, observations and ticks in a file.
+- ``recording_entries``: recordings in the manifest of the run.
 - ``app``: the routes.
 - ``feed``, ``static_files``: routes that a simulation may add.
 - ``payload``: strict JSON.

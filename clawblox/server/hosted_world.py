@@ -10,6 +10,8 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
 
 import attrs
 
@@ -42,18 +44,41 @@ class PendingInput:
     refusal: str | None = None
 
 
+class WorldRecorder(Protocol):
+    """What a hosted world reports to its recorder; nothing of it changes the world."""
+
+    def event(self, event: str, fields: Mapping[str, object]) -> None:
+        """Called with each event, in the order in which they are applied.
+
+        Args:
+            event: ``join``, ``leave``, ``removed``, ``input``, ``chat`` or ``halted``.
+            fields: Its fields, JSON values.
+        """
+
+    def observed(self, agent_id: str, observation: bytes) -> None:
+        """Called with each observation of an agent that was computed and differs from its last.
+
+        Args:
+            agent_id: The agent's id.
+            observation: The observation, encoded as JSON.
+        """
+
+    def ticked(self) -> None:
+        """Called after each tick."""
+
+
 class HostedWorld:
     """A simulation with its sessions, waiting inputs and chat.
 
     Args:
         simulation: The author's rules and state.
-        record: Called with every event as JSON values; None records nothing.
+        recorder: Gets events, observations and ticks; None records nothing.
         nonce: Secret of this launch, mixed into the session ids that it issues; None for a new
             secret.
 
     Attributes:
         simulation: The author's rules and state.
-        record: The same as the argument; may be set later.
+        recorder: The same as the argument; may be set later.
         tick: Ticks since the world began.
         version: Number of the state: raised by whatever enters the simulation, a tick, an input, a
             join, a leave or a chat message. Results that were computed from a version stay valid
@@ -70,12 +95,12 @@ class HostedWorld:
     def __init__(
         self,
         simulation: Simulation,
-        record: Callable[[Mapping[str, object]], None] | None = None,
+        recorder: WorldRecorder | None = None,
         *,
         nonce: bytes | None = None,
     ) -> None:
         self.simulation = simulation
-        self.record = record
+        self.recorder = recorder
         self.tick = 0
         self.version = 0
         self.time = simulation.time
@@ -108,12 +133,20 @@ class HostedWorld:
         if len(self.sessions) >= self.simulation.max_agents:
             raise WorldFull("Instance is full")
         session = AgentSession(*self.ids.issue(), name)
-        self.version += 1
-        with self.running():
-            self.simulation.join(session.agent_id, name)
-        self.sessions.add(session)
-        self._event("join", agent_id=session.agent_id, name=name)
+        self.admit(session)
         return session
+
+    def admit(self, session: AgentSession) -> None:
+        """Add an agent whose session exists already, however many there are.
+
+        Raises:
+            Halted: The world has stopped.
+        """
+        self.version += 1
+        fields = {"agent_id": session.agent_id, "name": session.name}
+        with self._applying("join", lambda: fields):
+            self.simulation.join(session.agent_id, session.name)
+        self.sessions.add(session)
 
     def leave(self, session: AgentSession) -> None:
         """Remove an agent and its waiting inputs.
@@ -122,11 +155,10 @@ class HostedWorld:
             Halted: The world has stopped.
         """
         self.version += 1
-        with self.running():
+        with self._applying("leave", lambda: {"agent_id": session.agent_id}):
             self.simulation.leave(session.agent_id)
         self.sessions.remove(session)
         self._drop_inputs(session)
-        self._event("leave", agent_id=session.agent_id)
 
     def observe(self, session: AgentSession, *, is_fresh: bool = False) -> bytes:
         """Return the observation of an agent, encoded as JSON.
@@ -144,11 +176,15 @@ class HostedWorld:
             self._observed_version = self.version
         observed = None if is_fresh else self._observations.get(session.agent_id)
         if observed is None:
-            observed = self._observations[session.agent_id] = self._observe(session.agent_id)
+            observed = self._observe(session.agent_id)
+            is_same = observed == self._observations.get(session.agent_id)
+            if self.recorder is not None and not is_same:
+                self.recorder.observed(session.agent_id, observed)
+            self._observations[session.agent_id] = observed
         return observed
 
     def _observe(self, agent_id: str) -> bytes:
-        with self.running():
+        with self.running("observe", agent_id=agent_id):
             seen = self.simulation.observe(agent_id)
             if self.simulation.has_observation_header:
                 seen = {"tick": self.tick, "time": self.time, "game_status": "active", **seen}
@@ -174,12 +210,11 @@ class HostedWorld:
         waiting, self.pending = self.pending, []
         for item in waiting:
             self.version += 1
-            with self.running():
+            with self._applying("input", partial(attrs.asdict, item)):
                 try:
                     self.simulation.act(item.agent_id, item.action, item.data)
                 except InputError as error:
                     item.refusal = str(error)
-            self._event("input", **attrs.asdict(item))
 
     def step(self) -> None:
         """Advance by a tick.
@@ -188,7 +223,7 @@ class HostedWorld:
             Halted: The world has stopped.
         """
         self.version += 1
-        with self.running():
+        with self.running("step"):
             self.simulation.step()
             self.time = self.simulation.time
             if not math.isfinite(self.time):
@@ -200,7 +235,9 @@ class HostedWorld:
             if session is not None:
                 self.sessions.end(session)
                 self._drop_inputs(session)
-                self._event("removed", agent_id=agent_id)
+                self._event("removed", {"agent_id": agent_id})
+        if self.recorder is not None:
+            self.recorder.ticked()
 
     def say(self, session: AgentSession, content: str, media_url: str | None = None) -> ChatMessage:
         """Post a chat message.
@@ -211,13 +248,13 @@ class HostedWorld:
         self.version += 1
         audience = None
         if self.failure is None:
-            with self.running():
+            with self.running("audience", agent_id=session.agent_id):
                 heard_by = self.simulation.audience(session.agent_id)
                 audience = None if heard_by is None else tuple(heard_by)
         message = self.chat.post(session, content, self.time, media_url, audience)
-        self._event("chat", **message.document())
+        self._event("chat", message.document())
         if self.failure is None:
-            with self.running():
+            with self.running("chat"):
                 self.simulation.chatted(session.agent_id, content)
         return message
 
@@ -231,8 +268,12 @@ class HostedWorld:
             raise Halted(self.failure)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, call: str = "route", **fields: object) -> Iterator[None]:
         """Run a block that calls the simulation; its first error halts the world.
+
+        Args:
+            call: What the block does, for the record of the halt.
+            **fields: Further fields of that record, JSON values.
 
         Raises:
             Halted: The world had stopped before, or the block raised.
@@ -242,21 +283,34 @@ class HostedWorld:
             yield
         except Halted as error:
             _log.error("the world has stopped at tick %d: %s", self.tick, error)
-            self._halt(str(error))
+            self._halt(str(error), call, fields)
             raise
         except Exception as error:  # the author's code may raise anything
             _log.exception("the simulation failed: the world has stopped at tick %d", self.tick)
-            self._halt(f"{type(error).__name__}: {error}")
+            self._halt(f"{type(error).__name__}: {error}", call, fields)
             raise Halted(self.failure) from error
 
-    def _halt(self, reason: str) -> None:
+    @contextmanager
+    def _applying(self, event: str, fields: Callable[[], dict[str, Any]]) -> Iterator[None]:
+        """Run a block that applies an event; record it, and after it the halt that it may cause.
+
+        Raises:
+            Halted: The world had stopped before, or the block raised.
+        """
+        with self.running(event):
+            try:
+                yield
+            finally:
+                self._event(event, fields())
+
+    def _halt(self, reason: str, call: str, fields: Mapping[str, object]) -> None:
         self.failure = reason
         self.version += 1
-        self._event("halted", error=reason)
+        self._event("halted", {"error": reason, "call": call, **fields})
 
     def _drop_inputs(self, session: AgentSession) -> None:
         self.pending = [item for item in self.pending if item.agent_id != session.agent_id]
 
-    def _event(self, event: str, **fields: object) -> None:
-        if self.record is not None:
-            self.record({"tick": self.tick, "time": self.time, "event": event, **fields})
+    def _event(self, event: str, fields: Mapping[str, object]) -> None:
+        if self.recorder is not None:
+            self.recorder.event(event, fields)

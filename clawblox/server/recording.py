@@ -1,194 +1,354 @@
-"""Recordings: the events of a world, one JSON object a line, registered in the run's manifest.
+"""The recorder of a hosted world: its events, what agents observe, and what happens in each tick.
 
-A snapshot is state without history; a recording is history without state. A thread writes the
-lines, so a slow disk never delays a tick.
+Records are made on the thread of the world and written by another one, so a slow disk never delays
+a tick. Work that a world does for its recording alone is kept to a small share of the time.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import json
+import hashlib
 import logging
-import time
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TextIO
+from time import perf_counter as monotonic_s
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
 
-from clawblox.foreign_values import parse_document
+from clawblox.recording.blocks import (
+    FORMAT,
+    MAX_START_BYTES,
+    Block,
+    Moment,
+    Track,
+    format_moment_utc,
+)
+from clawblox.recording.writer import (
+    BlockCollector,
+    RecordingFile,
+    create_next,
+    observation_fields,
+)
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
+from clawblox.server.simulation import Clock, Simulation
+from clawblox.server.snapshot_document import make_snapshot, without_secrets
 
-FORMAT: Final = "clawblox-events-v1"
-LOCK_WAIT_S: Final = 2.0
-"""A temporary file that is older was left behind by a writer that died."""
+WRITER: Final = "clawblox.server"
+FRAMES_PER_S: Final = 10
+"""Frames per second of simulation time."""
+FRAME_SHARE: Final = 0.1
+"""Maximum share of real time that is spent on frames."""
+STATE_SHARE: Final = 0.01
+"""Maximum share of real time that is spent on digests of the state."""
+MAX_STATE_S: Final = 0.005
+"""Digests are made only of states whose first digest took less time, in seconds."""
+MAX_WAITING_BYTES: Final = 64 << 20
+"""A recording ends when more waits to be written."""
+MAX_ROWS_BYTES: Final = MAX_START_BYTES // 4
+"""Maximum size of a database that is copied into a recording, in bytes."""
+
+_BURST_S: Final = 0.1
+_UINT64: Final = 2**64 - 1
+_T = TypeVar("_T")
 
 _log = logging.getLogger("clawblox.server")
 
 
-class Recording:
-    """An open recording.
+class Recorder:
+    """Records a world; a :class:`~clawblox.server.hosted_world.WorldRecorder`.
 
     Args:
-        path: Path of its file.
-        file: The file, open for writing.
+        world: The world.
+        file: The file of the recording.
 
     Attributes:
-        path: Path of its file.
+        path: Path of the file.
     """
 
-    def __init__(self, path: Path, file: TextIO) -> None:
-        self.path = path
+    def __init__(self, world: HostedWorld, file: RecordingFile) -> None:
+        self.path = file.path
+        self._world = world
         self._file = file
-        self._lines: list[str] = []
-        self._is_cut = False
-        self._has_lines = anyio.Event()
+        self._collector = BlockCollector()
+        self._is_over = False
+        self._has_news = anyio.Event()
+        self._fingerprints: list[int | None] = []
+        self._frame_slot = _frame_slot(world.time)
+        self._frame_budget = _Budget(FRAME_SHARE)
+        self._state_budget: _Budget | None = _Budget(STATE_SHARE)
+        self._failed: set[str] = set()
 
-    def write(self, event: Mapping[str, object]) -> None:
-        """Queue an event; :meth:`run` or :meth:`close` writes it to the file.
+    # Records
+
+    def start(
+        self, *, resumed: bool, reseed: int | None = None, clock: Clock | None = None
+    ) -> None:
+        """Write the first record, and the first frame. Blocks.
+
+        Args:
+            resumed: Whether the world was restored from a snapshot.
+            reseed: The seed it was reseeded with; None if it was not.
+            clock: What makes its time pass; None for the simulation's own clock.
 
         Raises:
-            ValueError: A number in it is not finite.
-            TypeError: It contains something that is not a JSON value.
+            OSError: It cannot be written.
         """
-        self._lines.append(encode_json(event).decode() + "\n")
-        self._has_lines.set()
+        simulation = self._world.simulation
+        fields = {
+            "event": "start",
+            "format": FORMAT,
+            "writer": WRITER,
+            "world_format": simulation.format,
+            "scene_hash": simulation.content_hash(),
+            "resumed": resumed,
+            "reseed": reseed,
+            "clock": clock or simulation.clock,
+            "tick_rate": simulation.tick_rate,
+            "ticks_per_input": simulation.ticks_per_input,
+            **self._read_state(),
+        }
+        try:
+            self._collector.start(self._moment(), encode_json(fields))
+        except (TypeError, ValueError) as error:
+            _log.error("the recording has no snapshot of its start: %s", error)
+            unavailable = {"unavailable": f"{type(error).__name__}: {error}"}
+            fields |= {"snapshot": unavailable, "rows": unavailable}
+            self._collector.start(self._moment(), encode_json(fields))
+        self._file.write(self._collector.take(0.0))
+        self._add_frame()
+
+    def event(self, event: str, fields: Mapping[str, object]) -> None:
+        """Record an event; one that is not JSON ends the recording."""
+        try:
+            encoded = encode_json({"event": event, **fields})
+        except (TypeError, ValueError) as error:
+            self._end(f"{event}: {error}")
+        else:
+            self._add(Track.INPUTS, encoded)
+
+    def observed(self, agent_id: str, observation: bytes) -> None:
+        """Record what an agent saw.
+
+        Args:
+            agent_id: The agent's id.
+            observation: The body of the answer.
+        """
+        after = self._collector.counts[Track.INPUTS]
+        fields = observation_fields(encode_json(agent_id), after, observation)
+        self._add(Track.OBSERVATIONS, fields)
+
+    def ticked(self) -> None:
+        """Record a fingerprint of the tick, and a frame if one is due."""
+        if self._is_over:
+            return
+        self._fingerprints.append(self._read_fingerprint())
+        slot = _frame_slot(self._world.time)
+        if slot != self._frame_slot and self._frame_budget.allows(monotonic_s()):
+            self._frame_slot = slot
+            self._add_frame()
+
+    def _add_frame(self) -> None:
+        begun_at = monotonic_s()
+        fields = self._take_fingerprints()
+        if (digest := self._digest_state()) is not None:
+            fields["state"] = digest
+        frame = self._ask("spectate", self._encode_view)
+        if len(fields) > 1 or frame is not None:
+            encoded = encode_json(fields)
+            if frame is not None:
+                encoded = b'%b,"frame":%b}' % (encoded[:-1], frame)
+            self._add(Track.FRAMES, encoded)
+        self._frame_budget.spend(begun_at, monotonic_s())
+
+    def _take_fingerprints(self) -> dict[str, Any]:
+        fingerprints, self._fingerprints = self._fingerprints, []
+        known = any(value is not None for value in fingerprints)
+        return {
+            "after": self._collector.counts[Track.INPUTS],
+            **({"fingerprints": fingerprints} if known else {}),
+        }
+
+    def _digest_state(self) -> str | None:
+        """Return a digest of the state where it is cheap, and due."""
+        budget, begun_at = self._state_budget, monotonic_s()
+        if budget is None or not budget.allows(begun_at):
+            return None
+        digest = self._ask("snapshot", partial(digest_state, self._world.simulation))
+        now = monotonic_s()
+        is_first = not self._collector.counts[Track.FRAMES]
+        if digest is None or (is_first and now - begun_at >= MAX_STATE_S):
+            self._state_budget = None
+        budget.spend(begun_at, now)
+        return digest
+
+    def _encode_view(self) -> bytes | None:
+        view = self._world.simulation.spectate()
+        return None if view is None else encode_json(view)
+
+    def _read_fingerprint(self) -> int | None:
+        value = self._ask("fingerprint", self._world.simulation.fingerprint)
+        return None if value is None else int(value) & _UINT64
+
+    def _ask(self, name: str, call: Callable[[], _T | None]) -> _T | None:
+        """Make a call of the simulation that changes nothing; None if it fails."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+            self._note_failure(name, error)
+            return None
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        if name not in self._failed:
+            self._failed.add(name)
+            text = "%s failed, so the recording lacks it: %s: %s"
+            _log.error(text, name, type(error).__name__, error)
+
+    def _read_state(self) -> dict[str, Any]:
+        """Return the snapshot and the rows, or why they are missing."""
+        try:
+            snapshot: object = without_secrets(make_snapshot(self._world))
+            rows = self._read_rows()
+        except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+            _log.exception("the recording has no snapshot of its start")
+            unavailable = {"unavailable": f"{type(error).__name__}: {error}"}
+            return {"snapshot": unavailable, "rows": unavailable}
+        return {"snapshot": snapshot, "rows": rows}
+
+    def _read_rows(self) -> str | dict[str, str] | None:
+        copy = self._world.simulation.rows_copier()
+        if copy is None:
+            is_shared = self._world.simulation.has_shared_rows
+            return {"unavailable": "the database is shared"} if is_shared else None
+        with tempfile.TemporaryDirectory(dir=self.path.parent) as directory:
+            path = Path(directory, "rows")
+            copy(path)
+            size = path.stat().st_size
+            if size > MAX_ROWS_BYTES:
+                return {"unavailable": f"the database has {size} bytes"}
+            return base64.b64encode(path.read_bytes()).decode("ascii")
+
+    def _moment(self) -> Moment:
+        world = self._world
+        return Moment(world.tick, float(world.time), format_moment_utc(datetime.now(UTC)))
+
+    def _add(self, track: Track, fields: bytes) -> None:
+        if self._is_over:
+            return
+        try:
+            has_news = self._collector.add(track, self._moment(), fields, monotonic_s())
+        except ValueError as error:
+            self._end(str(error))
+            return
+        if has_news:
+            self._has_news.set()
+        if self._collector.waiting_bytes > MAX_WAITING_BYTES:
+            self._end(f"more than {MAX_WAITING_BYTES} bytes wait to be written")
+
+    # Writing
 
     async def run(self) -> None:
-        """Write queued lines to the file until cancelled.
+        """Write blocks when they have ended, until cancelled.
 
-        Cancellation: no line is lost; :meth:`close` writes the queued lines.
+        Cancellation: no record is lost; :meth:`close` writes the rest.
         """
         while True:
-            await self._has_lines.wait()
-            self._has_lines = anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(self._append, self._take())
+            due_at = self._collector.due_at
+            delay = None if due_at is None else max(0.0, due_at - monotonic_s())
+            with anyio.move_on_after(delay):
+                await self._has_news.wait()
+            self._has_news = anyio.Event()
+            if blocks := self._collector.take(monotonic_s()):
+                with anyio.CancelScope(shield=True):
+                    await to_thread.run_sync(self._append, blocks)
 
-    def close(self) -> None:
-        """Write the queued lines and close the file."""
-        self._append(self._take())
+    def close(self, *, is_clean: bool = True) -> None:
+        """Write the rest and close the file. Blocks.
+
+        Args:
+            is_clean: Whether the world has ended in order; the last event is then ``end``.
+        """
+        if any(value is not None for value in self._fingerprints):
+            self._add(Track.FRAMES, encode_json(self._take_fingerprints()))
+        if is_clean:
+            self.event("end", {})
+        self._append(self._collector.take(float("inf")))
         with contextlib.suppress(OSError):  # reported before; the file is closed anyway
             self._file.close()
 
-    def _take(self) -> list[str]:
-        lines, self._lines = self._lines, []
-        return lines
-
-    def _append(self, lines: list[str]) -> None:
-        if self._is_cut:
+    def _append(self, blocks: Sequence[Block]) -> None:
+        if self._is_over:
             return
         try:
-            self._file.writelines(lines)
-            self._file.flush()
-        except OSError:
-            self._is_cut = True  # nothing may follow half a line
-            _log.exception("%s: the recording ends here; the world runs on", self.path)
+            self._file.write(blocks)
+        except OSError as error:
+            self._end(error.strerror or str(error))  # nothing may follow half a block
+
+    def _end(self, reason: str) -> None:
+        self._is_over = True
+        _log.error("%s: the recording ends here, and the world runs on: %s", self.path, reason)
+
+
+class _Budget:
+    """Keeps work below a share of real time, after a short burst."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._free_at = 0.0
+
+    def allows(self, now: float) -> bool:
+        return self._free_at <= now
+
+    def spend(self, begun_at: float, ended_at: float) -> None:
+        earliest = begun_at - _BURST_S / self._share
+        self._free_at = max(self._free_at, earliest) + (ended_at - begun_at) / self._share
+
+
+def _frame_slot(time_s: float) -> int:
+    """Return the number of the last moment at which a frame was due."""
+    return int(time_s * FRAMES_PER_S + 1e-6)  # sums of floats are inexact
+
+
+def digest_state(simulation: Simulation) -> str:
+    """Return the SHA-256 of the encoded state of a simulation, in hexadecimal digits.
+
+    Errors of the simulation's ``snapshot`` pass through.
+
+    Raises:
+        ValueError: A number in the state is not finite.
+        TypeError: The state contains something that is not a JSON value.
+    """
+    return hashlib.sha256(encode_json(simulation.snapshot())).hexdigest()
 
 
 def open_recording(
-    directory: Path, world: HostedWorld, *, resumed: bool, reseed: int | None = None
-) -> Recording:
-    """Create the next free ``recording-NNNN.jsonl`` and write its first line.
+    directory: Path,
+    world: HostedWorld,
+    *,
+    resumed: bool,
+    reseed: int | None = None,
+    clock: Clock | None = None,
+) -> Recorder:
+    """Create the next free file in a directory and write its first record. Blocks.
 
     Args:
         directory: Directory of the file; created if absent.
         world: The world that is recorded, before its first tick.
         resumed: Whether it was restored from a snapshot.
         reseed: The seed it was reseeded with; None if it was not.
+        clock: What makes its time pass; None for the simulation's own clock.
 
     Raises:
-        OSError: The directory or the file cannot be created.
+        OSError: The directory or the file cannot be created or written.
+        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    recording = _create_next(directory)
-    recording.write(
-        {
-            "format": FORMAT,
-            "tick": world.tick,
-            "time": world.time,
-            "event": "start",
-            "world_format": world.simulation.format,
-            "scene_hash": world.simulation.content_hash(),
-            "resumed": resumed,
-            "reseed": reseed,
-        }
-    )
-    return recording
-
-
-def _create_next(directory: Path) -> Recording:
-    number = 1
-    while True:
-        path = directory.resolve() / f"recording-{number:04d}.jsonl"
-        try:
-            return Recording(path, path.open("x", encoding="ascii"))
-        except FileExistsError:
-            number += 1
-
-
-def register_recording(manifest: Path, recording: Path) -> None:
-    """Add a recording to the run's manifest.
-
-    The manifest is read, extended, written as ``manifest.json.tmp`` and renamed. Several worlds
-    may do this at a time: creating the temporary file exclusively keeps worlds of this kit from
-    losing each other's entries. This function blocks.
-
-    Raises:
-        OSError: The manifest cannot be read or written.
-        ValueError: It is not a manifest; it is left unchanged.
-    """
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    temporary = manifest.with_name("manifest.json.tmp")
-    with _open_exclusively(temporary) as file:
-        try:
-            document = _with_recording(_read_manifest(manifest), _entry(manifest, recording))
-            json.dump(document, file, indent=2, sort_keys=True, allow_nan=False)
-            file.write("\n")
-        except BaseException:
-            temporary.unlink()
-            raise
-    temporary.replace(manifest)
-
-
-def _open_exclusively(path: Path) -> TextIO:
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            return path.open("x", encoding="utf-8")
-        except FileExistsError:
-            time.sleep(0.01)
-        if time.monotonic() > deadline:
-            path.unlink(missing_ok=True)
-            deadline = time.monotonic() + LOCK_WAIT_S
-
-
-def _read_manifest(manifest: Path) -> dict[str, Any]:
-    try:
-        document = parse_document(manifest.read_bytes())
-    except FileNotFoundError:
-        return {"schema_version": 1}
-    if not isinstance(document, dict):
-        raise ValueError("the manifest is not a JSON object")
-    return document
-
-
-def _entry(manifest: Path, recording: Path) -> dict[str, str]:
-    state_root = manifest.resolve().parent.parent
-    is_inside = recording.is_relative_to(state_root)
-    path = str(recording.relative_to(state_root) if is_inside else recording)
-    return {"path": path, "events": path, "format": FORMAT}
-
-
-def _with_recording(document: dict[str, Any], entry: dict[str, str]) -> dict[str, Any]:
-    recordings = document.get("recordings", [])
-    if not isinstance(recordings, list):
-        raise ValueError("the manifest's 'recordings' are not a list")
-    others = [
-        other
-        for other in recordings
-        if not isinstance(other, dict) or other.get("path") != entry["path"]
-    ]
-    return {**document, "recordings": [*others, entry]}
+    recorder = Recorder(world, create_next(directory))
+    recorder.start(resumed=resumed, reseed=reseed, clock=clock)
+    return recorder

@@ -33,7 +33,8 @@ from clawblox.protocol import (
 from clawblox.server.app import create_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
-from clawblox.server.recording import Recording, open_recording, register_recording
+from clawblox.server.recording import Recorder, open_recording
+from clawblox.server.recording_entries import register_recording
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 from clawblox.server.stop_signals import StopSignals
@@ -103,12 +104,14 @@ def serve_with(
             world.begin()
     listener = inherited or _bind(settings)
     settings = _with_bound_address(settings, listener)
-    recording = _start_recording(world, settings)
+    recorder = _start_recording(world, settings)
+    is_clean = False
     try:
-        _run(world, settings, listener, recording, signals, until)
+        _run(world, settings, listener, recorder, signals, until)
+        is_clean = True
     finally:
-        if recording is not None:
-            recording.close()
+        if recorder is not None:
+            recorder.close(is_clean=is_clean)
     if settings.exit_on_halt and world.failure is not None:
         _fail(HALTED_STATUS, f"the world halted: {world.failure}")
     return world
@@ -163,29 +166,33 @@ def _log_name(manifest_path: Path | None) -> str | None:
     return str(log.relative_to(home))
 
 
-def _start_recording(world: HostedWorld, settings: Settings) -> Recording | None:
+def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
     if settings.record_dir is None:
         return None
     is_resumed = settings.resume_path is not None
-    with _exiting(1, f"cannot record into {settings.record_dir}", OSError):
-        recording = open_recording(
-            settings.record_dir, world, resumed=is_resumed, reseed=settings.reseed
+    with _exiting(1, f"cannot record into {settings.record_dir}", OSError, ImportError):
+        recorder = open_recording(
+            settings.record_dir,
+            world,
+            resumed=is_resumed,
+            reseed=settings.reseed,
+            clock=settings.clock,
         )
-    world.record = recording.write
-    _log.info("Recording to: %s", recording.path)
+    world.recorder = recorder
+    _log.info("Recording to: %s", recorder.path)
     if settings.manifest_path is not None:
         try:
-            register_recording(settings.manifest_path, recording.path)
+            register_recording(settings.manifest_path, recorder.path)
         except (OSError, ValueError) as error:
             _log.error("%s: cannot register the recording: %s", settings.manifest_path, error)
-    return recording
+    return recorder
 
 
 def _run(
     world: HostedWorld,
     settings: Settings,
     listener: socket.socket,
-    recording: Recording | None,
+    recorder: Recorder | None,
     signals: StopSignals | None,
     until: Callable[[], Awaitable[None]] | None,
 ) -> None:
@@ -199,7 +206,7 @@ def _run(
             await until()
             has_finished = True
 
-    background = [wait_until_finished, *([] if recording is None else [recording.run])]
+    background = [wait_until_finished, *([] if recorder is None else [recorder.run])]
     app = create_app(world, settings, background=background)
     url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
 

@@ -77,6 +77,7 @@ class Simulation(ABC):
         max_agents: How many agents may be in the world at a time.
         has_observation_header: Whether the kit adds ``tick``, ``time`` and ``game_status`` to what
             :meth:`observe` returns.
+        has_shared_rows: Whether it keeps rows in a database that :meth:`rows_copier` cannot copy.
     """
 
     clock: Clock = Clock.REALTIME
@@ -84,6 +85,7 @@ class Simulation(ABC):
     ticks_per_input: int = 1
     max_agents: int = 8
     has_observation_header: bool = True
+    has_shared_rows: bool = False
 
     @property
     @abstractmethod
@@ -182,6 +184,30 @@ class Simulation(ABC):
             content: Its text.
         """
         return
+
+    def spectate(self) -> Json | None:
+        """Return what a spectator sees, as JSON values; this must not change the state. Optional.
+
+        Called only while the world is recorded, about ten times per second of simulation time. A
+        replay shows it.
+
+        Returns:
+            The view; None for none.
+        """
+        return None
+
+    def fingerprint(self) -> int | None:
+        """Return a number that changes with state that nobody may see yet. Optional.
+
+        Called after every tick while the world is recorded, so it must be cheap; for example, the
+        state of the random generator. It must not change the state, and must be the same in a
+        restored world. A verified replay finds a difference at the tick where it happens, not
+        where it first shows.
+
+        Returns:
+            The number, from 0 to 2**64 - 1; None for none.
+        """
+        return None
 
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
         """Return additional routes; the kit looks them up after its own.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -65,6 +66,33 @@ def make_snapshot(world: HostedWorld) -> dict[str, Any]:
     }
 
 
+def without_secrets(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return a snapshot without the ids of sessions and the key that they are made with."""
+    ids = {"issued": snapshot["ids"]["issued"]}
+    sessions = [
+        {"agent_id": session["agent_id"], "name": session["name"]}
+        for session in snapshot["sessions"]
+    ]
+    public = {key: value for key, value in snapshot.items() if key != "ended_sessions"}
+    return {**public, "sessions": sessions, "ids": ids}
+
+
+def with_new_secrets(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return a snapshot of a recording with other ids of sessions, so that it can be restored.
+
+    Raises:
+        SnapshotRefusal: It is not such a snapshot.
+    """
+    ids, sessions = _field(snapshot, "ids", dict), _field(snapshot, "sessions", list)
+    if not all(isinstance(session, dict) for session in sessions):
+        raise SnapshotRefusal("its 'sessions' are malformed: not all are objects")
+    return {
+        **snapshot,
+        "ids": {**ids, "key": secrets.token_hex(32)},
+        "sessions": [{**session, "session": secrets.token_hex(16)} for session in sessions],
+    }
+
+
 def restore_snapshot(world: HostedWorld, body: bytes) -> None:
     """Restore a snapshot into a fresh world.
 
@@ -75,7 +103,15 @@ def restore_snapshot(world: HostedWorld, body: bytes) -> None:
     Raises:
         SnapshotRefusal: ``body`` is not a snapshot of this world.
     """
-    document = _parse(body)
+    restore_document(world, _parse(body))
+
+
+def restore_document(world: HostedWorld, document: dict[str, Any]) -> None:
+    """Restore a snapshot that is parsed already, like :func:`restore_snapshot`.
+
+    Raises:
+        SnapshotRefusal: It is not a snapshot of this world.
+    """
     _check_identity(world, document)
     _restore_kit(world, document)
     _restore_simulation(world, document)

@@ -37,6 +37,7 @@ _GROUND: Final = (
     "host_gate",
     "differences",
     "spelling",
+    "zstd",
 )
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}
 _HOUSE: Final = (20.0, 520.0)

@@ -78,7 +78,7 @@ def test_eight_forks_with_seeds_of_their_own_differ_from_the_first_draw_and_equa
         digests = []
         for _ in range(5):
             fork.step()
-            digests.append(digest(fork.record()))
+            digests.append(digest(fork.record() | {"fingerprint": None}))  # it has the seed
         return digests
 
     digests = run_deep(run)

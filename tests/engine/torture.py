@@ -78,6 +78,7 @@ class Run:
         world: The world.
         lines: What it has written, each line with the stream in front.
         names: The agents in the world.
+        fingerprint: That of the last tick; a restored world gets the original's.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Run:
     ) -> None:
         self.lines: list[str] = []
         self.names: list[str] = []
+        self.fingerprint: int | None = None
         store = open_store(datastore, settings.directory, 0)
         console = Console(
             lambda line: self.lines.append(f"out {line}"),
@@ -113,6 +115,7 @@ class Run:
             self.world.step()
         except WorldHalted:
             return
+        self.fingerprint = self.world.fingerprint()
         gone = self.world.removed()
         self.names = [name for name in self.names if agent_id(name) not in gone]
 
@@ -141,6 +144,7 @@ class Run:
             "document": self.world.snapshot(),
             "agents": {name: self.world.observe(agent_id(name)) for name in self.names},
             "spectator": self.world.spectate(),
+            "fingerprint": self.fingerprint,
             "lines": self.lines,
         }
 
@@ -191,6 +195,7 @@ def _torture(job: dict[str, Any], saves: list[int]) -> Run:
         if tick in saves and run.world.failure is None:
             states.append({"tick": tick, "state": run.world.snapshot(), "names": run.names[:]})
             states[-1]["lines"] = len(run.lines)
+            states[-1]["fingerprint"] = run.fingerprint
             states[-1]["directory"] = str(_copy(job, f"save-{tick}", "run"))
         run.step()
         untouched.step()
@@ -277,6 +282,7 @@ def _find_difference(job: dict[str, Any], state: dict[str, Any]) -> tuple[int, A
     run = _make_run(job, Path(state["directory"]))
     run.restore(state["state"], state["names"])
     run.lines[:] = job["lines"][: state["lines"]]
+    run.fingerprint = state["fingerprint"]
     try:
         for at, expected in enumerate(state["expected"]):
             if at:

@@ -1,10 +1,9 @@
-"""Recordings: what happened, on disk and in the manifest of the run."""
+"""What a hosted world records: events, observations, frames, and the state at the start."""
 
 from __future__ import annotations
 
 import json
 import signal
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -12,16 +11,24 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from clawblox.recording.blocks import Track
+from clawblox.recording.writer import RecordingFile
+from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import open_recording, register_recording
+from clawblox.server.recording import Recorder, digest_state, open_recording
+from clawblox.server.snapshot_document import restore_document, with_new_secrets
+from tests.recording.files import read_all, reading
 from tests.server.conftest import TALLY
+from tests.server.seen import Seen
+from tests.server.tally import Tally
 from tests.support import wait_until, wait_until_async
 
 JSON = {"Content-Type": "application/json"}
+STAMP = ("tick", "time", "utc")
 
 
-def read_events(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def events_of(path: Path) -> list[dict]:
+    return [fields for fields in read_all(path) if "event" in fields]
 
 
 @pytest.fixture
@@ -36,7 +43,16 @@ def manifest(run_dir: Path) -> Path:
     return run_dir / ".clawblox" / "manifest.json"
 
 
-def test_a_recording_holds_every_event_with_its_simulation_time(launch, run_dir, manifest):
+@pytest.fixture
+def recorder(hosted: HostedWorld, tmp_path: Path) -> Recorder:
+    hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
+    return hosted.recorder
+
+
+# ------------------------------------------------------------------------- a program that records
+
+
+def test_a_recording_has_every_event_with_its_simulation_time(launch, run_dir, manifest):
     manifest.write_text('{"schema_version": 1, "run": {"id": "r1"}, "unknown": [1]}')
     env = {
         "PYTHONWARNINGS": "always::ResourceWarning",
@@ -47,61 +63,79 @@ def test_a_recording_holds_every_event_with_its_simulation_time(launch, run_dir,
     world = launch(env=env)
     joined = world.ask("POST", "/join?name=Rocky").json()
     headers = {"X-Session": joined["session"], **JSON}
-    world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":2}')
+    answer = world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":2}')
     world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":"two"}')
     world.ask("POST", "/chat", headers=headers, body=b'{"content":"hi"}')
     world.ask("POST", "/leave", headers=headers)
     assert world.stop() == 0
     assert "ResourceWarning" not in world.log
 
-    path = run_dir / "recordings" / "recording-0001.jsonl"
+    path = run_dir / "recordings" / "recording-0001.jsonl.zst"
     assert f"Recording to: {path}" in world.log
+    assert path.stat().st_mode & 0o777 == 0o600
     agent = {"agent_id": joined["agent_id"]}
-    start, join, *rest = read_events(path)
-    assert start["format"] == "clawblox-events-v1"
+    start, join, *rest = events_of(path)
+    assert start["format"] == "clawblox-recording-v2"
     assert (start["world_format"], start["scene_hash"]) == ("tally-v1", "tally")
-    assert (start["resumed"], start["reseed"]) == (False, None)
-    assert join == {"tick": 0, "time": 0.0, "event": "join", "name": "Rocky", **agent}
+    assert (start["resumed"], start["reseed"], start["clock"]) == (False, None, "lockstep")
+    assert join == {
+        "tick": 0, "time": 0.0, "utc": join["utc"], "event": "join", "name": "Rocky", **agent
+    }  # fmt: skip
     assert [(event["tick"], event["event"]) for event in rest] == [
         (0, "input"),
         (3, "input"),
         (3, "chat"),
         (3, "leave"),
+        (3, "end"),
     ]
     assert [event.get("refusal") for event in rest[:2]] == [None, "Add needs a whole number"]
-    assert joined["session"] not in path.read_text()
+    with reading(path) as recording:
+        [seen] = recording.read_track(Track.OBSERVATIONS)
+        frames = [record.moment.tick for record in recording.read_track(Track.FRAMES)]
+        assert all(joined["session"].encode() not in record.line for record in recording.read())
+    assert (seen.observation, seen.after) == (answer.body, 3)
+    assert frames == [0, 1, 2, 3]
 
     registered = json.loads(manifest.read_text())
-    entry = "recordings/recording-0001.jsonl"
+    entry = "recordings/recording-0001.jsonl.zst"
     assert registered == {
         "schema_version": 1,
         "run": {"id": "r1"},
         "unknown": [1],
-        "recordings": [{"path": entry, "events": entry, "format": "clawblox-events-v1"}],
+        "recordings": [{"path": entry, "events": entry, "format": "clawblox-recording-v2"}],
     }
     assert [path.name for path in manifest.parent.iterdir()] == ["manifest.json"]
 
 
-def test_events_reach_the_file_while_the_world_runs(launch, run_dir):
+def test_a_killed_world_leaves_everything_up_to_its_last_block(launch, run_dir):
     world = launch(TALLY, "--record", "--record-dir", str(run_dir))
-    world.ask("POST", "/join?name=Rocky")
-    path = run_dir / "recording-0001.jsonl"
-    wait_until(lambda: path.read_text().count("\n") == 2)
+    joined = world.ask("POST", "/join?name=Rocky").json()
+    path = run_dir / "recording-0001.jsonl.zst"
+    wait_until(lambda: len(events_of(path)) == 2)
+    headers = {"X-Session": joined["session"], **JSON}
+    for _ in range(48):  # these and the join fill a block
+        world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":1}')
+    size = path.stat().st_size
+    world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":1}')
+    world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":1}')
+    wait_until(lambda: path.stat().st_size > size)
     world.process.send_signal(signal.SIGKILL)
     world.process.wait(10)
-    assert [event["event"] for event in read_events(path)] == ["start", "join"]
+    names = [event["event"] for event in events_of(path)]
+    assert names[:2] == ["start", "join"]
+    assert set(names[2:]) == {"input"}
+    with reading(path) as recording:
+        assert recording.torn_at is None
 
 
-@pytest.mark.thorough
-def test_every_launch_writes_its_own_recording(launch, run_dir):
+def test_every_launch_writes_its_own_recording(hosted, tmp_path):
+    (tmp_path / "recording-0001.jsonl").write_text("")  # of the older format
+    paths = []
     for _ in range(2):
-        world = launch(TALLY, "--record", "--record-dir", str(run_dir))
-        assert world.port
-        world.stop()
-    assert sorted(path.name for path in run_dir.glob("*.jsonl")) == [
-        "recording-0001.jsonl",
-        "recording-0002.jsonl",
-    ]
+        recorder = open_recording(tmp_path, hosted, resumed=False)
+        recorder.close()
+        paths.append(recorder.path.name)
+    assert paths == ["recording-0002.jsonl.zst", "recording-0003.jsonl.zst"]
 
 
 def test_a_world_that_cannot_record_exits_with_a_reason(launch, tmp_path):
@@ -122,96 +156,234 @@ def test_a_broken_manifest_is_unchanged_and_the_world_serves(launch, run_dir, ma
     assert not manifest.with_name("manifest.json.tmp").exists()
 
 
-def test_a_path_outside_the_run_is_registered_absolute(manifest, tmp_path):
-    register_recording(manifest, tmp_path / "elsewhere.jsonl")
-    entry = json.loads(manifest.read_text())["recordings"][0]
-    assert entry["path"] == str(tmp_path / "elsewhere.jsonl")
-
-
-def test_a_manifest_is_written_in_the_documented_form(manifest, run_dir):
-    register_recording(manifest, run_dir / "a.jsonl")
-    text = manifest.read_text()
-    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
-    assert json.loads(text)["schema_version"] == 1
-
-
-def test_a_path_is_registered_once(manifest, run_dir):
-    for _ in range(2):
-        register_recording(manifest, run_dir / "a.jsonl")
-    assert len(json.loads(manifest.read_text())["recordings"]) == 1
-
-
-@pytest.mark.parametrize("text", ["[]", '{"recordings": {}}', ""])
-def test_a_file_that_is_not_a_manifest_is_not_overwritten(manifest, run_dir, text):
-    manifest.write_text(text)
-    with pytest.raises(ValueError, match=r"manifest|Expecting value"):
-        register_recording(manifest, run_dir / "a.jsonl")
-    assert manifest.read_text() == text
-
-
-def test_many_worlds_register_without_losing_an_entry(manifest, run_dir):
-    paths = [run_dir / f"{number}.jsonl" for number in range(12)]
-    threads = [threading.Thread(target=register_recording, args=(manifest, p)) for p in paths]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    registered = json.loads(manifest.read_text())["recordings"]
-    assert sorted(entry["path"] for entry in registered) == sorted(path.name for path in paths)
-
-
-def test_a_stale_temporary_file_is_replaced(manifest, run_dir, monkeypatch):
-    monkeypatch.setattr(recording_module, "LOCK_WAIT_S", 0.02)
-    manifest.with_name("manifest.json.tmp").write_text("half")
-    register_recording(manifest, run_dir / "a.jsonl")
-    assert len(json.loads(manifest.read_text())["recordings"]) == 1
+# --------------------------------------------------------------------------------------- the start
 
 
 def test_the_first_event_describes_the_start_of_the_world(hosted, tmp_path):
-    recording = open_recording(tmp_path, hosted, resumed=True, reseed=7)
-    recording.close()
-    (start,) = read_events(recording.path)
-    assert (start["resumed"], start["reseed"]) == (True, 7)
+    recorder = open_recording(tmp_path, hosted, resumed=True, reseed=7)
+    recorder.close()
+    start, end = events_of(recorder.path)
+    assert (start["resumed"], start["reseed"], start["rows"]) == (True, 7, None)
+    assert end["event"] == "end"
+
+
+def test_a_world_continues_from_its_recording_alone(hosted, tmp_path):
+    session = hosted.join("Rocky")
+    hosted.say(session, "hello")
+    hosted.queue(session, "Add", 3)
+    hosted.step()
+    recorder = open_recording(tmp_path, hosted, resumed=False)
+    recorder.close()
+    snapshot = events_of(recorder.path)[0]["snapshot"]
+    text = json.dumps(snapshot)
+    assert session.session not in text
+    assert hosted.ids.document()["key"] not in text
+
+    replayed = HostedWorld(Tally())
+    restore_document(replayed, with_new_secrets(snapshot))
+    for world in (hosted, replayed):
+        world.apply_inputs()
+        world.step()
+    assert [session.name for session in replayed.sessions] == ["Rocky"]
+    assert replayed.chat.latest(1, None) == hosted.chat.latest(1, None)
+    assert digest_state(replayed.simulation) == digest_state(hosted.simulation)
+
+
+def test_a_world_that_cannot_be_saved_is_recorded_without_its_start(hosted, tmp_path, caplog):
+    hosted.simulation.extra = {1, 2}
+    recorder = open_recording(tmp_path, hosted, resumed=False)
+    recorder.close()
+    start = events_of(recorder.path)[0]
+    assert start["snapshot"] == {
+        "unavailable": "TypeError: Object of type set is not JSON serializable"
+    }
+
+
+def test_rows_are_in_the_recording_unless_the_database_is_shared(hosted, tmp_path, monkeypatch):
+    def rows_after(**attributes: object) -> object:
+        for name, value in attributes.items():
+            monkeypatch.setattr(hosted.simulation, name, value)
+        recorder = open_recording(tmp_path, hosted, resumed=False)
+        recorder.close()
+        return events_of(recorder.path)[0]["rows"]
+
+    assert rows_after() is None
+    assert rows_after(rows_copier=lambda: lambda path: path.write_bytes(b"rows")) == "cm93cw=="
+    unavailable = {"unavailable": "the database is shared"}
+    assert rows_after(rows_copier=lambda: None, has_shared_rows=True) == unavailable
+    monkeypatch.setattr(recording_module, "MAX_ROWS_BYTES", 3)
+    rows = rows_after(rows_copier=lambda: lambda path: path.write_bytes(b"rows"))
+    assert rows == {"unavailable": "the database has 4 bytes"}
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".zst"] * 4
+
+
+# ------------------------------------------------------------------------------------- the records
+
+
+@pytest.mark.parametrize(
+    ("cause", "call"),
+    [
+        (lambda world, session: world.join("Jonah"), "join"),
+        (lambda world, session: world.queue(session, "Explode", 1), "input"),
+        (lambda world, session: world.queue(session, "FailAtNextStep", None), "step"),
+    ],
+)
+def test_the_event_that_halts_a_world_is_recorded_before_the_halt(hosted, cause, call):
+    session = hosted.join("Rocky")
+    hosted.recorder = recorder = Seen()
+    with pytest.raises(Halted):
+        _ = cause(hosted, session), hosted.apply_inputs(), hosted.step()
+    [(event, _), (halted, fields)] = recorder.events
+    assert (event, halted, fields["call"]) == (
+        "join" if call == "join" else "input",
+        "halted",
+        call,
+    )
+
+
+def test_an_observation_is_recorded_once_for_each_version_of_the_state(hosted):
+    session = hosted.join("Rocky")
+    hosted.recorder = recorder = Seen()
+    for is_fresh in (False, False, True, True):
+        hosted.observe(session, is_fresh=is_fresh)
+    assert len(recorder.observations) == 1
+    hosted.step()
+    observation = hosted.observe(session)
+    assert recorder.observations[1:] == [(session.agent_id, observation)]
+
+
+def test_an_observation_keeps_its_place_among_the_events(hosted, recorder):
+    rocky = hosted.join("Rocky")
+    hosted.observe(rocky)
+    hosted.join("Molly")
+    hosted.observe(rocky)
+    recorder.close()
+    with reading(recorder.path) as recording:
+        names = [record.fields.get("event", record.track) for record in recording.read()]
+    assert names == ["start", "frames", "join", "observations", "join", "observations", "end"]
+
+
+def test_frames_are_taken_ten_times_per_second_with_a_fingerprint_of_each_tick(
+    hosted, tmp_path, monkeypatch
+):
+    ticks = iter(range(1000))
+    monkeypatch.setattr(Tally, "time", property(lambda tally: tally.ticks / 30))
+    monkeypatch.setattr(Tally, "spectate", lambda tally: {"at": tally.ticks})
+    monkeypatch.setattr(Tally, "fingerprint", lambda tally: next(ticks))
+    hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
+    for _ in range(7):
+        hosted.step()
+    hosted.recorder.close()
+    frames = [fields for fields in read_all(hosted.recorder.path) if "after" in fields]
+    assert [fields.get("frame") for fields in frames] == [{"at": 0}, {"at": 3}, {"at": 6}, None]
+    fingerprints = [fields.get("fingerprints") for fields in frames]
+    assert fingerprints == [None, [0, 1, 2], [3, 4, 5], [6]]
+    assert frames[0]["state"] == digest_state(Tally())
+
+
+def test_a_slow_state_is_digested_once(hosted, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording_module, "MAX_STATE_S", 0.0)
+    hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
+    for _ in range(5):
+        hosted.step()
+    hosted.recorder.close()
+    assert [
+        "state" in fields for fields in read_all(hosted.recorder.path) if "after" in fields
+    ] == [True]
+
+
+def test_frames_that_cost_much_are_taken_less_often(hosted, tmp_path, monkeypatch):
+    now = 0.0
+
+    def spectate(tally: Tally) -> int:
+        nonlocal now
+        now += 0.02
+        return tally.ticks
+
+    monkeypatch.setattr(recording_module, "monotonic_s", lambda: now)
+    monkeypatch.setattr(Tally, "spectate", spectate)
+    hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
+    for _ in range(100):
+        hosted.step()
+        now += 0.1
+    hosted.recorder.close()
+    count = sum("frame" in fields for fields in read_all(hosted.recorder.path))
+    assert now * 0.1 / 0.02 - 2 < count < now * 0.1 / 0.02 + 7
+
+
+@pytest.mark.parametrize("method", ["spectate", "fingerprint", "snapshot"])
+def test_a_world_runs_on_when_a_method_for_recordings_fails(
+    hosted, tmp_path, monkeypatch, caplog, method
+):
+    hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
+
+    def fail(tally: Tally) -> None:
+        raise LookupError("lost")
+
+    monkeypatch.setattr(Tally, method, fail)
+    for _ in range(3):
+        hosted.step()
+    hosted.recorder.close()
+    assert caplog.messages == [f"{method} failed, so the recording lacks it: LookupError: lost"]
+    assert hosted.failure is None
+    assert [event["event"] for event in events_of(hosted.recorder.path)] == ["start", "end"]
+
+
+# ----------------------------------------------------------------------------------------- writing
 
 
 @pytest.mark.anyio
 async def test_no_event_is_lost_when_the_writer_is_cancelled(hosted, tmp_path, monkeypatch):
-    recording = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
-    take = recording._take
+    recorder = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
+    take = recorder._collector.take
 
     with anyio.CancelScope() as scope:
 
-        def take_and_cancel():
+        def take_and_cancel(now: float) -> list:
             scope.cancel()
-            return take()
+            return take(float("inf"))
 
-        monkeypatch.setattr(recording, "_take", take_and_cancel)
-        await recording.run()
-    recording.write({"number": 1})
-    await to_thread.run_sync(recording.close)
-    assert [event.get("number") for event in read_events(recording.path)] == [None, 1]
+        monkeypatch.setattr(recorder._collector, "take", take_and_cancel)
+        await recorder.run()
+    recorder.event("chat", {"number": 1})
+    await to_thread.run_sync(recorder.close)
+    assert [event.get("number") for event in events_of(recorder.path)] == [None, 1, None]
 
 
 @pytest.mark.anyio
 async def test_events_are_written_in_order_while_new_ones_arrive(hosted, tmp_path):
-    recording = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
+    recorder = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
+    size = recorder.path.stat().st_size
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(recording.run)
+        tasks.start_soon(recorder.run)
         for number in range(100):
-            recording.write({"number": number})
+            recorder.event("chat", {"number": number})
             await anyio.sleep(0)
-        await wait_until_async(lambda: recording.path.stat().st_size > 0)
+        await wait_until_async(lambda: recorder.path.stat().st_size > size)
         tasks.cancel_scope.cancel()
-    await to_thread.run_sync(recording.close)
-    assert [event["number"] for event in read_events(recording.path)[1:]] == [*range(100)]
+    await to_thread.run_sync(recorder.close)
+    assert [event["number"] for event in events_of(recorder.path)[1:-1]] == [*range(100)]
 
 
 def test_a_full_disk_ends_the_recording_but_not_the_world(hosted, caplog):
-    recording = recording_module.Recording(Path("/dev/full"), Path("/dev/full").open("w"))  # noqa: SIM115
-    hosted.record = recording.write
+    file = RecordingFile(Path("/dev/full"), Path("/dev/full").open("wb"))  # noqa: SIM115
+    hosted.recorder = recorder = Recorder(hosted, file)
     for name in ("Rocky", "Molly"):
         hosted.join(name)
-        recording._append(recording._take())
-    recording.close()
-    assert caplog.messages == ["/dev/full: the recording ends here; the world runs on"]
+        recorder._append(recorder._collector.take(float("inf")))
+    recorder.close()
+    reason = "/dev/full: the recording ends here, and the world runs on: No space left on device"
+    assert caplog.messages == [reason]
     assert len(hosted.sessions) == 2
+
+
+def test_a_recording_ends_when_too_much_waits_to_be_written(hosted, recorder, monkeypatch, caplog):
+    monkeypatch.setattr(recording_module, "MAX_WAITING_BYTES", 1000)
+    rocky = hosted.join("Rocky")
+    for _ in range(10):
+        hosted.say(rocky, "x" * 500)
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == [
+        "more than 1000 bytes wait to be written"
+    ]
+    assert len(hosted.chat.latest(50, None)) == 10
+    recorder.close()

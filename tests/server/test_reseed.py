@@ -11,9 +11,9 @@ import pytest
 
 import clawblox.cli
 from clawblox.server import Simulation
+from tests.recording.files import read_all
 from tests.server.conftest import EXAMPLES, LaunchedWorld
 from tests.server.test_examples import JSON, make_simulation
-from tests.support import wait_until
 
 STARTER = Path(clawblox.cli.__file__).with_name("starter")
 WALK = ["east"] * 7 + ["north", "west", "west", "west", "west", "west", "west", "north"] * 4
@@ -88,9 +88,8 @@ def test_a_restored_world_keeps_the_recorded_seed_until_it_gets_another(launch, 
 def test_a_recording_holds_the_seed(launch, tmp_path):
     env = {"WORLD_RECORD": "1", "WORLD_RECORD_DIR": str(tmp_path), "WORLD_RESEED": "7"}
     assert launch(EXAMPLES / "marbles" / "world.py", env=env).port
-    (recording,) = tmp_path.glob("*.jsonl")
-    start = wait_until(recording.read_text).splitlines()[0]
-    assert json.loads(start)["reseed"] == 7
+    (recording,) = tmp_path.glob("*.jsonl.zst")
+    assert read_all(recording)[0]["reseed"] == 7
 
 
 @pytest.mark.parametrize("name", ["marbles", "mujoco_carts"])

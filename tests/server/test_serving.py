@@ -277,6 +277,10 @@ def test_importing_the_kit_loads_nothing_of_the_orchestrator():
         "clawblox.foreign_values",
         "clawblox.host_gate",
         "clawblox.protocol",
+        "clawblox.recording",
+        "clawblox.recording.blocks",
+        "clawblox.recording.writer",
         "clawblox.telemetry",
         "clawblox.telemetry.throttle",
+        "clawblox.zstd",
     }

@@ -59,6 +59,8 @@ class PostgresStore:
         url: The database, as ``DATABASE_URL`` names it.
     """
 
+    is_shared = True
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: psycopg.Connection | None = None

@@ -63,6 +63,8 @@ class SqliteStore:
         path: The file. It and its directory are created on first use.
     """
 
+    is_shared = False
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None

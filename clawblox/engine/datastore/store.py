@@ -70,7 +70,13 @@ Answer: TypeAlias = str | list[tuple[str, str]] | None
 
 
 class Store(Protocol):
-    """A database with the table of all data stores, used by a single thread."""
+    """A database with the table of all data stores, used by a single thread.
+
+    Attributes:
+        is_shared: Whether other worlds may use it.
+    """
+
+    is_shared: bool
 
     def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
         """Answer requests in order, in one transaction that is durable on return.

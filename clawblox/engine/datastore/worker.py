@@ -78,6 +78,11 @@ class Worker:
         """Whether the last batch is still at the database."""
         return self._last is not None and not self._last.is_done
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other worlds may use the database."""
+        return self._store.is_shared
+
     def copier(self) -> Callable[[Path], None] | None:
         """Return what copies the rows as they are now; see `Store.copier`."""
         return self._store.copier()

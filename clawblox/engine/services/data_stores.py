@@ -352,6 +352,11 @@ class DataStores(SavedState):
         self._settle()
         return super().document(slots)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other worlds may use the database."""
+        return self._worker is not None and self._worker.is_shared
+
     def copier(self) -> Callable[[Path], None] | None:
         """Return what copies the rows as they are now, see `Store.copier`; None if there are none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+from zlib import crc32
 
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.errors import SnapshotMismatch, WorldHalted
@@ -84,6 +85,7 @@ class EngineWorld(Simulation):
         self._changed = changed
         self._console = Console() if console is None else console
         self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
+        self.has_shared_rows = self._parts.services.data_stores.is_shared
         self._console.tick = lambda: self.tick
         self.failure: str | None = None
         self._watchdog = watchdog
@@ -311,6 +313,14 @@ class EngineWorld(Simulation):
                 return function()
 
         return run_deep(enter)
+
+    def fingerprint(self) -> int:
+        """Return a checksum of the steps that the last tick took, and of the random generator.
+
+        Whatever scripts do takes steps, so most differences show here first.
+        """
+        vm = self._parts.vm
+        return crc32(b"%d %d" % (vm.steps_taken(), vm.random.state))
 
     def spectate(self) -> dict[str, Json]:
         """Return the view of a spectator."""

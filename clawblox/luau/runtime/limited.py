@@ -91,6 +91,14 @@ class LimitedMachine(Machine):
         self._patterns.clear()
         self._set_steps(0)
 
+    def steps_taken(self) -> int:
+        """Return the steps that the present call from the host, or else the last, has taken.
+
+        Without a limit, only those since the last batch are known.
+        """
+        limit, left = self.step_limit or 0, self.steps_left or 0
+        return limit - left - length_hint(self.steps)
+
     def _set_steps(self, size: int) -> None:
         self.steps = repeat(None, size)
         for chunk in self.chunks:

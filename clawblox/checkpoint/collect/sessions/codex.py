@@ -26,10 +26,10 @@ from clawblox.checkpoint.collect.sessions.shape import (
 )
 from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
-from clawblox.checkpoint.zstd import find_zstandard
 from clawblox.errors import CheckpointError
 from clawblox.extras import install_command
 from clawblox.system import regular_files
+from clawblox.zstd import find_zstandard
 
 _SLICE: Final = 256
 """Bytes to decompress at a time. They may expand 40,000 times, all of it in memory."""

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from clawblox.checkpoint.zstd import Frame, find_zstandard
+from clawblox.zstd import Frame, find_zstandard
 
 _PIECE: Final = 1 << 17
 _SLICE: Final = 512  # four bytes of Zstandard decode to 128 KiB at most

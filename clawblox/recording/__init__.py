@@ -1,0 +1,11 @@
+"""Recordings of worlds: what happened, in blocks that are found by track and time.
+
+Nothing here knows a world, a thread or an event loop: programs that record drive the writer, and
+readers pass a descriptor that they opened. ``docs/recordings.md`` describes the format.
+
+- ``blocks``: the format: tracks, moments, blocks and their headers.
+- ``writer``: records become blocks, and blocks a file.
+- ``reader``: the index of a file, its records by track and time, and those of the older format.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,295 @@
+"""Reading recordings that anyone may have written: bounded and checked.
+
+A reader gets a descriptor of a regular file, reads windows of it, and decompresses a block only
+when one of its records is wanted. All of it blocks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.errors import RecordingError
+from clawblox.foreign_values import MAX_MEMBERS, parse_document
+from clawblox.recording.blocks import (
+    FORMAT,
+    MAGIC,
+    MAX_BLOCK_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_START_BYTES,
+    MAX_START_MEMBERS,
+    PREFIX,
+    BlockHeader,
+    Moment,
+    Track,
+    parse_header,
+    read_moment,
+    require_zstandard,
+)
+
+OLD_FORMAT: Final = "clawblox-events-v1"
+MAX_BLOCKS: Final = 1 << 20
+"""Maximum number of blocks in a file."""
+OBSERVATION: Final = b',"observation":'
+"""What precedes the answer in the record of an observation."""
+
+_OLD_BLOCK_BYTES: Final = 1 << 20
+
+
+@attrs.frozen
+class BlockEntry:
+    """A block in the index of a recording.
+
+    Attributes:
+        header: Its header.
+        offset: Where its records begin in the file, in bytes.
+        number: Number of records of its track in the blocks before it.
+    """
+
+    header: BlockHeader
+    offset: int
+    number: int
+
+
+@attrs.frozen
+class Record:
+    """A record.
+
+    Attributes:
+        track: Its track.
+        number: How many records of the track precede it.
+        moment: When it was made.
+        fields: All of its fields; those that its writer may leave out are unchecked.
+        line: The record as it is in the file, without its newline.
+    """
+
+    track: Track
+    number: int
+    moment: Moment
+    fields: dict[str, Any] = attrs.field(repr=False)
+    line: bytes = attrs.field(repr=False)
+
+    @property
+    def observation(self) -> bytes:
+        """The answer that an agent got, as it was sent; empty if this is no observation."""
+        return self.line.partition(OBSERVATION)[2][:-1]
+
+    @property
+    def after(self) -> int:
+        """How many records on the track of inputs precede it."""
+        if self.track is Track.INPUTS:
+            return self.number
+        after = self.fields.get("after")
+        return after if isinstance(after, int) else 0
+
+
+class RecordingReader:
+    """A recording, open for reading; what is appended later is not seen.
+
+    Args:
+        fd: Descriptor of the file, a regular one; it stays the caller's.
+        path: Path of the file, for errors.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: It is damaged, or no recording; the error names the offset.
+        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+
+    Attributes:
+        path: Path of the file.
+        index: Its blocks, in the order of the file.
+        torn_at: Where an incomplete block begins, in bytes; None if the file ends with a block. The
+            rest is ignored: it is being written, or its writer was killed.
+        is_old: Whether it has the older format: without observations, frames and UTC times.
+    """
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self.path = path
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        self.torn_at: int | None = None
+        self.is_old = self._read(0, 1) == b"{"
+        self._zstandard = None if self.is_old else require_zstandard()
+        entries = self._index_lines() if self.is_old else self._index_blocks()
+        self.index: Sequence[BlockEntry] = tuple(entries)
+        if not self.index:
+            raise self._error("it has no complete record", 0)
+
+    # Records
+
+    def start(self) -> dict[str, Any]:
+        """Return the fields of the first record.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: It is damaged, or not an event ``start`` of a known format.
+        """
+        record = next(self._records(self.index[0]), None)
+        known = OLD_FORMAT if self.is_old else FORMAT
+        if record is None or record.fields.get("event") != "start":
+            raise self._error("it does not begin with the event 'start'", 0)
+        if record.fields.get("format") != known:
+            raise self._error(f"its format is not {known}", 0)
+        return record.fields
+
+    def read_track(self, track: Track, since: float = float("-inf")) -> Iterator[Record]:
+        """Iterate over the records of a track, in their order.
+
+        Args:
+            track: The track.
+            since: Begin with the first record at this time or later, in seconds of simulation time.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: A block is damaged.
+        """
+        blocks = (entry for entry in self.index if entry.header.track is track)
+        for entry in blocks:
+            if entry.header.last.time >= since:
+                yield from (r for r in self._records(entry) if r.moment.time >= since)
+
+    def read(
+        self, tracks: Collection[Track] = tuple(Track), since: float = float("-inf")
+    ) -> Iterator[Record]:
+        """Iterate over the records of some tracks, in the order in which they happened.
+
+        Args:
+            tracks: The tracks; all by default.
+            since: Begin with the first records at this time or later, in seconds of simulation
+                time.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: A block is damaged.
+        """
+        return heapq.merge(*(self.read_track(track, since) for track in tracks), key=_order)
+
+    def read_back(self, track: Track, until: float) -> Iterator[Record]:
+        """Iterate over the records of a track up to a time, the last one first.
+
+        Args:
+            track: The track.
+            until: The time of the last record, in seconds of simulation time.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: A block is damaged.
+        """
+        for entry in reversed(self.index):
+            if entry.header.track is track and entry.header.first.time <= until:
+                records = [r for r in self._records(entry) if r.moment.time <= until]
+                yield from reversed(records)
+
+    def _records(self, entry: BlockEntry) -> Iterator[Record]:
+        max_members = MAX_START_MEMBERS if entry is self.index[0] else MAX_MEMBERS
+        content = self._content(entry)
+        count = content.count(b"\n")
+        if count != entry.header.records or not content.endswith(b"\n"):
+            text = f"a block has {count} records, and its header declares {entry.header.records}"
+            raise self._error(text, entry.offset)
+        for number, line in enumerate(content[:-1].split(b"\n"), entry.number):
+            try:
+                fields = parse_document(line, max_members=max_members)
+                if not isinstance(fields, dict):
+                    raise ValueError("it is not a JSON object")  # noqa: TRY301, RUF100
+                moment = read_moment(fields)
+            except ValueError as error:
+                text = f"record {number} of the track {entry.header.track}: {error}"
+                raise self._error(text, entry.offset) from None
+            yield Record(entry.header.track, number, moment, fields, line)
+
+    def _content(self, entry: BlockEntry) -> bytes:
+        data = self._read(entry.offset, entry.header.compressed)
+        if self._zstandard is None:
+            return data
+        try:
+            return self._zstandard.decompress_whole(data, entry.header.uncompressed)
+        except ValueError as error:
+            raise self._error(f"a block cannot be decompressed: {error}", entry.offset) from None
+
+    # Index
+
+    def _index_blocks(self) -> Iterator[BlockEntry]:
+        offset, counts = 0, dict.fromkeys(Track, 0)
+        for _ in range(MAX_BLOCKS):
+            if offset >= self._size:
+                return
+            entry = self._entry(offset, counts)
+            if entry is None:
+                self.torn_at = offset
+                return
+            counts[entry.header.track] += entry.header.records
+            offset = entry.offset + entry.header.compressed
+            yield entry
+        if offset < self._size:
+            raise self._error(f"it has more than {MAX_BLOCKS} blocks", offset)
+
+    def _entry(self, offset: int, counts: dict[Track, int]) -> BlockEntry | None:
+        """Return the block at an offset; None if it is incomplete."""
+        window = self._read(offset, PREFIX.size + MAX_HEADER_BYTES)
+        if len(window) < PREFIX.size:
+            return None
+        magic, length = PREFIX.unpack_from(window)
+        if magic != MAGIC:
+            raise self._error("it is no recording, or damaged: no header of a block", offset)
+        if length > MAX_HEADER_BYTES:
+            raise self._error(f"a header has {length} bytes, more than {MAX_HEADER_BYTES}", offset)
+        data = window[PREFIX.size : PREFIX.size + length]
+        if len(data) < length:
+            return None
+        try:
+            header = parse_header(data, max_content=MAX_BLOCK_BYTES if offset else MAX_START_BYTES)
+        except ValueError as error:
+            raise self._error(f"the header of a block: {error}", offset) from None
+        begin = offset + PREFIX.size + length
+        if begin + header.compressed > self._size:
+            return None
+        return BlockEntry(header, begin, counts[header.track])
+
+    def _index_lines(self) -> Iterator[BlockEntry]:
+        """Divide a file of lines into blocks of complete lines."""
+        offset = number = 0
+        while offset < self._size:
+            data = self._read(offset, _OLD_BLOCK_BYTES)
+            end = data.rfind(b"\n") + 1
+            if not end and len(data) == _OLD_BLOCK_BYTES:
+                data = self._read(offset, MAX_BLOCK_BYTES)
+                end = data.find(b"\n") + 1
+            if not end:
+                if len(data) == MAX_BLOCK_BYTES:
+                    text = f"a line has more than {MAX_BLOCK_BYTES} bytes"
+                    raise self._error(text, offset)
+                self.torn_at = offset
+                return
+            header = self._old_header(data[:end], offset)
+            yield BlockEntry(header, offset, number)
+            offset, number = offset + end, number + header.records
+
+    def _old_header(self, data: bytes, offset: int) -> BlockHeader:
+        lines = data[:-1].split(b"\n")
+        moments = []
+        for line in (lines[0], lines[-1]):
+            try:
+                fields = parse_document(line)
+                moments.append(read_moment(fields if isinstance(fields, dict) else {}))
+            except ValueError as error:
+                raise self._error(f"a record: {error}", offset) from None
+        first, last = moments
+        return BlockHeader(Track.INPUTS, len(lines), first, last, len(data), len(data))
+
+    def _read(self, offset: int, size: int) -> bytes:
+        return os.pread(self._fd, size, offset)
+
+    def _error(self, message: str, offset: int) -> RecordingError:
+        return RecordingError(message, path=self.path, offset=offset)
+
+
+def _order(record: Record) -> tuple[int, bool, int, bool]:
+    """Return the place of a record among those of all tracks."""
+    is_input = record.track is Track.INPUTS
+    return record.after, is_input, record.moment.tick, record.track is not Track.FRAMES

@@ -1,0 +1,82 @@
+"""Entries of recordings in the manifest of the run.
+
+Several worlds may write one manifest at a time, and an orchestrator writes it too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from clawblox.foreign_values import parse_document
+from clawblox.recording.blocks import FORMAT
+
+LOCK_WAIT_S: Final = 2.0
+"""A temporary file that is older was left behind by a writer that died."""
+
+
+def register_recording(manifest: Path, recording: Path) -> None:
+    """Add a recording to the run's manifest.
+
+    The manifest is read, extended, written as ``manifest.json.tmp`` and renamed. Several worlds
+    may do this at a time: creating the temporary file exclusively keeps worlds of this kit from
+    losing each other's entries. This function blocks.
+
+    Raises:
+        OSError: The manifest cannot be read or written.
+        ValueError: It is not a manifest; it is left unchanged.
+    """
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    temporary = manifest.with_name("manifest.json.tmp")
+    with _open_exclusively(temporary) as file:
+        try:
+            document = _with_recording(_read_manifest(manifest), _entry(manifest, recording))
+            json.dump(document, file, indent=2, sort_keys=True, allow_nan=False)
+            file.write("\n")
+        except BaseException:
+            temporary.unlink()
+            raise
+    temporary.replace(manifest)
+
+
+def _open_exclusively(path: Path) -> TextIO:
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return path.open("x", encoding="utf-8")
+        except FileExistsError:
+            time.sleep(0.01)
+        if time.monotonic() > deadline:
+            path.unlink(missing_ok=True)
+            deadline = time.monotonic() + LOCK_WAIT_S
+
+
+def _read_manifest(manifest: Path) -> dict[str, Any]:
+    try:
+        document = parse_document(manifest.read_bytes())
+    except FileNotFoundError:
+        return {"schema_version": 1}
+    if not isinstance(document, dict):
+        raise ValueError("the manifest is not a JSON object")
+    return document
+
+
+def _entry(manifest: Path, recording: Path) -> dict[str, str]:
+    state_root = manifest.resolve().parent.parent
+    is_inside = recording.is_relative_to(state_root)
+    path = str(recording.relative_to(state_root) if is_inside else recording)
+    return {"path": path, "events": path, "format": FORMAT}
+
+
+def _with_recording(document: dict[str, Any], entry: dict[str, str]) -> dict[str, Any]:
+    recordings = document.get("recordings", [])
+    if not isinstance(recordings, list):
+        raise ValueError("the manifest's 'recordings' are not a list")
+    others = [
+        other
+        for other in recordings
+        if not isinstance(other, dict) or other.get("path") != entry["path"]
+    ]
+    return {**document, "recordings": [*others, entry]}
