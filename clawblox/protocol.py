@@ -25,6 +25,8 @@ INPUT_ROUTE: Final = "/input"
 CHAT_ROUTE: Final = "/chat"
 CHAT_MESSAGES_ROUTE: Final = "/chat/messages"
 SNAPSHOT_ROUTE: Final = "/snapshot"
+VERIFICATION_ROUTE: Final = "/verification"
+"""How far the replay of a recording has come; the only other route of a replaying world."""
 
 SESSION_HEADER: Final = "X-Session"
 OPERATOR_HEADER: Final = "X-Operator-Token"
@@ -39,6 +41,8 @@ RECORD_ENV: Final = "WORLD_RECORD"
 RECORD_DIR_ENV: Final = "WORLD_RECORD_DIR"
 RESUME_ENV: Final = "WORLD_RESUME_PATH"
 RESEED_ENV: Final = "WORLD_RESEED"
+VERIFY_ENV: Final = "WORLD_VERIFY_PATH"
+"""A recording; the world repeats it and compares, instead of serving agents."""
 DATASTORE_ENV: Final = "WORLD_DATASTORE_PATH"
 OPERATOR_TOKEN_ENV: Final = "WORLD_OPERATOR_TOKEN"  # noqa: S105 - a name, not a token
 SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not a token

@@ -122,6 +122,7 @@ def test_the_literals_of_the_contract() -> None:
         "/leave",
         "/observe",
         "/snapshot",
+        "/verification",
     ]
     assert (protocol.SESSION_HEADER, protocol.OPERATOR_HEADER) == ("X-Session", "X-Operator-Token")
     assert protocol.INSTANCE_ENV == "CLAWBLOX_INSTANCE"

@@ -13,6 +13,7 @@ those of the world that was saved.
 - ``exchange``: requests and answers as evidence.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
+- ``verified_replay``: repeats recordings in new processes of their worlds.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.
 """

@@ -41,6 +41,7 @@ _OTHER_CONTRACT_ENV: Final = (
     protocol.LISTEN_FDS_ENV,
     protocol.LISTEN_PID_ENV,
     protocol.LISTEN_FDNAMES_ENV,
+    protocol.VERIFY_ENV,
 )
 
 

@@ -6,6 +6,7 @@ readers pass a descriptor that they opened. ``docs/recordings.md`` describes the
 - ``blocks``: the format: tracks, moments, blocks and their headers.
 - ``writer``: records become blocks, and blocks a file.
 - ``reader``: the index of a file, its records by track and time, and those of the older format.
+- ``replays``: how far the replay of a recording has come.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
 import anyio
@@ -42,6 +42,7 @@ from clawblox.protocol import (
     OPERATOR_HEADER,
     SESSION_HEADER,
     SNAPSHOT_ROUTE,
+    VERIFICATION_ROUTE,
     rate_fields,
 )
 from clawblox.server.chat import MAX_CONTENT
@@ -52,6 +53,9 @@ from clawblox.server.payload import encode_json, encode_large_json, read_json
 from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
+
+if TYPE_CHECKING:
+    from clawblox.server.verification import Replay
 
 MAX_BODY_BYTES: Final = 64 * 1024
 PATIENT: Final = "clawblox.patient"
@@ -115,7 +119,41 @@ def create_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    return _gate(app, clock, ServerAddress(settings.host, settings.port))
+    return _gate(app, clock.catch_up, ServerAddress(settings.host, settings.port))
+
+
+def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
+    """Build the application of a world that repeats a recording during its lifespan.
+
+    It serves the progress to operators; any other path answers that it is up, because the
+    readiness probe of a world may use any.
+
+    Args:
+        replay: The replay, not yet begun.
+        settings: Address and token.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(replay.run)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def answer(request: Request) -> Response:
+        return PlainTextResponse("This world repeats a recording. No agent can join it.\n")
+
+    async def progress(request: Request) -> Response:
+        if not _is_operator(request, settings.operator_token):
+            raise HTTPException(401, "Invalid operator token")
+        return _json(replay.progress.document())
+
+    routes = [Route(VERIFICATION_ROUTE, progress), Route("/{path:path}", answer)]
+    app = Starlette(
+        routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
+        lifespan=lifespan,
+    )
+    return _gate(app, lambda: None, ServerAddress(settings.host, settings.port))
 
 
 class _Api:
@@ -148,7 +186,7 @@ class _Api:
         reason = self._world.failure
         if reason is None:
             # Real time is the operator's: what agents get never depends on it.
-            rate = self._clock.rate() if self._is_operator(request) else None
+            rate = self._clock.rate() if _is_operator(request, self._operator_token) else None
             return _json({"status": "ok", **({} if rate is None else rate_fields(rate))})
         return _json({"status": HALTED, "reason": reason}, status=503)
 
@@ -200,7 +238,7 @@ class _Api:
         return _json({"messages": [message.answer() for message in messages]})
 
     async def snapshot(self, request: Request) -> Response:
-        if not self._is_operator(request):
+        if not _is_operator(request, self._operator_token):
             raise HTTPException(401, "Invalid operator token")
         request.scope[PATIENT] = True  # an orchestrator may write it to a slow disk
         try:
@@ -236,14 +274,15 @@ class _Api:
         session = self._world.sessions.find(request.headers.get(SESSION_HEADER, ""))
         return None if session is None else session.agent_id
 
-    def _is_operator(self, request: Request) -> bool:
-        given = request.headers.getlist(OPERATOR_HEADER)
-        if self._operator_token is None or len(given) != 1:
-            return False
-        return hmac.compare_digest(given[0].encode("latin-1"), self._operator_token)
+
+def _is_operator(request: Request, token: bytes | None) -> bool:
+    given = request.headers.getlist(OPERATOR_HEADER)
+    if token is None or len(given) != 1:
+        return False
+    return hmac.compare_digest(given[0].encode("latin-1"), token)
 
 
-def _gate(app: ASGIApp, clock: WorldClock, address: ServerAddress) -> ASGIApp:
+def _gate(app: ASGIApp, catch_up: Callable[[], None], address: ServerAddress) -> ASGIApp:
     """Return an application that passes on requests to this world, each after the due ticks."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -259,7 +298,7 @@ def _gate(app: ASGIApp, clock: WorldClock, address: ServerAddress) -> ASGIApp:
         read = Headers(scope=scope).getlist
         refusal = find_refusal(address.matches, scope.get("method", ""), read, has_pages=True)
         if refusal is None:
-            clock.catch_up()
+            catch_up()
         chosen = app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
         await chosen(scope, receive, send_with_headers)
 

@@ -24,6 +24,7 @@ from clawblox.protocol import (
     RESUME_ENV,
     SECRET_ENV,
     SEEDS,
+    VERIFY_ENV,
     normalise_base_path,
 )
 from clawblox.server.simulation import Clock
@@ -55,6 +56,7 @@ class Settings:
         clock: What makes time pass; None takes the simulation's own clock.
         record_dir: Directory to record into; None does not record.
         resume_path: Snapshot to restore before serving; None starts a fresh world.
+        verify_path: Recording to repeat and compare instead of serving agents; None serves agents.
         reseed: Seed of a fresh world, or set after restoring; None leaves the random generator
             unchanged.
         manifest_path: Manifest in which recordings are registered; None registers none.
@@ -73,6 +75,7 @@ class Settings:
     clock: Clock | None = None
     record_dir: Path | None = None
     resume_path: Path | None = None
+    verify_path: Path | None = None
     reseed: int | None = None
     manifest_path: Path | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
@@ -117,6 +120,7 @@ def read_settings(
         clock=flags.clock,
         record_dir=flags.record_dir if flags.record else None,
         resume_path=flags.resume,
+        verify_path=flags.verify,
         reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
         operator_token=None if token is None else os.fsencode(token),
@@ -151,6 +155,7 @@ def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str])
         "--record-dir", RECORD_DIR_ENV, "recordings", Path, "directory to record into [%(default)s]"
     )
     add("--resume", RESUME_ENV, None, Path, "snapshot to restore before serving [a fresh world]")
+    add("--verify", VERIFY_ENV, None, Path, "recording to repeat and compare, serving no agent")
     seed = _number_in(SEEDS, "a seed from 0 to 2**64-1")
     add("--reseed", RESEED_ENV, None, seed, "random seed, set after restoring [none]")
     parser.add_argument(

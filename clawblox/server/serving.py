@@ -30,7 +30,7 @@ from clawblox.protocol import (
     LISTEN_PID_ENV,
     RESEED_ENV,
 )
-from clawblox.server.app import create_app
+from clawblox.server.app import create_app, create_replay_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
 from clawblox.server.recording import Recorder, open_recording
@@ -89,6 +89,9 @@ def serve_with(
     with _exiting(1, f"cannot serve on the inherited descriptor {LISTEN_FD}", OSError, ValueError):
         inherited = take_inherited_listener(os.environ)
     world = HostedWorld(simulation, nonce=settings.session_nonce)
+    if settings.verify_path is not None:
+        _serve_replay(world, settings, settings.verify_path, inherited, signals)
+        return world
     resume = settings.resume_path
     if resume is not None:
         refusal = f"refusing the snapshot {resume}"
@@ -115,6 +118,37 @@ def serve_with(
     if settings.exit_on_halt and world.failure is not None:
         _fail(HALTED_STATUS, f"the world halted: {world.failure}")
     return world
+
+
+def _serve_replay(
+    world: HostedWorld,
+    settings: Settings,
+    recording: Path,
+    inherited: socket.socket | None,
+    signals: StopSignals | None,
+) -> None:
+    """Repeat a recording and serve the progress, until a signal."""
+    # Here, because no world that serves agents needs them.
+    from clawblox.errors import RecordingError
+    from clawblox.recording.reader import RecordingReader
+    from clawblox.server.connections import run_server
+    from clawblox.server.verification import Replay
+
+    with _exiting(1, f"cannot repeat {recording}", OSError, ImportError, RecordingError):
+        file = recording.open("rb")
+        replay = Replay(world, RecordingReader(file.fileno(), recording))
+    listener = inherited or _bind(settings)
+    settings = _with_bound_address(settings, listener)
+    url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
+    with file:
+        run_server(
+            create_replay_app(replay, settings),
+            listener,
+            settings,
+            lambda: _log.info("Repeating %s; listening on %s", recording, url),
+            lambda: False,
+            signals,
+        )
 
 
 def _bind(settings: Settings) -> socket.socket:

@@ -1,0 +1,103 @@
+"""How far the replay of a recording has come, as values and as JSON. Pure.
+
+A replaying world reports it, and an orchestrator reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import attrs
+
+from clawblox.foreign_values import clean_text, clean_value, finite_number, whole_number
+
+Outcome: TypeAlias = Literal["running", "equal", "different", "impossible"]
+
+_OUTCOMES: Final[tuple[Outcome, ...]] = ("running", "equal", "different", "impossible")
+_COUNTS: Final = ("events", "observations", "frames", "fingerprints", "states")
+_MAX_CHARS: Final = 1000
+
+
+@attrs.frozen
+class Divergence:
+    """The first difference between a recording and its replay.
+
+    Attributes:
+        tick: The tick at which it shows.
+        time: Simulation time of that tick, in seconds.
+        what: What differs, in words.
+        path: Where in it; empty for all of it.
+        recorded: The recorded value, as JSON; None where there is none.
+        replayed: The value in the replay, as JSON; None where there is none.
+    """
+
+    tick: int
+    time: float
+    what: str
+    path: str = ""
+    recorded: Any = None
+    replayed: Any = None
+
+    @classmethod
+    def parse(cls, fields: dict[str, Any]) -> Self:
+        """Return a difference from a JSON object, whatever is in it."""
+        texts = (clean_text(str(fields.get(key)), max_chars=_MAX_CHARS) for key in ("what", "path"))
+        sides = (clean_value(fields.get(key)) for key in ("recorded", "replayed"))
+        tick, time = whole_number(fields.get("tick")), finite_number(fields.get("time"))
+        return cls(tick or 0, time or 0.0, *texts, *sides)
+
+
+@attrs.define
+class ReplayProgress:
+    """How far a replay has come.
+
+    Attributes:
+        outcome: How it ended; ``running`` until then.
+        reason: Why it is impossible; empty unless it is.
+        tick: Last tick that was reached.
+        time: Simulation time of it, in seconds.
+        events: Number of events that were applied and equal.
+        observations: Number of observations that were equal.
+        frames: Number of views of a spectator that were equal.
+        fingerprints: Number of ticks whose fingerprints were equal.
+        states: Number of digests of the whole state that were equal.
+        is_complete: Whether the recording has an end; that of a killed world has none.
+        divergence: The first difference; None without one.
+    """
+
+    outcome: Outcome = "running"
+    reason: str = ""
+    tick: int = 0
+    time: float = 0.0
+    events: int = 0
+    observations: int = 0
+    frames: int = 0
+    fingerprints: int = 0
+    states: int = 0
+    is_complete: bool = False
+    divergence: Divergence | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return attrs.asdict(self)
+
+    @classmethod
+    def parse(cls, fields: dict[str, Any]) -> Self:
+        """Return the progress that a JSON object describes, whatever is in it.
+
+        Raises:
+            ValueError: It has no known ``outcome``.
+        """
+        outcome, divergence = fields.get("outcome"), fields.get("divergence")
+        if outcome not in _OUTCOMES:
+            raise ValueError("it has no known outcome")
+        counts = {name: whole_number(fields.get(name)) or 0 for name in _COUNTS}
+        return cls(
+            outcome=outcome,
+            reason=clean_text(str(fields.get("reason") or ""), max_chars=_MAX_CHARS),
+            tick=whole_number(fields.get("tick")) or 0,
+            time=finite_number(fields.get("time")) or 0.0,
+            is_complete=fields.get("is_complete") is True,
+            divergence=Divergence.parse(divergence) if isinstance(divergence, dict) else None,
+            **counts,
+        )
