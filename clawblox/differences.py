@@ -55,6 +55,12 @@ def find_differences(before: Any, after: Any) -> list[Difference]:  # noqa: ANN4
     return list(_compare(before, after, "", 0))
 
 
+def common_length(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """Return how many items two sequences have in common at their beginning."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(before), len(after)))
+
+
 def add_key(path: str, key: str) -> str:
     """Return the path of a member of the object at ``path``."""
     if not _NAME.fullmatch(key):

@@ -10,8 +10,10 @@ shown as in a Python string, ``\x1b`` or ``\u202e``. What is written for program
 from __future__ import annotations
 
 import re
+import shlex
 import struct
 import sys
+from collections.abc import Callable, Iterable
 from typing import Final
 
 _SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
@@ -24,6 +26,8 @@ _INVISIBLE: Final = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\U000e0000-\U000e0fff]"
 )
 """Other characters that terminals show as nothing."""
+
+_SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
 def printable(text: str) -> str:
@@ -45,9 +49,49 @@ def printable_name(text: str) -> str:
     return _SUSPECT.sub(_escape_character, text)
 
 
+def mark_escapes(text: str, mark: Callable[[str], str]) -> str:
+    """Return a text as :func:`printable_name` does, in which each escape is marked.
+
+    Args:
+        text: The text.
+        mark: Returns an escape with its mark.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        shown = _escape_character(match)
+        return shown if shown == match[0] else mark(shown)
+
+    return _SUSPECT.sub(replace, text)
+
+
 def printable_json(document: str) -> str:
     """Return a JSON document with the same value, in which each character is shown or escaped."""
     return _SUSPECT.sub(_escape_in_json, document)
+
+
+def quote_words(words: Iterable[str]) -> str:
+    """Return a command line that a shell reads as these words.
+
+    Control characters and the like become escapes that bash, zsh and ksh read.
+    """
+    return " ".join(map(_quote, words))
+
+
+def _quote(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escape_in_shell, word))}'"
+
+
+def _escape_in_shell(char: str) -> str:
+    if char in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 128:
+        return f"\\{code:03o}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _is_unsafe(char: str) -> bool:

@@ -37,6 +37,7 @@ __all__ = ["main"]
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Worlds": {
         "init": "Create a starter world.",
+        "check": "Check whether a world meets the requirements of the world interface.",
         "run": "Run one world in the foreground until Ctrl-C.",
         "up": "Run many instances of a world, with a live table.",
         "resume": "Continue an interrupted run from its last saves.",

@@ -141,6 +141,11 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         ),
         "save_at_end": OptionHelp("On the first Ctrl-C, save each instance before stopping it."),
     },
+    "Checks": {
+        "seed": OptionHelp("Seed of all choices; a report shows its own.", "N", none="draw one"),
+        "in_place": OptionHelp("Run the world in its own directory, not in a private copy."),
+        "strict": OptionHelp("Recommendations and checks that could not run count as failures."),
+    },
     "Timeouts": {
         "timeout": OptionHelp("Time limit for each save.", "SECONDS"),
         "health_timeout": OptionHelp("How long a world may take to become ready.", "SECONDS"),

@@ -14,7 +14,7 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
-from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_KEEP, to_env
+from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_KEEP, to_env
 
 _OPTIONAL_COUNT = checked(check_count, optional=True)
 _OPTIONAL_AMOUNT = checked(check_seconds, optional=True)
@@ -123,3 +123,27 @@ class OrchestratorOptions(StopOptions):
         default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)
     )
     detach: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class CheckOptions:
+    """How a world is checked.
+
+    Attributes:
+        seed: Seed of all choices; None draws one.
+        in_place: Whether the world runs in its own directory instead of a private copy.
+        strict: Whether recommendations, and checks that could not run, count too.
+        health_timeout: Seconds until an instance must be ready.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    seed: int | None = attrs.field(
+        default=None, validator=checked(check_count, at_least=0, optional=True)
+    )
+    in_place: bool = False
+    strict: bool = False
+    health_timeout: float = attrs.field(
+        default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
+    )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.differences import Difference, find_differences
+from clawblox.differences import Difference, common_length, find_differences
 from clawblox.foreign_values import parse_document
 from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER
 from clawblox.system.request import Answer
@@ -154,14 +154,7 @@ def compare_bodies(expected: bytes, actual: bytes) -> Difference | None:
         found = find_differences(*documents)
         if found:
             return attrs.evolve(found[0], path=_join("body", found[0].path))
-    place = next(
-        (
-            index
-            for index, pair in enumerate(zip(expected, actual, strict=False))
-            if len({*pair}) > 1
-        ),
-        min(len(expected), len(actual)),
-    )
+    place = common_length(expected, actual)
     shown = slice(max(0, place - 10), place + _SHOWN_BYTES)
     before, after = (body[shown].decode(errors="replace") for body in (expected, actual))
     return Difference(f"body, byte {place}", before, after)

@@ -38,8 +38,9 @@ class CheckResult:
         seconds: How long it took, in seconds of real time; checks run side by side, and share work.
         request: The request that showed the failure, as a curl command; None without one.
         path: Where the first difference is; None without a difference.
-        expected: The expected value there, as JSON; None where there is none.
-        got: The actual value there, as JSON; None where there is none.
+        expected: The expected value there, as JSON.
+        got: The actual value there, as JSON.
+        absent: Which of the two values does not exist; None if both do.
         is_own_error: Whether the check itself failed, not the world.
         is_expected: Whether a failure is listed as expected.
     """
@@ -54,6 +55,7 @@ class CheckResult:
     path: str | None = None
     expected: Any = None
     got: Any = None
+    absent: Literal["expected", "got"] | None = None
     is_own_error: bool = False
     is_expected: bool = False
 
@@ -70,7 +72,9 @@ class CheckResult:
         if self.request is not None:
             document["request"] = self.request
         if self.path is not None:
-            document |= {"path": self.path, "expected": self.expected, "got": self.got}
+            sides = {"expected": self.expected, "got": self.got}
+            sides.pop(self.absent or "", None)
+            document |= {"path": self.path, **sides}
         if self.is_expected:
             document["expected_failure"] = True
         cleaned = clean_value(document, max_chars=_MAX_VALUE_CHARS)
@@ -102,6 +106,7 @@ class Report:
         seed: The seed of all choices; the same seed makes the same ones.
         checks: The results, in the order of the checks.
         seconds: How long all took, in seconds of real time.
+        in_place: Whether the world ran in its own directory instead of a private copy.
     """
 
     world: str
@@ -110,6 +115,7 @@ class Report:
     seed: int
     checks: tuple[CheckResult, ...]
     seconds: float
+    in_place: bool = False
 
     def having(self, *statuses: Status) -> tuple[CheckResult, ...]:
         """Return the results with one of these statuses."""
@@ -120,9 +126,10 @@ class Report:
         """The checks that could not run: nothing is known about their requirements."""
         return self.having("could_not_run")
 
-    def repeat_command(self, check_id: str) -> str:
-        """Return the command that runs one check again with the same choices."""
-        return f"clawblox check {self.target} {check_id} --seed {self.seed}"
+    def repeat_words(self, check_id: str) -> tuple[str, ...]:
+        """Return the command line that runs one check again with the same choices, as words."""
+        options = ("--seed", str(self.seed), *(["--in-place"] if self.in_place else []))
+        return ("clawblox", "check", self.target, check_id, *options)
 
     def exit_status(self, *, strict: bool = False) -> int:
         """Return the exit status of a command that made this report.
@@ -132,10 +139,9 @@ class Report:
         """
         if any(result.is_own_error for result in self.checks):
             return BROKEN
-        failed = [result for result in self.having("failed") if not result.is_expected]
-        if any(strict or result.level == "must" for result in failed):
-            return FAILED
-        return FAILED if strict and self.unverified else PASSED
+        return (
+            FAILED if any(is_counted(result, strict=strict) for result in self.checks) else PASSED
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the report as a JSON object, with the results in ``checks``."""
@@ -147,6 +153,18 @@ class Report:
             "seconds": round(self.seconds, 3),
             "checks": [result.document() for result in self.checks],
         }
+
+
+def is_counted(result: CheckResult, *, strict: bool) -> bool:
+    """Return whether a result makes the whole fail.
+
+    Args:
+        result: The result of a check.
+        strict: Whether failures of level *should*, and checks that could not run, count too.
+    """
+    if result.status == "failed":
+        return not result.is_expected and (strict or result.level == "must")
+    return result.is_own_error or (strict and result.status == "could_not_run")
 
 
 def mark_expected(report: Report, expected: Iterable[str]) -> Report:

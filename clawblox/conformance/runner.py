@@ -37,6 +37,7 @@ SEEDS: Final = 2**32
 CHECK_TIMEOUT_S: Final = 120.0
 """Longest time for one check, in seconds of real time."""
 _SIDE_BY_SIDE: Final = 4
+_SIDES: Final = ("expected", "got")
 _ADDRESS: Final = "http://"
 
 _log = OwnLog(__name__)
@@ -91,6 +92,7 @@ async def check_world(
         seed=chosen_seed,
         checks=tuple(results),
         seconds=time.monotonic() - begun,
+        in_place=in_place,
     )
 
 
@@ -151,7 +153,7 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
-        return end("could_not_run", f"the world did not start: {error}", is_own_error=True)
+        return end("could_not_run", _describe_start(error), is_own_error=True)
     except WorldError as error:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:
@@ -162,6 +164,16 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
         return end("could_not_run", text, is_own_error=True)
 
 
+def _describe_start(error: WorldStartError) -> str:
+    """Return why a world did not start, without the files of the attempt, which will be gone."""
+    lines = [f"the world did not start: {error.headline}"]
+    if error.log_lines:
+        lines += ["last log lines:", *(f"  | {line}" for line in error.log_lines)]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    return "\n".join(lines)
+
+
 def _describe(failure: Failed) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     exchange: Exchange | None = failure.exchange
@@ -169,6 +181,9 @@ def _describe(failure: Failed) -> dict[str, Any]:
         fields["request"] = exchange.curl
     if failure.difference is not None:
         sides = failure.difference.before, failure.difference.after
-        expected, got = (None if is_absent(side) else side for side in sides)
-        fields |= {"path": failure.difference.path, "expected": expected, "got": got}
+        absent = [name for name, side in zip(_SIDES, sides, strict=True) if is_absent(side)]
+        fields |= {"path": failure.difference.path, "absent": absent[0] if absent else None}
+        fields |= {
+            name: side for name, side in zip(_SIDES, sides, strict=True) if name not in absent
+        }
     return fields

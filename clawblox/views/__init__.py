@@ -14,6 +14,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``svg``: the page and the elements of pictures.
 - ``archives``: archives and their members.
 - ``observations``: observations, and paths into them.
+- ``check_report``: the report of checks of a world, as text.
 - ``changes``: differences between two observations.
 - ``formatting``: durations, sizes, exits, paths.
 """

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
 
 _MAX_REASON_CHARS = 40
-_SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 _STEPS = (1, 2, 5, 10, 20)
 _LEAST_STEP, _MOST_STEP = 1e-9, 1e12
 """Distances of ticks outside of these are no times or scores that a world has."""
@@ -186,28 +185,3 @@ def format_facts(facts: Mapping[str, str]) -> str:
     """Return facts by their names, a line for each; empty facts are left out."""
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items() if fact)
-
-
-def quote_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell reads as these words.
-
-    Control characters and the like become escapes that bash, zsh and ksh read.
-    """
-    return " ".join(map(_quote, words))
-
-
-def _quote(word: str) -> str:
-    if word.isprintable():
-        return shlex.quote(word)
-    return f"$'{''.join(map(_escape, word))}'"
-
-
-def _escape(char: str) -> str:
-    if char in _SHORT_ESCAPES:
-        return _SHORT_ESCAPES[char]
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 128:
-        return f"\\{code:03o}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -293,6 +293,8 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
     assert r"\x1b]0;title" in trial.run("run", str(failing), "--port", "0", "--run-dir", "failed")
     trial.run("ps", "failed")
     trial.run("resume", "failed", "--yes")
+    assert r"\x1b]0;title" in trial.run("check", str(failing))
+    assert "agent" in trial.run("check", str(world))
     up = trial.begin("up", str(world), "-n", "2", "--run-dir", run, "--label", "kind=ü")
     up.wait_for("2 instances ready after")
     assert r"\x1b]0;title\x07" in trial.run("act", run, "w000", "Move", "{}")

@@ -10,7 +10,13 @@ import click
 import pytest
 
 from clawblox.cli.field_options import FieldOption
-from clawblox.cli.options import AgentRunOptions, OrchestratorOptions, ResumeOptions, StopOptions
+from clawblox.cli.options import (
+    AgentRunOptions,
+    CheckOptions,
+    OrchestratorOptions,
+    ResumeOptions,
+    StopOptions,
+)
 from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
 from clawblox.errors import ConfigError
 from clawblox.results import RestartMode
@@ -18,6 +24,7 @@ from tests.cli.commands import find_command, find_options
 from tests.cli.conftest import Start
 
 CLASSES: dict[str, list[type]] = {
+    "check": [CheckOptions],
     "run": [StartOptions, AgentRunOptions, StopOptions],
     "up": [ManyOptions, OrchestratorOptions],
     "fork": [ManyOptions, OrchestratorOptions],
@@ -38,6 +45,10 @@ NOT_OFFERED = {
 }
 
 WITHOUT_FIELD = {
+    ("check", "expected_file"): "marks the results afterwards",
+    ("check", "wants_list"): "whether any check runs",
+    ("check", "is_verbose"): "how the command prints",
+    ("check", "as_json"): "how the command prints",
     ("run", "tmux"): "for the command line alone",
     ("run", "is_fresh"): "whether it starts",
     ("up", "count"): "a parameter of start_many",

@@ -30,14 +30,13 @@ from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
 from clawblox.experiment.runs.live_run import LiveRun
-from clawblox.printable import printable
+from clawblox.printable import printable, quote_words
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.views.formatting import (
     count_words,
     format_count,
     format_seconds,
-    quote_words,
     shorten_path,
 )
 from clawblox.world.access import SESSION_FILE

@@ -24,11 +24,12 @@ from clawblox.config.options import take_options
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.foreign_values import parse_json
+from clawblox.printable import quote_words
 from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
-from clawblox.views.formatting import count_words, quote_words, shorten_path, suggest
+from clawblox.views.formatting import count_words, shorten_path, suggest
 
 CHECKPOINTS_DIR: Final = "checkpoints"
 _FILE: Final = "agent.json"

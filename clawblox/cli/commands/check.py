@@ -1,0 +1,153 @@
+"""``clawblox check``: whether a world meets the requirements of the world interface."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import click
+
+from clawblox.cli.field_options import OptionsCommand, options_from
+from clawblox.cli.options import CheckOptions
+from clawblox.cli.parameters import PATH, examples, existing_path, json_option, world_argument
+from clawblox.cli.running.command_signals import CommandSignals
+from clawblox.cli.terminal.output import table_width
+from clawblox.cli.terminal.screen import Bar, progress_bar
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.conformance import CHECKS, Check, CheckResult, Report, check_world
+from clawblox.conformance.registry import select_checks
+from clawblox.conformance.report import is_counted, mark_expected, parse_expected
+from clawblox.system.regular_files import read_regular
+from clawblox.views.check_report import Kind, plain, render_list, render_report
+from clawblox.views.formatting import format_json
+
+_PIPE_WIDTH: Final = 100
+_MAX_EXPECTED_BYTES: Final = 1 << 20
+_STYLES: Final[dict[Kind, dict[str, Any]]] = {
+    "good": {"fg": "green", "bold": True},
+    "bad": {"fg": "red", "bold": True},
+    "warning": {"fg": "yellow", "bold": True},
+    "strong": {"bold": True},
+    "dim": {"dim": True},
+}
+
+
+@click.command(
+    "check",
+    cls=OptionsCommand,
+    epilog=examples("""
+      clawblox check worlds/panda                     all checks
+      clawblox check worlds/panda restore             the checks of one area
+      clawblox check worlds/panda restore.trace -v    one check, with its evidence
+      clawblox check http://127.0.0.1:8080            what agents can reach
+      clawblox check --list                           the checks
+
+    The exit status is 0 if the world meets every requirement, 1 if not, 3 if it does not start or
+    a check itself failed.
+    """),
+)
+@world_argument
+@click.argument("names", metavar="[ID]...", nargs=-1)
+@options_from(CheckOptions, "options")
+@click.option(
+    "--expected-failures",
+    "expected_file",
+    type=PATH,
+    metavar="FILE",
+    help="File with ids of checks that are expected to fail, one a line; if they pass, that fails.",
+)
+@click.option("--list", "wants_list", is_flag=True, help="List the checks, and run none.")
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="List what passed too.")
+@json_option
+def command(
+    *,
+    world: str,
+    names: tuple[str, ...],
+    options: CheckOptions,
+    expected_file: str | None,
+    wants_list: bool,
+    is_verbose: bool,
+    as_json: bool,
+) -> int | None:
+    """Check whether a world meets the requirements of the world interface.
+
+    WORLD is the directory of a world, by default the current one, or the address of a running
+    instance. An ID is a check, an area such as restore, or a pattern. The world is started several
+    times from a private copy of its directory, played, saved and restored; nothing remains.
+
+    \f
+    Raises:
+        ConfigError: The directory is no world, or the file of expected failures is wrong.
+        UsageError: An ID fits no check.
+        OSError: A file cannot be read or written.
+    """
+    if wants_list:
+        _list_checks(select_checks(CHECKS, names), as_json=as_json)
+        return 0
+    expected = () if expected_file is None else _read_expected(expected_file)
+    configure_logging()
+    signals = CommandSignals()
+    report = anyio.run(partial(_check, world, names, options, signals))
+    if report is None:
+        return signals.exit_status
+    report = mark_expected(report, expected)
+    if as_json:
+        click.echo(format_json(report.document()))
+    else:
+        width = table_width() or _PIPE_WIDTH
+        is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        paint = _paint if is_coloured else plain
+        click.echo(render_report(report, width=width, is_verbose=is_verbose, paint=paint))
+    return report.exit_status(strict=options.strict)
+
+
+def _paint(kind: Kind, text: str) -> str:
+    return click.style(text, **_STYLES[kind])
+
+
+def _list_checks(checks: Sequence[Check], *, as_json: bool) -> None:
+    if as_json:
+        fields = ("id", "level", "requirement")
+        objects = [{name: getattr(check, name) for name in fields} for check in checks]
+        click.echo(format_json(objects))
+    else:
+        click.echo(render_list(checks, width=table_width() or _PIPE_WIDTH))
+
+
+def _read_expected(file: str) -> tuple[str, ...]:
+    data = read_regular(existing_path(file), max_bytes=_MAX_EXPECTED_BYTES)
+    ids = [check.id for check in CHECKS]
+    return parse_expected(data.decode(errors="replace"), ids, path=file)
+
+
+async def _check(
+    world: str, names: Sequence[str], options: CheckOptions, signals: CommandSignals
+) -> Report | None:
+    """Return the report; None if a signal came first, when everything has been stopped again."""
+    total = len(select_checks(CHECKS, names))
+    scope = anyio.CancelScope()
+
+    async def stop(_number: signal.Signals) -> bool:
+        scope.cancel()
+        return True
+
+    async with progress_bar("Checking", total) as bar, signals.obeyed(stop, anyio.sleep_forever):
+        with scope:
+            return await check_world(
+                world,
+                names,
+                seed=options.seed,
+                in_place=options.in_place,
+                health_timeout=options.health_timeout,
+                on_result=partial(_count, bar, options),
+            )
+    return None
+
+
+def _count(bar: Bar, options: CheckOptions, result: CheckResult) -> None:
+    bar.advance(is_failed=is_counted(result, strict=options.strict))

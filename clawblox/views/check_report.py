@@ -1,0 +1,204 @@
+"""The report of ``clawblox check`` as text: first what a person has to do something about. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, Literal, TypeAlias
+
+from clawblox.conformance.registry import Check
+from clawblox.conformance.report import CheckResult, Report, Status, count_statuses
+from clawblox.conformance.wording import describe_failure
+from clawblox.printable import printable, printable_lines, printable_name
+from clawblox.views.formatting import count_words, format_seconds
+
+Kind: TypeAlias = Literal["good", "bad", "warning", "strong", "dim"]
+"""Kind of a piece of text; it decides the colour, and carries no meaning that the words lack."""
+Paint: TypeAlias = Callable[[Kind, str], str]
+"""Returns a piece of text in its colour."""
+
+UNVERIFIED_TITLE: Final = "Not verified: a skip is not a pass"
+STATUS_WORDS: Final[dict[Status, str]] = {
+    "failed": "failed",
+    "could_not_run": "not verified",
+    "not_applicable": "not applicable",
+    "passed": "passed",
+}
+_MIN_WIDTH: Final = 40
+_MAX_WIDTH: Final = 110
+_LABEL_WIDTH: Final = 10
+_INDENT: Final = "    "
+
+
+def plain(_kind: Kind, text: str) -> str:
+    """Return the text as it is."""
+    return text
+
+
+def select_failures(report: Report) -> list[CheckResult]:
+    """Return the failures that are not expected: *must* before *should*, else in their order."""
+    failures = [result for result in report.having("failed") if not result.is_expected]
+    return sorted(failures, key=lambda result: result.level != "must")
+
+
+def group_unverified(report: Report) -> list[tuple[str, list[CheckResult]]]:
+    """Return the reasons why checks could not run, each with its checks; own errors come first."""
+    unverified = sorted(report.unverified, key=lambda result: not result.is_own_error)
+    reasons: dict[str, list[CheckResult]] = {}
+    for result in unverified:
+        reasons.setdefault(result.evidence, []).append(result)
+    return list(reasons.items())
+
+
+def sum_up(report: Report) -> str:
+    """Return what was found besides the verdict, a sentence."""
+    failures = Counter(result.level for result in select_failures(report))
+    parts = []
+    if failures["must"]:
+        parts.append(f"{count_words(failures['must'], 'requirement')} not met")
+    if failures["should"]:
+        parts.append(f"{count_words(failures['should'], 'recommendation')} not met")
+    if report.unverified:
+        parts.append(f"{count_words(len(report.unverified), 'check')} could not run")
+    if not parts:
+        return "Every check that applies passed."
+    return f"{', '.join(parts)}."
+
+
+def count_results(report: Report) -> str:
+    """Return the number of checks, by status, with the time and the seed that they took."""
+    numbers = count_statuses(report.checks)
+    counts = [f"{numbers[status]} {STATUS_WORDS[status]}" for status in reversed(list(numbers))]
+    expected = sum(result.is_expected for result in report.checks)
+    counts += [f"{count_words(expected, 'failure')} expected"] if expected else []
+    checks = count_words(len(report.checks), "check")
+    return f"{checks} in {format_seconds(report.seconds)}, seed {report.seed}: {', '.join(counts)}"
+
+
+def render_report(
+    report: Report, *, width: int, is_verbose: bool = False, paint: Paint = plain
+) -> str:
+    """Return a report as text, foreign text printable.
+
+    Args:
+        report: The report.
+        width: Columns of the terminal. Command lines to copy are not wrapped.
+        is_verbose: Whether the checks that passed, or do not apply, are listed too.
+        paint: Colours the text.
+    """
+    page = _Page(report, min(max(width, _MIN_WIDTH), _MAX_WIDTH), paint)
+    sections: list[Iterable[str]] = [page.head(), page.unverified(), page.failures()]
+    sections += [page.expected(), page.passed() if is_verbose else page.areas()]
+    sections.append(page.counts())
+    texts = ("\n".join(section).strip("\n") for section in sections)
+    return "\n\n".join(filter(None, texts))
+
+
+class _Page:
+    def __init__(self, report: Report, width: int, paint: Paint) -> None:
+        self._report = report
+        self._width = width
+        self._paint = paint
+
+    def _wrap(self, text: str, indent: str = "", first: str | None = None) -> list[str]:
+        lines: list[str] = []
+        for line in printable_lines(text.strip()).expandtabs().split("\n"):
+            begin = indent if first is None or lines else first
+            wrapped = textwrap.wrap(
+                line,
+                self._width,
+                initial_indent=begin,
+                subsequent_indent=indent,
+                break_on_hyphens=False,
+            )
+            lines += wrapped or [begin.rstrip()]
+        return lines
+
+    def head(self) -> Iterator[str]:
+        verdict = self._report.verdict
+        kind: Kind = "good" if verdict.grade.startswith("exact") else "bad"
+        name, *rest = self._wrap(f"{printable(self._report.world)}: {printable(verdict.sentence)}")
+        yield from (self._paint(kind, line) for line in (name, *rest))
+        yield from self._wrap(sum_up(self._report))
+
+    def unverified(self) -> Iterator[str]:
+        reasons = group_unverified(self._report)
+        if reasons:
+            yield self._paint("warning", UNVERIFIED_TITLE)
+        for reason, results in reasons:
+            ids = ", ".join(result.id for result in results)
+            yield from (self._paint("strong", line) for line in self._wrap(ids, "    ", "  ? "))
+            yield from self._wrap(reason, _INDENT)
+
+    def failures(self) -> Iterator[str]:
+        failures = select_failures(self._report)
+        for level, results in groupby(failures, lambda result: result.level):
+            is_must = level == "must"
+            title = "Failed" if is_must else "Recommendations that are not met"
+            yield self._paint("bad" if is_must else "warning", title)
+            for result in results:
+                yield from self._failure(result, "✗" if is_must else "!")
+                yield ""
+
+    def _failure(self, result: CheckResult, sign: str) -> Iterator[str]:
+        yield self._paint("strong", f"  {sign} {result.id}")
+        room = self._width - len(_INDENT) - _LABEL_WIDTH
+        for fact in describe_failure(self._report, result, width=2 * room):
+            label = _INDENT + fact.label.ljust(_LABEL_WIDTH)
+            if fact.label == "requirement":
+                yield from self._wrap(fact.text, _INDENT)
+            elif fact.is_verbatim:
+                yield self._paint("dim", label) + printable_name(fact.text)
+            else:
+                indent = " " * len(label)
+                first, *rest = self._wrap(fact.text, indent) or [indent]
+                yield self._paint("dim", label) + first.removeprefix(indent)
+                yield from rest
+
+    def expected(self) -> Iterator[str]:
+        expected = [result for result in self._report.having("failed") if result.is_expected]
+        if expected:
+            yield "Failures that were expected"
+        for result in expected:
+            yield from self._wrap(f"{result.id}: {result.evidence}", _INDENT, "  - ")
+
+    def areas(self) -> Iterator[str]:
+        """Yield one line with how many checks of each area passed."""
+        areas = [
+            f"{area} {sum(one.status == 'passed' for one in results)}/{len(results)}"
+            for area, results in group_by_area(self._report.checks)
+        ]
+        if areas:
+            yield from self._wrap(f"Passed: {', '.join(areas)}")
+
+    def counts(self) -> list[str]:
+        return self._wrap(count_results(self._report))
+
+    def passed(self) -> Iterator[str]:
+        for status, sign in (("passed", "✓"), ("not_applicable", "-")):
+            results = [result for result in self._report.checks if result.status == status]
+            if results:
+                yield STATUS_WORDS[results[0].status].capitalize()
+            for result in results:
+                text = f"{result.id}: {result.evidence}"
+                yield from self._wrap(text, _INDENT, f"  {sign} ")
+
+
+def group_by_area(results: Sequence[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
+    """Return results by the area of their checks, in their order."""
+    areas: dict[str, list[CheckResult]] = {}
+    for result in results:
+        areas.setdefault(result.id.partition(".")[0], []).append(result)
+    return list(areas.items())
+
+
+def render_list(checks: Iterable[Check], *, width: int) -> str:
+    """Return checks as text: id, level and requirement of each."""
+    lines = []
+    for check in checks:
+        lines.append(f"{check.id} ({check.level})")
+        requirement = textwrap.wrap(check.requirement, max(width, _MIN_WIDTH) - len(_INDENT))
+        lines += [_INDENT + line for line in requirement]
+    return "\n".join(lines)

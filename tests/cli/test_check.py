@@ -1,0 +1,111 @@
+"""``clawblox check``: a real world is checked, and nothing remains of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from clawblox.conformance import CHECKS
+from tests.cli.conftest import Start
+from tests.support import wait_until
+
+MARBLES = str(Path(__file__).parents[2] / "examples" / "marbles")
+IDS = [check.id for check in CHECKS]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_for_scratch(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+
+
+def make_shell_world(parent: Path, script: str) -> str:
+    """Write a world that is a line of shell, never ready."""
+    directory = parent / "shell"
+    directory.mkdir()
+    command = json.dumps(["/bin/sh", "-c", script])
+    (directory / "world.toml").write_text(f'name = "shell"\n[run]\ncommand = {command}\n')
+    return str(directory)
+
+
+def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp"
+    words = ("check", MARBLES, "restore.sessions", "-v", "--seed", "3")
+    command = call(*words, env={"TMPDIR": str(scratch)})
+    assert (command.wait(), command.err) == (0, "")
+    assert "marbles: Not shown: restore.trace was not run." in command.out
+    assert "✓ restore.sessions: 2 sessions were accepted" in command.out
+    assert "seed 3: 1 passed" in command.out
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_world_that_does_not_start_is_status_3_with_its_last_log_lines(
+    call: Start, tmp_path: Path
+) -> None:
+    world = make_shell_world(tmp_path, "echo no gravity here; exit 7")
+    command = call("check", world, "restore.trace", "restore.again")
+    assert command.wait() == 3
+    assert command.out.count("| no gravity here") == 1
+    assert "restore.trace, restore.again" in command.out
+    document = json.loads(call("check", world, "restore.trace", "--json").out)
+    assert document["grade"] == "not_shown"
+    (result,) = document["checks"]
+    assert (result["id"], result["status"]) == ("restore.trace", "could_not_run")
+    assert "exit status 7" in result["evidence"]
+
+
+def test_strict_counts_what_could_not_run(call: Start) -> None:
+    words = ("check", "http://127.0.0.1:1", "restore.trace")  # it needs a directory
+    assert call(*words).wait() == 0
+    assert call(*words, "--strict").wait() == 1
+
+
+def test_the_checks_are_listed_and_none_runs(call: Start) -> None:
+    out = call("check", "--list").out
+    assert [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == IDS
+    listed = json.loads(call("check", "nowhere", "restore.t*", "--list", "--json").out)
+    assert [check["id"] for check in listed] == ["restore.trace"]
+    assert listed[0].keys() == {"id", "level", "requirement"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("nowhere",), "nowhere: the world directory does not exist"),
+        ((MARBLES, "restore.tracee"), "did you mean restore.trace?"),
+        ((MARBLES, "--seed", "-1"), "Invalid value for '--seed'"),
+        ((MARBLES, "--expected-failures", "known.txt"), "known.txt, line 1: must be the id"),
+    ],
+)
+def test_wrong_usage_is_status_2(call: Start, words: tuple[str, ...], text: str) -> None:
+    Path("known.txt").write_text("restore.nothing\n")
+    command = call("check", *words)
+    assert command.wait() == 2
+    assert text in command.err
+
+
+def test_an_expected_failure_does_not_count(call: Start, tmp_path: Path) -> None:
+    Path("known.txt").write_text("restore.sessions # never loses them\n")
+    words = ("check", MARBLES, "restore.sessions", "--expected-failures", "known.txt")
+    command = call(*words)
+    assert command.wait() == 1
+    assert "listed as an expected failure: remove it there" in command.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_world_and_leaves_nothing(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    scratch = tmp_path / "tmp"
+    world = make_shell_world(tmp_path, "echo started; exec sleep 1000")
+    command = start("check", world, "restore.trace", env={"TMPDIR": str(scratch)})
+    wait_until(lambda: any(map(has_started, scratch.glob("*/run/logs/w000.log"))))
+    command.send(number)
+    assert command.wait() == 128 + number
+    assert list(scratch.iterdir()) == []
+
+
+def has_started(log: Path) -> bool:
+    return "started" in log.read_text()

@@ -1,0 +1,80 @@
+"""The text of a report: what to do comes first, and foreign text controls nothing."""
+
+from __future__ import annotations
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clawblox.conformance import CHECKS, Report
+from clawblox.views.check_report import render_list, render_report
+from tests.cli.test_hostile_text import unsafe
+from tests.conformance.reports import REPORTS, failing_report, make_report, make_result
+
+
+def test_a_report_shows_what_to_do_in_the_order_of_its_weight() -> None:
+    text = render_report(failing_report(), width=100)
+    order = (
+        "panda: Not exact: restore.trace failed.",
+        "1 requirement not met, 1 recommendation not met, 1 check could not run.",
+        "Not verified: a skip is not a pass",
+        "restore.chat",
+        "there is no second agent",
+        "✗ restore.trace",
+        "A restored world continues.",
+        "seen      it differs in answer 17 of 44",
+        "where     body.x",
+        "expected  0.25",
+        "got       0.75",
+        "request   curl -i -X POST http://127.0.0.1:20001/input",
+        "repeat    clawblox check worlds/panda restore.trace --seed 7",
+        "! contract.alias",
+        "hygiene.growth: it grew",
+        "Passed: static 1/1, contract 0/1, restore 0/3, hygiene 0/1",
+        "6 checks in 1.5s, seed 7: 1 passed, 1 not applicable, 1 not verified, 3 failed, 1 failure",
+    )
+    places = [text.find(part) for part in order]
+    assert -1 not in places, order[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_a_verbose_report_lists_what_passed_and_what_does_not_apply() -> None:
+    text = render_report(failing_report(), width=100, is_verbose=True)
+    assert "✓ static.world_toml: seen" in text
+    assert "- restore.landings: it stands still" in text
+
+
+def test_a_reason_that_many_checks_share_is_shown_once() -> None:
+    reason = "the world did not start: no\nlast log lines:\n  | Traceback"
+    results = [
+        make_result(f"restore.{name}", "could_not_run", evidence=reason, is_own_error=True)
+        for name in ("trace", "again")
+    ]
+    lines = render_report(make_report(*results), width=100).splitlines()
+    assert lines.count("  ? restore.trace, restore.again") == 1
+    assert lines.count("      | Traceback") == 1
+
+
+def test_a_report_without_findings_is_short() -> None:
+    lines = render_report(make_report(make_result("restore.trace")), width=100).splitlines()
+    assert lines[1] == "Every check that applies passed."
+    assert len(lines) == 6
+
+
+@settings(max_examples=50)
+@given(REPORTS, st.integers(0, 200), st.booleans())
+def test_no_report_lets_hostile_text_through(report: Report, width: int, verbose: bool) -> None:
+    assert not unsafe(render_report(report, width=width, is_verbose=verbose))
+
+
+def test_a_report_fits_the_terminal_but_for_commands_to_copy() -> None:
+    report = failing_report()
+    long = [attrs.evolve(result, evidence="word " * 40, got="y" * 300) for result in report.checks]
+    for line in render_report(attrs.evolve(report, checks=tuple(long)), width=60).splitlines():
+        assert len(line) <= 60 or line.split()[0] in ("request", "repeat"), line
+
+
+def test_the_list_has_every_check_with_its_level_and_requirement() -> None:
+    text = " ".join(render_list(CHECKS, width=80).split())
+    for check in CHECKS:
+        assert f"{check.id} ({check.level}) {check.requirement}" in text
