@@ -46,6 +46,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "ps": "Show instances and agents, running or ended.",
         "lineage": "Show saves, deaths, restarts and forks of a run.",
         "logs": "Print the logs of instances.",
+        "replay": "Show what happened in a recorded world.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
         "restart": "Restart instances from their present state.",

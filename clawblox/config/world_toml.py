@@ -176,6 +176,11 @@ class WorldConfig:
         return list(self.run_command or ("clawblox", "run", str(self.dir)))
 
     @property
+    def replay_command(self) -> list[str] | None:
+        """The command that shows a recording; None if the world has none."""
+        return self._table("replay").get("command")
+
+    @property
     def start_env(self) -> dict[str, str]:
         """The template environment of a start, for example ``WORLD_PORT={port}``."""
         return dict(START_ENV_TEMPLATE)

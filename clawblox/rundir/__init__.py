@@ -8,6 +8,7 @@
 - ``manifest_file``: the manifest on disk.
 - ``manifest_writer``: the one task that writes a manifest.
 - ``saves``: saves of instances, and the rows of data stores beside them.
+- ``recordings``: the recordings that the manifests list, and opening them.
 - ``journal``: a file of JSON lines, in which the last line of a name is valid.
 - ``records``: which instances run in a run directory.
 - ``claims``: the exclusive right to a name, or to a run directory, and who has it.

@@ -16,5 +16,6 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``observations``: observations, and paths into them.
 - ``check_report``: the report of checks of a world, as text.
 - ``changes``: differences between two observations.
+- ``recordings``: recordings, and the state of a world at a moment of one.
 - ``formatting``: durations, sizes, exits, paths.
 """

@@ -21,10 +21,12 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.recording.blocks import Track
 from tests.agents.support import write_status
 from tests.agents.trajectory.support import make_agent
 from tests.cli.commands import every_command
 from tests.cli.conftest import Command, Start, environment
+from tests.recording.files import Recorded
 
 TITLE, CLIPBOARD, HIDDEN = "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b[8mhidden\x1b[m"
 HOSTILE = f"{TITLE}{CLIPBOARD}{HIDDEN}\x9b2J\x1b[2J\x1b[3A\u202eder\u2066\U000e0041\r"
@@ -326,6 +328,9 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
         ("repair", run),
     ):
         trial.run("ckpt", *words)
+    recorded = Recorded(tmp_path)
+    recorded.add(Track.INPUTS, 1, event="chat", agent_id=HOSTILE, content=HOSTILE)
+    assert r"\u001b]0;title" in trial.run("replay", str(recorded.close()))
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("claude", "codex", "tmux", "bwrap"):

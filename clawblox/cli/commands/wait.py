@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
 import sys
 
 import anyio
 import click
 
 from clawblox.cli.parameters import SECONDS, Selection, examples, run_dir_arguments
+from clawblox.cli.running.command_signals import shell_status
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
 from clawblox.results import ProcessExit
@@ -92,9 +92,5 @@ def _describe(end: EndedInstance) -> str:
 
 
 def _exit_status(end: EndedInstance) -> int:
-    exit_ = end.exit or ProcessExit()
-    if exit_.signal is not None:
-        real_time = exit_.signal.removeprefix("signal ")  # these have no names
-        return 128 + (int(real_time) if real_time.isdigit() else signal.Signals[exit_.signal])
     # A world can end with status 0 and still have failed: before it was ready, or after it halted.
-    return exit_.status or (0 if exit_.status == 0 and end.state == "exited" else 1)
+    return shell_status(end.exit or ProcessExit()) or (0 if end.state == "exited" else 1)

@@ -8,6 +8,7 @@
 - ``batch_run``: many instances, here or in the background.
 - ``background``: an orchestrator in the background.
 - ``command_signals``: the signals that end a command.
+- ``viewer``: the viewer of a world, for ``replay``.
 - ``orchestrator``: many instances from start to end.
 - ``instance_states``: the state of each of them, kept from events.
 - ``displays``: their output: the live table, or lines.

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from clawblox.concurrency.tasks import Tasks
+from clawblox.results import ProcessExit
 
 _LAST_RESORT_S = 10.0
 """Killing everything takes a second or two; whatever takes longer is stuck."""
@@ -61,6 +62,14 @@ class CommandSignals:
             async with Tasks() as tasks:
                 tasks.start_soon(obey)
                 yield
+
+
+def shell_status(end: ProcessExit) -> int:
+    """Return the exit status with which a shell reports an end; 1 if that is unknown."""
+    if end.signal is not None:
+        real_time = end.signal.removeprefix("signal ")  # these have no names
+        return 128 + (int(real_time) if real_time.isdigit() else signal.Signals[end.signal])
+    return 1 if end.status is None else end.status
 
 
 def _end_at_last(number: signal.Signals) -> None:

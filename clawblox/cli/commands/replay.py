@@ -1,0 +1,207 @@
+"""``clawblox replay``: what happened in a recorded world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+import click
+
+from clawblox.cli.parameters import PATH, SECONDS, count_type, examples, existing_path, json_option
+from clawblox.cli.running.viewer import run_viewer
+from clawblox.cli.terminal.output import note, table_width
+from clawblox.errors import ClawbloxError, UsageError
+from clawblox.foreign_values import clean_value
+from clawblox.printable import printable_name
+from clawblox.recording.blocks import Track
+from clawblox.recording.reader import Record, RecordingReader
+from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_recording
+from clawblox.rundir.status import select_records
+from clawblox.views.formatting import format_json, shorten_path
+from clawblox.views.recordings import Timeline, format_world_at, read_world_at, world_at_document
+
+_WIDTH: Final = 100
+"""Columns of a state that is not shown on a terminal."""
+_MOST_LISTED: Final = 20
+
+
+@click.command(
+    "replay",
+    epilog=examples("""
+      clawblox replay runs/r001               all events, and what agents saw
+      clawblox replay runs/r001 --track inputs
+      clawblox replay runs/r001 --at 83.5     the world at 83.5 seconds
+      clawblox replay runs/r001 --json | jq 'select(.event == "chat")'
+      clawblox replay runs/r001/recordings/recording-0002.jsonl.zst
+      clawblox replay runs/r001 --viewer      in the viewer of the world
+    """),
+)
+@click.argument("run", type=PATH, metavar="RUN")
+@click.option(
+    "--recording",
+    "number",
+    type=count_type(1),
+    metavar="N",
+    help="Which recording of the run, counted from 1; needed if there are several.",
+)
+@click.option(
+    "--track",
+    "tracks",
+    type=click.Choice([track.value for track in Track]),
+    multiple=True,
+    help="Show only records of this track; can be repeated. By default inputs and observations, "
+    "with --json all.",
+)
+@click.option(
+    "--since",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="Begin at this simulation time.",
+)
+@click.option(
+    "--at",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="Show the world at this simulation time: the last frame, what each agent saw last, and "
+    "the events around.",
+)
+@click.option(
+    "--viewer",
+    is_flag=True,
+    help="Start the command [replay] of the world's world.toml, which shows the recording.",
+)
+@click.option(
+    "--world",
+    "world_dir",
+    type=PATH,
+    metavar="WORLD",
+    help="World directory of the viewer; by default the world that ran.",
+)
+@json_option
+def command(
+    *,
+    run: str,
+    number: int | None,
+    tracks: tuple[str, ...],
+    since: float | None,
+    at: float | None,
+    viewer: bool,
+    world_dir: str | None,
+    as_json: bool,
+) -> int | None:
+    """Show what happened in a recorded world, without running it.
+
+    RUN is a run directory, or a file with a recording. Times are in seconds of simulation time.
+
+    \f
+    Raises:
+        ClawbloxError: RUN does not exist, or the viewer cannot be started.
+        ManifestError: RUN is a directory without a manifest.
+        RecordingError: The recording is damaged, or no recording.
+        UsageError: The run has no recordings, or several; or options exclude each other.
+        OSError: The recording cannot be read.
+    """
+    if at is not None and (tracks or since is not None):
+        raise UsageError("--at shows all tracks at one time; leave out --track and --since")
+    place = existing_path(run)
+    run_dir = place.absolute() if place.is_dir() else None
+    found = _choose(run_dir, number) if run_dir else FoundRecording(place.absolute())
+    if viewer:
+        with opened_recording(found.path, run_dir):
+            pass  # it is readable, and a recording
+        world = Path(world_dir) if world_dir else _world_of(run_dir, found)
+        return anyio.run(run_viewer, world, found.path)
+    with _reading(found.path, run_dir) as recording:
+        if at is not None:
+            _show_world(recording, at, as_json=as_json)
+        else:
+            _show_records(recording, tracks, since, as_json=as_json)
+    return None
+
+
+def _choose(run_dir: Path, number: int | None) -> FoundRecording:
+    """Return the recording that is meant.
+
+    Raises:
+        UsageError: There is none of this number, or there are several.
+    """
+    recordings = find_recordings(run_dir)
+    if not recordings:
+        raise UsageError(
+            f"There are no recordings in {shorten_path(run_dir)}: start it with --record"
+        )
+    if number is None and len(recordings) == 1:
+        return recordings[0]
+    if number is not None and number <= len(recordings):
+        return recordings[number - 1]
+    wanted = "there are several" if number is None else f"there is no recording {number}"
+    raise UsageError(f"--recording: {wanted}:\n{_list(recordings)}")
+
+
+def _list(recordings: Sequence[FoundRecording]) -> str:
+    lines = [
+        f"{number:4}  {printable_name(found.instance):8}  {shorten_path(found.path)}"
+        for number, found in enumerate(recordings[:_MOST_LISTED], 1)
+    ]
+    rest = len(recordings) - len(lines)
+    return "\n".join([*lines, *([f"      and {rest} more"] if rest else [])])
+
+
+def _world_of(run_dir: Path | None, found: FoundRecording) -> Path:
+    """Return the directory of the world that was recorded.
+
+    Raises:
+        UsageError: It is not known.
+    """
+    names = [found.instance] if found.instance else []
+    records = select_records(run_dir, names) if run_dir else []
+    if not records:
+        raise UsageError("--viewer: it is not known which world was recorded: give it with --world")
+    return Path(records[0].world_dir)
+
+
+@contextmanager
+def _reading(path: Path, run_dir: Path | None) -> Iterator[RecordingReader]:
+    try:
+        with opened_recording(path, run_dir) as recording:
+            if recording.torn_at is not None:
+                note(
+                    f"{shorten_path(path)} ends with an incomplete block, which is left out: it is "
+                    "being written, or its writer was killed"
+                )
+            yield recording
+    except ModuleNotFoundError as error:
+        raise ClawbloxError(str(error)) from error
+
+
+def _show_records(
+    recording: RecordingReader, chosen: Sequence[str], since: float | None, *, as_json: bool
+) -> None:
+    timeline = Timeline(recording.start())
+    default = tuple(Track) if as_json else (Track.INPUTS, Track.OBSERVATIONS)
+    tracks = [Track(track) for track in dict.fromkeys(chosen)] or default
+    if since is not None:
+        timeline.read_names(recording, since)
+    for record in recording.read(tracks, float("-inf") if since is None else since):
+        click.echo(_encode(record) if as_json else timeline.describe(record))
+
+
+def _encode(record: Record) -> str:
+    document = {"track": record.track, **record.fields}
+    try:
+        return json.dumps(document)
+    except RecursionError:  # it was parsed with a little more room
+        return json.dumps(clean_value(document))
+
+
+def _show_world(recording: RecordingReader, time: float, *, as_json: bool) -> None:
+    world = read_world_at(recording, time)
+    if as_json:
+        click.echo(format_json(world_at_document(world)))
+        return
+    for line in format_world_at(world, recording.start(), table_width() or _WIDTH):
+        click.echo(line)

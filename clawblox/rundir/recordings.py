@@ -1,0 +1,91 @@
+"""The recordings of a run directory: found through its manifests, and opened to be read.
+
+Worlds write these entries, and anyone may have written the files: no link is followed below the run
+directory, and nothing but a regular file is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.errors import ConfigError, ManifestError, RecordingError
+from clawblox.recording.blocks import FORMAT
+from clawblox.recording.reader import OLD_FORMAT, RecordingReader
+from clawblox.rundir.manifest import Manifest, read_manifest
+from clawblox.rundir.manifest_entries import is_placed
+from clawblox.system.regular_files import open_file, open_regular
+
+_MAX_INSTANCES: Final = 10_000
+
+
+@attrs.frozen
+class FoundRecording:
+    """A recording that a manifest lists.
+
+    Attributes:
+        path: Its file, absolute; it may be gone.
+        instance: Name of its instance in a run directory with many; empty for the only one.
+    """
+
+    path: Path
+    instance: str = ""
+
+
+def find_recordings(run_dir: Path) -> Sequence[FoundRecording]:
+    """Return the recordings of a run directory, in the order in which they were registered. Blocks.
+
+    Recordings of other programs, in formats of their own, are left out.
+
+    Raises:
+        ManifestError: There is no manifest, or it cannot be read.
+    """
+    manifest = read_manifest(run_dir)
+    found = list(_listed(manifest, ""))
+    for entry in manifest.instances[:_MAX_INSTANCES]:
+        if is_placed(entry, "dir"):
+            with contextlib.suppress(ManifestError, ConfigError):  # none until it is up
+                inner = read_manifest(manifest.resolve(entry["dir"]))
+                found += _listed(inner, str(entry.get("name", "")))
+    return found
+
+
+def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:
+    for entry in manifest.recordings:
+        if is_placed(entry, "path") and entry.get("format") in (FORMAT, OLD_FORMAT):
+            yield FoundRecording(manifest.resolve(entry["path"]), instance)
+
+
+@contextlib.contextmanager
+def opened_recording(path: Path, run_dir: Path | None = None) -> Iterator[RecordingReader]:
+    """Open a recording for the duration of the block. Blocks.
+
+    Args:
+        path: The file.
+        run_dir: The run directory that lists it; no link below it is followed. None where a person
+            has named the file.
+
+    Yields:
+        Its reader.
+
+    Raises:
+        RecordingError: It cannot be opened, is no recording, or is damaged.
+        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+    """
+    try:
+        if run_dir is not None and path.is_relative_to(run_dir):
+            fd = open_file(run_dir, str(path.relative_to(run_dir)))
+        else:
+            fd = open_regular(path)
+    except (OSError, ValueError) as error:  # a null character in a path is a ValueError
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RecordingError(f"the recording cannot be read: {reason}", path=path) from error
+    try:
+        yield RecordingReader(fd, path)
+    finally:
+        os.close(fd)

@@ -1,0 +1,261 @@
+"""Recordings as text for people: a line for each record, and the state at a moment."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from clawblox.differences import Difference, find_differences
+from clawblox.foreign_values import clean_text
+from clawblox.printable import printable, printable_name
+from clawblox.recording.blocks import Track
+from clawblox.recording.reader import Record, RecordingReader
+from clawblox.views.changes import format_difference
+from clawblox.views.formatting import count_words
+from clawblox.views.observations import format_inline, format_value
+
+_MAX_NAME_CHARS: Final = 100
+_MAX_CHARS: Final = 160
+_MAX_CHANGES: Final = 2
+_EVENTS: Final = 5
+"""Number of events before and after a moment that are shown with it."""
+_ID_CHARS: Final = 8
+_OWN_TIME: Final = ("tick", "time")
+"""Members of an observation that differ in every tick."""
+
+
+class Roster:
+    """The agents of a recording, as far as it was read.
+
+    Attributes:
+        present: When each agent in the world joined, in seconds of simulation time, by its id.
+    """
+
+    def __init__(self, start: Mapping[str, Any]) -> None:
+        self.present: dict[str, float] = {}
+        self._names: dict[str, str] = {}
+        snapshot = start.get("snapshot")
+        sessions = snapshot.get("sessions") if isinstance(snapshot, dict) else None
+        for session in sessions if isinstance(sessions, list) else ():
+            if isinstance(session, dict):
+                self._add(session, float("-inf"))
+
+    def note(self, record: Record) -> None:
+        """Take a record of the track of inputs into account."""
+        event = record.fields.get("event")
+        if event == "join":
+            self._add(record.fields, record.moment.time)
+        elif event in ("leave", "removed"):
+            self.present.pop(_text(record.fields.get("agent_id")), None)
+
+    def _add(self, fields: Mapping[str, Any], time: float) -> None:
+        agent_id = _text(fields.get("agent_id"))
+        self.present[agent_id] = time
+        self._names[agent_id] = _text(fields.get("name"))
+
+    def name(self, agent_id: object) -> str:
+        """Return the name of an agent for people, or else the beginning of its id."""
+        ident = _text(agent_id)
+        return printable_name(self.raw_name(ident) or ident[:_ID_CHARS])
+
+    def raw_name(self, agent_id: str) -> str:
+        """Return the name of an agent as it is in the recording; empty if it is unknown."""
+        return self._names.get(agent_id, "")
+
+
+def _text(value: object) -> str:
+    return clean_text(value, max_chars=_MAX_NAME_CHARS) if isinstance(value, str) else ""
+
+
+class Timeline:
+    """Describes records in their order, each on a line.
+
+    Args:
+        start: The fields of the first record.
+    """
+
+    def __init__(self, start: Mapping[str, Any]) -> None:
+        self.roster = Roster(start)
+        self._seen: dict[str, Any] = {}
+
+    def read_names(self, recording: RecordingReader, until: float) -> None:
+        """Read the names of the agents that joined before a time; the lines begin there. Blocks."""
+        for record in recording.read_track(Track.INPUTS):
+            if record.moment.time >= until:
+                return
+            self.roster.note(record)
+
+    def describe(self, record: Record) -> str:
+        """Return a record as a line: time, tick, agent, and what happened."""
+        if record.track is Track.INPUTS:
+            self.roster.note(record)
+        who = self.roster.name(record.fields.get("agent_id"))
+        what = {
+            Track.INPUTS: _describe_event,
+            Track.OBSERVATIONS: self._describe_observation,
+            Track.FRAMES: _describe_frame,
+        }[record.track](record.fields)
+        moment = record.moment
+        return f"{moment.time:10.3f}s {moment.tick:8}  {who:12}  {what}".rstrip()
+
+    def _describe_observation(self, fields: Mapping[str, Any]) -> str:
+        agent_id, seen = _text(fields.get("agent_id")), fields.get("observation")
+        before = self._seen.get(agent_id)
+        self._seen[agent_id] = seen
+        if before is None:
+            return f"sees {format_inline(seen, max_chars=_MAX_CHARS)}"
+        changes = [one for one in find_differences(before, seen) if one.path not in _OWN_TIME]
+        return f"sees {_describe_changes(changes)}"
+
+
+def _describe_changes(changes: Sequence[Difference]) -> str:
+    if not changes:
+        return "no change"
+    shown = [printable(format_difference(change)) for change in changes[:_MAX_CHANGES]]
+    rest = len(changes) - len(shown)
+    return ", ".join([*shown, *([f"{rest} more"] if rest else [])])
+
+
+def _describe_frame(fields: Mapping[str, Any]) -> str:
+    frame, prints = fields.get("frame"), fields.get("fingerprints")
+    parts = [
+        f"state {_text(fields['state'])[:_ID_CHARS]}" if "state" in fields else "",
+        count_words(len(prints), "fingerprint") if isinstance(prints, list) else "",
+        "" if frame is None else f"frame {format_inline(frame, max_chars=_MAX_CHARS)}",
+    ]
+    return printable_name(", ".join(filter(None, parts)))
+
+
+def _describe_event(fields: Mapping[str, Any]) -> str:
+    event = _text(fields.get("event"))
+    if event == "input":
+        text = " ".join([_text(fields.get("action")), *_data(fields.get("data"))])
+        refusal = fields.get("refusal")
+        return printable_name(text + ("" if refusal is None else f"  refused: {_short(refusal)}"))
+    if event == "chat":
+        return f"says {_short(fields.get('content'))}"
+    if event == "halted":
+        return f"the world halted: {_short(fields.get('error'))}"
+    texts = {
+        "start": "the recording starts" + (", from a snapshot" if fields.get("resumed") else ""),
+        "join": "joins",
+        "leave": "leaves",
+        "removed": "is removed",
+        "end": "the world ended",
+    }
+    return texts.get(event) or printable_name(event)
+
+
+def _data(value: object) -> Iterator[str]:
+    if value is not None:
+        yield format_inline(value, max_chars=_MAX_CHARS)
+
+
+def _short(value: object) -> str:
+    return format_inline(value, max_chars=_MAX_CHARS)
+
+
+@attrs.frozen
+class WorldAt:
+    """The state of a world at a moment of its recording.
+
+    Attributes:
+        time: The moment, in seconds of simulation time.
+        roster: The agents at that moment.
+        frame: The last record with a frame until then; None if there is none.
+        observations: The last observation of each agent in the world until then.
+        before: The last events until then, oldest first.
+        after: The next events.
+    """
+
+    time: float
+    roster: Roster
+    frame: Record | None
+    observations: Sequence[Record]
+    before: Sequence[Record]
+    after: Sequence[Record]
+
+
+def read_world_at(recording: RecordingReader, time: float) -> WorldAt:
+    """Return the state of a world at a moment of its recording. Blocks.
+
+    Args:
+        recording: The recording.
+        time: The moment, in seconds of simulation time.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: A block is damaged, or the first record is not a start.
+    """
+    roster, before = Roster(recording.start()), deque[Record](maxlen=_EVENTS)
+    after: list[Record] = []
+    for record in recording.read_track(Track.INPUTS):
+        if record.moment.time > time:
+            after.append(record)
+            if len(after) == _EVENTS:
+                break
+        else:
+            roster.note(record)
+            before.append(record)
+    frames = recording.read_back(Track.FRAMES, time)
+    frame = next((record for record in frames if "frame" in record.fields), None)
+    observations = _last_observations(recording, roster, time)
+    return WorldAt(time, roster, frame, observations, tuple(before), tuple(after))
+
+
+def _last_observations(recording: RecordingReader, roster: Roster, time: float) -> list[Record]:
+    missing, found = dict(roster.present), []
+    for record in recording.read_back(Track.OBSERVATIONS, time):
+        if not missing or record.moment.time < min(missing.values()):
+            break
+        if missing.pop(_text(record.fields.get("agent_id")), None) is not None:
+            found.append(record)
+    return found[::-1]
+
+
+def format_world_at(world: WorldAt, start: Mapping[str, Any], width: int) -> Iterator[str]:
+    """Return the state of a world as lines.
+
+    Args:
+        world: The state.
+        start: The fields of the first record of the recording.
+        width: Columns of a line; a long string or number may be longer.
+    """
+    timeline = Timeline(start)
+    timeline.roster = world.roster
+    yield f"At {world.time:.3f}s"
+    agents = ", ".join(map(world.roster.name, world.roster.present))
+    yield f"Agents: {agents or 'none'}"
+    if world.frame is not None:
+        yield from ("", f"Frame of {world.frame.moment.time:.3f}s:")
+        yield from _indented(world.frame.fields.get("frame"), width)
+    for record in world.observations:
+        name = world.roster.name(record.fields.get("agent_id"))
+        yield from ("", f"{name} saw at {record.moment.time:.3f}s:")
+        yield from _indented(record.fields.get("observation"), width)
+    for title, records in (("Before:", world.before), ("After:", world.after)):
+        if records:
+            yield from ("", title, *map(timeline.describe, records))
+
+
+def _indented(value: Any, width: int) -> Iterator[str]:  # noqa: ANN401 - JSON
+    for line in format_value(value, width=max(width - 2, 20)):
+        yield f"  {line}"
+
+
+def world_at_document(world: WorldAt) -> dict[str, Any]:
+    """Return the state of a world as ``--json`` prints it."""
+    return {
+        "time": world.time,
+        "agents": [
+            {"agent_id": ident, "name": world.roster.raw_name(ident)}
+            for ident in world.roster.present
+        ],
+        "frame": None if world.frame is None else world.frame.fields,
+        "observations": [record.fields for record in world.observations],
+        "before": [record.fields for record in world.before],
+        "after": [record.fields for record in world.after],
+    }
