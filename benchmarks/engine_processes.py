@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,13 +20,22 @@ from typing import Any, Final
 from benchmarks.engine_ticks import SCENE
 from benchmarks.worlds import HOST, free_ports
 
-__all__ = ["Served", "measure_crowd", "measure_idle", "measure_trips", "serve_scene"]
+__all__ = [
+    "ENGINE",
+    "SCENE_PROGRAM",
+    "Served",
+    "measure_crowd",
+    "measure_idle",
+    "measure_trips",
+    "serve_on_first_core",
+]
 
 _ROOT: Final = Path(__file__).parent.parent
 _READY_S: Final = 30.0
-_ENGINE: Final = [sys.executable, "-m", "clawblox.engine", "--datastore", "none"]
+ENGINE: Final = [sys.executable, "-m", "clawblox.engine", "--datastore", "none"]
+SCENE_PROGRAM: Final = [*ENGINE, SCENE.name]
 _PROGRAMS: Final = {
-    "engine": [*_ENGINE, "workshop"],
+    "engine": [*ENGINE, "workshop"],
     "mujoco": [sys.executable, "mujoco_carts/world.py", "--clock", "realtime"],
     "asyncio": [sys.executable, "-m", "benchmarks.engine_floor"],
 }
@@ -42,10 +51,12 @@ class Served:
 
     Attributes:
         pid: Its process.
+        port: Where it listens.
     """
 
     def __init__(self, pid: int, port: int) -> None:
         self.pid = pid
+        self.port = port
         self._connection = http.client.HTTPConnection(HOST, port, timeout=_READY_S)
         self._headers = {"Content-Type": "application/json"}
 
@@ -54,14 +65,20 @@ class Served:
         give_up = time.monotonic() + _READY_S
         while True:
             try:
-                joined = self.ask("POST", "/join?name=Bench")
+                session = self.join("Bench")
                 break
             except OSError:
                 self.close()
                 if time.monotonic() > give_up:
                     raise
                 time.sleep(0.05)
-        self._headers["X-Session"] = joined["session"]
+        self._headers["X-Session"] = session
+
+    def join(self, name: str) -> str:
+        """Join one more agent and return its session."""
+        without_session = {"Content-Type": self._headers["Content-Type"]}
+        joined = self._send("POST", f"/join?name={name}", None, without_session)
+        return str(joined["session"])
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the answer.
@@ -69,8 +86,11 @@ class Served:
         Raises:
             RuntimeError: The world refuses.
         """
+        return self._send(method, path, body, self._headers)
+
+    def _send(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
         sent = None if body is None else json.dumps(body)
-        self._connection.request(method, path, sent, self._headers)
+        self._connection.request(method, path, sent, headers)
         answer = self._connection.getresponse()
         text = answer.read()
         if answer.status != http.client.OK:
@@ -125,18 +145,25 @@ def _copied_examples() -> Iterator[Path]:
 
 
 @contextmanager
-def serve_scene() -> Iterator[tuple[Served, int]]:
-    """Serve the scene on the first core, while this process has the others; yield its port, too."""
+def serve_on_first_core(commands: Sequence[list[str]]) -> Iterator[list[Served]]:
+    """Serve worlds on the first core, while this process has the others; each has an agent.
+
+    The programs run where the examples and the scene are.
+    """
     cores = sorted(os.sched_getaffinity(0))
-    (port,) = free_ports(1)
-    with _copied_examples() as examples:
+    with ExitStack() as stack:
+        examples = stack.enter_context(_copied_examples())
+        stack.callback(os.sched_setaffinity, 0, cores)
         os.sched_setaffinity(0, cores[:1])
-        with _serve([*_ENGINE, SCENE.name], examples, port) as world:
-            os.sched_setaffinity(0, cores[1:] or cores)
-            try:
-                yield world, port
-            finally:
-                os.sched_setaffinity(0, cores)
+        ports = free_ports(len(commands))
+        worlds = [
+            stack.enter_context(_serve(command, examples, port))
+            for command, port in zip(commands, ports, strict=True)
+        ]
+        os.sched_setaffinity(0, cores[1:] or cores)
+        for world in worlds:
+            world.wait()
+        yield worlds
 
 
 def measure_idle(kind: str, seconds: float) -> dict[str, float]:
@@ -178,17 +205,7 @@ def measure_crowd(count: int, seconds: float) -> dict[str, float]:
         The ticks that were due, those that the slowest world has run, and the CPU used, as a share
         of the core.
     """
-    cores = sorted(os.sched_getaffinity(0))
-    with ExitStack() as stack:
-        examples = stack.enter_context(_copied_examples())
-        os.sched_setaffinity(0, cores[:1])
-        command = [*_ENGINE, SCENE.name]
-        worlds = [
-            stack.enter_context(_serve(command, examples, port)) for port in free_ports(count)
-        ]
-        os.sched_setaffinity(0, cores[1:] or cores)
-        for world in worlds:
-            world.wait()
+    with serve_on_first_core([SCENE_PROGRAM] * count) as worlds:
         _walk_all(worlds, -30)
         time.sleep(1.0)
         used = sum(world.cpu_s() for world in worlds)

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from benchmarks.engine_processes import Served, serve_scene
+from benchmarks.engine_processes import SCENE_PROGRAM, Served, serve_on_first_core
 from benchmarks.measure import Row, median, report
 
 _PLAYERS: Final = 8
@@ -71,14 +71,10 @@ def measure(rounds: int, seconds: float) -> list[Row]:
 def _measure_flood(flood: Flood, seconds: float) -> tuple[float, float]:
     """Return how many ticks a second the world runs without and with a flood."""
     with ExitStack() as stack:
-        world, port = stack.enter_context(serve_scene())
-        world.wait()
-        sessions = [
-            world.ask("POST", f"/join?name=Player{number}")["session"]
-            for number in range(1, _PLAYERS)
-        ]
+        (world,) = stack.enter_context(serve_on_first_core([SCENE_PROGRAM]))
+        sessions = [world.join(f"Player{number}") for number in range(1, _PLAYERS)]
         quiet = _count_ticks(world, seconds)
-        stack.enter_context(_run(flood, port, sessions))
+        stack.enter_context(_run(flood, world.port, sessions))
         time.sleep(_SETTLE_S)
         return quiet, _count_ticks(world, seconds)
 

@@ -46,6 +46,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "luau": ["-m", "benchmarks.luau"],
     "engine": ["-m", "benchmarks.engine"],
     "floods": ["-m", "benchmarks.floods"],
+    "server_kit": ["-m", "benchmarks.server_kit"],
     "soak": ["-m", "benchmarks.soak"],
     "paired": ["-m", "benchmarks.paired"],
 }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
-from benchmarks import paired
-from benchmarks.engine_processes import measure_trips
+from benchmarks import paired, server_kit
+from benchmarks.engine_processes import measure_trips, serve_on_first_core
 from benchmarks.engine_ticks import SCENE, Played
+from benchmarks.kit_clients import drive
+from benchmarks.kit_servers import PROGRAMS
 from benchmarks.soak import compare, soak
 from benchmarks.worlds import Readiness
 from clawblox.engine.instances.instance import Instance
@@ -72,6 +75,26 @@ def test_a_tick_of_the_engines_scene_does_what_its_page_says() -> None:
 def test_the_floor_of_the_engine_serves_its_routes() -> None:
     trips = measure_trips("asyncio", 2)
     assert min(trips.values()) > 0
+
+
+def test_the_kit_and_its_floors_answer_agents_with_bodies_of_the_same_size() -> None:
+    with serve_on_first_core(list(PROGRAMS.values())) as worlds:
+        for world in worlds:
+            figures = drive(
+                world.port, "observe", [world.join("Agent1"), world.join("Agent2")], 0.1
+            )
+            assert figures["answers"] >= 2
+        sizes = [len(json.dumps(world.ask("GET", "/observe"))) for world in worlds]
+        assert max(sizes) < 1.05 * min(sizes)
+        with pytest.raises(ValueError, match="401 Unauthorized"):
+            drive(worlds[0].port, "observe", ["unknown"], 0.1)
+
+
+@pytest.mark.thorough
+def test_all_round_trips_of_the_kit_are_measured() -> None:
+    rows, figures = server_kit.measure(server_kit.QUICK)
+    assert len(figures["trips"]) == len(PROGRAMS) * 2 * len(server_kit.QUICK.counts)
+    assert all(row.value for row in rows)
 
 
 @pytest.mark.thorough

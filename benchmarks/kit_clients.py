@@ -1,0 +1,144 @@
+"""Agents in a closed loop: each sends its next request when the answer to the last one is complete.
+
+All agents share one process, with kept connections and one epoll. It only looks for the end of each
+answer, so it takes a fraction of the time of a server; `client_share` shows how much.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from benchmarks.worlds import HOST
+
+__all__ = ["VERBS", "drive"]
+
+_BODY: Final = b'{"type":"Steer","data":{"direction":[0.25,-0.75]}}'
+VERBS: Final = {
+    "observe": (b"GET /observe", b""),
+    "input": (b"POST /input", _BODY),
+}
+"""What agents do: the begin of the request line, and the body."""
+
+_WARM_UP: Final = 0.2
+"""Share of the time in which answers are not counted yet."""
+_CHUNK: Final = 1 << 16
+_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+class _Agent:
+    """A connection with at most one request in progress."""
+
+    __slots__ = ("_answer", "_request", "sent_at", "socket")
+
+    def __init__(self, connection: socket.socket, request: bytes) -> None:
+        self.socket = connection
+        self.sent_at = 0.0
+        self._request = request
+        self._answer = b""
+
+    def send(self, now: float) -> None:
+        self.sent_at = now
+        self.socket.sendall(self._request)
+
+    def receive(self) -> bool:
+        """Receive a part of the answer; return whether it is complete."""
+        data = self.socket.recv(_CHUNK)
+        if not data:
+            raise ConnectionResetError("the server closed a connection")
+        self._answer = answer = self._answer + data if self._answer else data
+        end, length = answer.find(b"\r\n\r\n"), _LENGTH.search(answer)
+        if end < 0 or length is None or len(answer) < end + 4 + int(length[1]):
+            return False
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise ValueError(f"the server refused a request: {answer.decode()}")
+        self._answer = b""
+        return True
+
+
+def drive(port: int, verb: str, sessions: Sequence[str], seconds: float) -> dict[str, float]:
+    """Let agents send requests in a closed loop.
+
+    Args:
+        port: Port of the server.
+        verb: One of :data:`VERBS`.
+        sessions: A session for each agent.
+        seconds: How long they send requests.
+
+    Returns:
+        `connect_ms`, the time until each agent is connected and has its first answer; `answers` in
+        all; then, without the warm-up, `rate` in answers a second, `p50_ms` and `p99_ms` from a
+        request until its answer is complete, and `client_share`, the share of a core that this
+        process used.
+    """
+    with ExitStack() as stack:
+        poll = stack.enter_context(select.epoll())
+        agents = {}
+        begun_at = time.perf_counter()
+        for session in sessions:
+            connection = stack.enter_context(socket.create_connection((HOST, port)))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            poll.register(connection.fileno(), select.EPOLLIN)
+            agent = _Agent(connection, _make_request(port, verb, session))
+            agents[connection.fileno()] = agent
+            agent.send(time.perf_counter())
+        _receive_all(poll, agents)
+        connect_ms = 1e3 * (time.perf_counter() - begun_at)
+        figures = _run(poll, agents, seconds)
+        return {**figures, "answers": figures["answers"] + len(agents), "connect_ms": connect_ms}
+
+
+def _receive_all(poll: select.epoll, agents: dict[int, _Agent]) -> None:
+    waiting = len(agents)
+    while waiting:
+        waiting -= sum(agents[fd].receive() for fd, _ in poll.poll())
+
+
+def _run(poll: select.epoll, agents: dict[int, _Agent], seconds: float) -> dict[str, float]:
+    now = time.perf_counter()
+    counted_from, ends_at = now + _WARM_UP * seconds, now + seconds
+    cpu_before = 0.0
+    latencies: list[float] = []
+    answers, waiting = 0, len(agents)
+    for agent in agents.values():
+        agent.send(now)
+    while waiting:
+        for fd, _ in poll.poll():
+            agent = agents[fd]
+            if not agent.receive():
+                continue
+            answers += 1
+            now = time.perf_counter()
+            if now >= ends_at:
+                waiting -= 1
+                continue
+            if now >= counted_from:
+                cpu_before = cpu_before or time.process_time()
+                latencies.append(now - agent.sent_at)
+            agent.send(now)
+    cuts = statistics.quantiles(latencies, n=100)
+    return {
+        "answers": answers,
+        "rate": len(latencies) / (ends_at - counted_from),
+        "p50_ms": 1e3 * cuts[49],
+        "p99_ms": 1e3 * cuts[98],
+        "client_share": (time.process_time() - cpu_before) / (now - counted_from),
+    }
+
+
+def _make_request(port: int, verb: str, session: str) -> bytes:
+    line, body = VERBS[verb]
+    lines = [
+        line + b" HTTP/1.1",
+        b"Host: %s:%d" % (HOST.encode(), port),
+        b"X-Session: " + session.encode(),
+    ]
+    if body:
+        lines += [b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body

@@ -1,0 +1,195 @@
+"""What the kit of `clawblox.server` costs: round trips, against Starlette and bare asyncio.
+
+    python -m benchmarks.server_kit [--rounds 5] [--json FILE] [--quick]
+
+Agents observe or act in a closed loop, each on a kept connection of its own. The servers share the
+first core, and one at a time is asked; the process of the agents has the other cores. In each
+round the servers are new, and all cases come in shuffled order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.engine_processes import Served, serve_on_first_core
+from benchmarks.fresh import call_in_fresh_process
+from benchmarks.kit_clients import VERBS, drive
+from benchmarks.kit_servers import PROGRAMS, Table
+from benchmarks.measure import Row, median, print_rows, write_json
+from benchmarks.plots import case_title
+
+_KIT: Final = "kit"
+_REALTIME: Final = "kit, real time"
+_FLOORS: Final = {"starlette": "Starlette", "asyncio": "asyncio"}
+_TICK_MS: Final = 1e3 / Table.tick_rate
+
+Trips = Mapping[str, Mapping[str, float]]
+"""Figures of round trips, by server and case, such as ``kit: 8 observe``."""
+
+
+@attrs.frozen
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        rounds: How often each thing is measured.
+        counts: Numbers of agents.
+        trips_s: How long agents send requests, in seconds.
+    """
+
+    rounds: int = 5
+    counts: Sequence[int] = (1, 8, 32, 128)
+    trips_s: float = 1.0
+
+
+QUICK: Final = Scale(1, (1, 8), 0.2)
+
+
+def measure_trips(scale: Scale) -> dict[str, dict[str, float]]:
+    """Return the medians of all figures of round trips, by server and case."""
+    samples: dict[str, list[dict[str, float]]] = {}
+    for _ in range(scale.rounds):
+        for name, figures in _take_trips(scale).items():
+            samples.setdefault(name, []).append(figures)
+    return {
+        name: {key: median(figures[key] for figures in taken) for key in taken[0]}
+        for name, taken in samples.items()
+    }
+
+
+def _take_trips(scale: Scale) -> dict[str, dict[str, float]]:
+    taken = {}
+    with serve_on_first_core(list(PROGRAMS.values())) as worlds:
+        servers = dict(zip(PROGRAMS, worlds, strict=True))
+        sessions = {
+            title: [world.join(f"Agent{number}") for number in range(max(scale.counts))]
+            for title, world in servers.items()
+        }
+        for world in worlds:
+            world.close()  # it would be closed while it is idle
+        cases = list(itertools.product(servers, VERBS, scale.counts))
+        for title, verb, count in random.sample(cases, len(cases)):
+            joined = sessions[title][:count]
+            taken[_name(title, count, verb)] = _ask(servers[title], verb, joined, scale.trips_s)
+    return taken
+
+
+def _ask(world: Served, verb: str, sessions: Sequence[str], seconds: float) -> dict[str, float]:
+    before = world.cpu_s()
+    figures = call_in_fresh_process(drive, world.port, verb, sessions, seconds)
+    return {**figures, "cpu_us": 1e6 * (world.cpu_s() - before) / figures["answers"]}
+
+
+def _name(server: str, count: int, verb: str) -> str:
+    return f"{server}: {count} {verb}"
+
+
+def make_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
+    """Return the rows of the round trips."""
+    return [
+        *_cost_rows(trips, counts),
+        *_connect_rows(trips, counts),
+        *_speed_rows(trips, counts),
+        *_realtime_rows(trips, counts),
+        *_client_rows(trips),
+    ]
+
+
+def _cost_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
+    return [
+        Row(
+            f"{case_title(f'{count} {verb}')}, against {title}",
+            trips[_name(_KIT, count, verb)]["cpu_us"],
+            "µs",
+            floor=trips[_name(floor, count, verb)]["cpu_us"],
+        )
+        for floor, title in _FLOORS.items()
+        for verb in VERBS
+        for count in counts
+    ]
+
+
+def _connect_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
+    most = max(counts)
+    kit, starlette = (
+        trips[_name(server, most, "observe")]["connect_ms"] for server in (_KIT, "starlette")
+    )
+    what = f"{most} agents connect and observe, against Starlette"
+    return [Row(what, kit, "ms", floor=starlette)]
+
+
+def _speed_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
+    units = {"rate": "answers/s", "p50_ms": "ms", "p99_ms": "ms"}
+    titles = {"rate": "answers", "p50_ms": "latency, median", "p99_ms": "latency, p99"}
+    return [
+        Row(
+            f"{case_title(f'{count} {verb}')}: {titles[key]}",
+            trips[_name(_KIT, count, verb)][key],
+            unit,
+        )
+        for key, unit in units.items()
+        for verb in VERBS
+        for count in counts
+    ]
+
+
+def _realtime_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
+    """Return latencies in real time; an input waits for the next tick, so its floor is a tick."""
+    titles = {"p50_ms": "latency, median", "p99_ms": "latency, p99"}
+    return [
+        Row(
+            f"real time, {case_title(f'{count} {verb}')}: {title}",
+            trips[_name(_REALTIME, count, verb)][key],
+            "ms",
+            floor=_TICK_MS if verb == "input" else None,
+        )
+        for verb in VERBS
+        for key, title in titles.items()
+        for count in counts
+    ]
+
+
+def _client_rows(trips: Trips) -> list[Row]:
+    """Return how much of a core the agents used at most: below 100 %, they are not the limit."""
+    rows = []
+    for title in PROGRAMS:
+        shares = [
+            figures["client_share"]
+            for name, figures in trips.items()
+            if name.startswith(f"{title}: ")
+        ]
+        rows.append(Row(f"agents of {title}: share of a core, at most", 100 * max(shares), "%"))
+    return rows
+
+
+def measure(scale: Scale) -> tuple[list[Row], dict[str, Any]]:
+    """Measure everything; return the rows, and all figures behind them."""
+    trips = measure_trips(scale)
+    return make_rows(trips, scale.counts), {"trips": trips}
+
+
+def main() -> None:
+    """Parse the arguments, measure and report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=Scale().rounds)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
+    options = parser.parse_args()
+    rows, figures = measure(QUICK if options.quick else Scale(rounds=options.rounds))
+    name = "the kit of Python worlds"
+    print_rows(name, rows)
+    if options.json is not None:
+        write_json(options.json, name, rows, **figures)
+
+
+if __name__ == "__main__":
+    main()
