@@ -28,6 +28,8 @@ VERBS: Final = {
 
 _WARM_UP: Final = 0.2
 """Share of the time in which answers are not counted yet."""
+_LEAST_ANSWERS: Final = 2
+"""Answers that are waited for, however long they take."""
 _CHUNK: Final = 1 << 16
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
@@ -103,6 +105,7 @@ def _receive_all(poll: select.epoll, agents: dict[int, _Agent]) -> None:
 def _run(poll: select.epoll, agents: dict[int, _Agent], seconds: float) -> dict[str, float]:
     now = time.perf_counter()
     counted_from, ends_at = now + _WARM_UP * seconds, now + seconds
+    counted_until = ends_at
     cpu_before = 0.0
     latencies: list[float] = []
     answers, waiting = 0, len(agents)
@@ -115,17 +118,18 @@ def _run(poll: select.epoll, agents: dict[int, _Agent], seconds: float) -> dict[
                 continue
             answers += 1
             now = time.perf_counter()
-            if now >= ends_at:
+            if now >= ends_at and len(latencies) >= _LEAST_ANSWERS:
                 waiting -= 1
                 continue
             if now >= counted_from:
                 cpu_before = cpu_before or time.process_time()
                 latencies.append(now - agent.sent_at)
+                counted_until = now
             agent.send(now)
     cuts = statistics.quantiles(latencies, n=100)
     return {
         "answers": answers,
-        "rate": len(latencies) / (ends_at - counted_from),
+        "rate": len(latencies) / (counted_until - counted_from),
         "p50_ms": 1e3 * cuts[49],
         "p99_ms": 1e3 * cuts[98],
         "client_share": (time.process_time() - cpu_before) / (now - counted_from),
