@@ -11,6 +11,7 @@ those of the world that was saved.
 - ``live``: one running instance, its agents, and scripts.
 - ``actions``: the inputs that the checks may send.
 - ``exchange``: requests and answers as evidence.
+- ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
 - ``verified_replay``: repeats recordings in new processes of their worlds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -11,19 +12,27 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import anyio
 import attrs
+import tomlkit
 
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.actions import configured_actions, documented_actions
 from clawblox.conformance.live import NAMES, Action, LiveWorld, Player, read_time
 from clawblox.conformance.registry import CouldNotRun, NotApplicable
-from clawblox.errors import SnapshotRefusedError
-from clawblox.protocol import API_ROUTE, OPERATOR_TOKEN_ENV
-from clawblox.results import SavedSnapshot, StartedWorld
+from clawblox.errors import WorldExitedBeforeReadyError, WorldStartError
+from clawblox.protocol import API_ROUTE
+from clawblox.results import ProcessExit, SavedSnapshot
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.sources import copy_sources
 
 LOOK_S: Final = 0.3
 """Real time in seconds between two looks that show whether a world runs by itself."""
 STOP_GRACE_S: Final = 5.0
+SECRET_VARIABLE: Final = "CLAWBLOX_CHECK_API_KEY"  # noqa: S105 - a name
+"""Name of a variable that no world needs, and whose value nobody may see."""
+_PATIENCE_S: Final = 5.0
+_PATIENCE: Final = 6
 _WATCH_S: Final = 0.005
 _STARTS: Final = 3
 """Instances that run at the same time."""
@@ -55,10 +64,12 @@ class Refusal:
 
     Attributes:
         text: The first line of the error.
+        exit: How its process ended; None if unknown.
         was_open: Whether its port accepted a connection before.
     """
 
     text: str
+    exit: ProcessExit | None
     was_open: bool
 
 
@@ -77,7 +88,7 @@ class PortWatch:
         self.was_open = False
 
     async def run(self) -> None:
-        """Try until cancelled."""
+        """Try until it does, or until cancelled."""
         while not self.was_open:
             with suppress(OSError):
                 connection = await connect("127.0.0.1", self._port)
@@ -86,7 +97,8 @@ class PortWatch:
             await anyio.sleep(_WATCH_S)
 
 
-def _find_free_port() -> int:
+def find_free_port() -> int:
+    """Return a port of the loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -101,13 +113,17 @@ class Lab:
         scratch: Directory for snapshots and other files of the checks.
         seed: Seed of every choice.
         health_timeout: Seconds until an instance must be ready.
+        files: Digests of the world's files, by path.
+        fault: Why the ``world.toml`` cannot be used; there is no world then.
 
     Attributes:
         world: The same as the argument.
         scratch: The same as the argument.
         seed: The same as the argument.
+        files: Digests of the world's files before any instance was started, by path.
+        secret: A variable with a secret name that the instances get, as ``{name: value}``.
+        fault: Why the ``world.toml`` cannot be used; empty if it can.
         findings: The evidence for an exact restore, filled by the checks.
-        probe_log: Log of the instance that most checks use; None before its start.
     """
 
     def __init__(
@@ -118,15 +134,20 @@ class Lab:
         scratch: Path,
         seed: int,
         health_timeout: float,
+        files: Mapping[str, str] | None = None,
+        fault: str = "",
     ) -> None:
         self.world = world
         self.scratch = scratch
         self.seed = seed
+        self.files = files or {}
+        self.fault = fault
+        self.secret = {SECRET_VARIABLE: secrets.token_hex(16)}
         self.findings = Findings()
-        self.probe_log: Path | None = None
         self._url = url
         self._health_timeout = health_timeout
         self._probe: LiveWorld | None = None
+        self._probe_failure: WorldStartError | None = None
         self._probe_lock = anyio.Lock()
         self._places = anyio.Semaphore(_STARTS)
         self._results: dict[str, Any] = {}
@@ -143,20 +164,27 @@ class Lab:
 
     # -- instances ----------------------------------------------------------------------------
 
-    def _require_world(self) -> AsyncWorld:
+    def require_world(self) -> AsyncWorld:
+        """Return the world.
+
+        Raises:
+            CouldNotRun: The world is an address, or its ``world.toml`` cannot be used.
+        """
+        if self.fault:
+            raise CouldNotRun("world.toml cannot be used")
         if self.world is None:
             raise CouldNotRun("it needs the directory of the world, to start instances of its own")
         return self.world
 
     @asynccontextmanager
     async def start(
-        self, *, resume: SavedSnapshot | Path | None = None, env: Mapping[str, str] | None = None
+        self, *, resume: SavedSnapshot | Path | None = None, base_path: str = ""
     ) -> AsyncIterator[LiveWorld]:
         """Start an instance for a block; it is stopped at the end of the block.
 
         Args:
             resume: The snapshot to restore; None starts a fresh world.
-            env: Additional environment variables.
+            base_path: Prefix of its routes.
 
         Raises:
             CouldNotRun: The world is an address.
@@ -164,22 +192,52 @@ class Lab:
 
         Cancellation: the instance is stopped.
         """
-        world = self._require_world()
+        world = self.require_world()
         async with self._places:
-            live = _connect(await self._start(resume, env))
+            started = await world.start(
+                resume=resume,
+                base_path=base_path,
+                env=self.secret,
+                health_timeout=self.patience if base_path else self._health_timeout,
+            )
+            live = LiveWorld(started.url, started)
             try:
                 yield live
             finally:
                 live.close()
                 with anyio.CancelScope(shield=True):
-                    await world.stop(live.name, grace_seconds=STOP_GRACE_S)
+                    live.stopped = await world.stop(live.name, grace_seconds=STOP_GRACE_S)
 
-    async def _start(
-        self, resume: SavedSnapshot | Path | None, env: Mapping[str, str] | None
-    ) -> StartedWorld:
-        return await self._require_world().start(
-            resume=resume, env=env, health_timeout=self._health_timeout
-        )
+    @property
+    def patience(self) -> float:
+        """Seconds after which an instance that may never be ready is given up."""
+        ready_s = self._probe.started.ready_s if self._probe and self._probe.started else 0.0
+        return min(self._health_timeout, max(_PATIENCE_S, _PATIENCE * ready_s))
+
+    @asynccontextmanager
+    async def variant(self, name: str, change: Callable[[Any], None]) -> AsyncIterator[AsyncWorld]:
+        """Open a copy of the world with another ``world.toml`` for a block.
+
+        Args:
+            name: Name of its directory.
+            change: Changes the document.
+
+        Raises:
+            CouldNotRun: The world is an address.
+        """
+        world = self.require_world()
+        place = self.scratch / name
+
+        def copy() -> None:
+            copy_sources(world.dir, place)
+            path = place / CONFIG_NAME
+            document = tomlkit.parse(path.read_text())
+            change(document)
+            path.write_text(tomlkit.dumps(document))
+
+        await run_blocking(copy)
+        async with self._places, AsyncWorld(place, run_dir=self.scratch / f"{name}-run") as variant:
+            yield variant
 
     async def try_resume(self, resume: Path) -> Refusal | None:
         """Return how a world refuses a snapshot; None if it starts with it.
@@ -191,10 +249,22 @@ class Lab:
             CouldNotRun: The world is an address.
             WorldStartError: The world neither refuses it nor becomes ready.
         """
-        world = self._require_world()
-        port = _find_free_port()
+        async with self._places:
+            return await self.try_start(self.require_world(), resume)
+
+    async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
+        """Return how a world ended before it was ready; None if it became ready.
+
+        Args:
+            world: The world.
+            resume: The file to restore; None for none.
+
+        Raises:
+            WorldStartError: The world neither ended nor became ready.
+        """
+        port = find_free_port()
         refusal: Refusal | None = None
-        async with self._places, anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks:
             watch = PortWatch(port)
             tasks.start_soon(watch.run)
             try:
@@ -202,8 +272,8 @@ class Lab:
                     resume=resume, port=port, health_timeout=self._health_timeout
                 )
                 await world.stop(started.name, grace_seconds=STOP_GRACE_S)
-            except SnapshotRefusedError as error:
-                refusal = Refusal(str(error).partition("\n")[0], watch.was_open)
+            except WorldExitedBeforeReadyError as error:
+                refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)
             tasks.cancel_scope.cancel()
         return refusal
 
@@ -221,13 +291,38 @@ class Lab:
         if self._probe is not None and not await self._has_ended(self._probe):
             return self._probe
         self._close_probe()
-        if self.world is None:
+        if self.world is None and self._url:
             self._probe = LiveWorld(self._url)
-        else:
-            started = await self._start(None, None)
-            self.probe_log = started.log_file
-            self._probe = _connect(started)
+            return self._probe
+        if self._probe_failure is not None:
+            raise self._probe_failure
+        try:
+            started = await self.require_world().start(
+                env=self.secret, health_timeout=self._health_timeout
+            )
+        except WorldStartError as error:
+            self._probe_failure = error
+            raise
+        self._probe = LiveWorld(started.url, started)
         return self._probe
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[list[Player]]:
+        """Give a block the agents of the instance that most checks use, to itself.
+
+        There are two, or one if the world has no place for a second. They stay joined, so that
+        checks do not fill the world; one that leaves must be removed from the list.
+
+        Raises:
+            Failed: An agent cannot join.
+            WorldStartError: The instance does not become ready.
+        """
+        async with self.probe() as live:
+            while len(live.players) < self.count_players():
+                taken = {player.name for player in live.players}
+                name = next(name for name in NAMES if name not in taken)
+                live.players.append(await live.join(name))
+            yield live.players
 
     async def _has_ended(self, live: LiveWorld) -> bool:
         if self.world is None:
@@ -245,7 +340,7 @@ class Lab:
         Raises:
             WorldError: It cannot be saved.
         """
-        return await self._require_world().save(dir=self.scratch / "saves", instance=live.name)
+        return await self.require_world().save(dir=self.scratch / "saves", instance=live.name)
 
     # -- what is learned once -----------------------------------------------------------------
 
@@ -303,12 +398,10 @@ class Lab:
         """
 
         async def look() -> ClockKind:
-            async with self.probe() as live:
-                player = await live.join("Look")
-                first = await player.observe()
+            async with self.playing() as players:
+                first = await players[0].observe()
                 await anyio.sleep(LOOK_S)
-                second = await player.observe()
-                await player.leave()
+                second = await players[0].observe()
             times = [read_time(exchange.fields) for exchange in (first, second)]
             if None in times:
                 times = [None, None] if first.content == second.content else [None, 0.0]
@@ -331,11 +424,8 @@ class Lab:
 
     async def join_two(self, live: LiveWorld) -> list[Player]:
         """Let two agents join; only one if the world has no place for a second."""
-        first = await live.join(NAMES[0])
-        if self.config.get("max_players") == 1:
-            return [first]
-        return [first, await live.join(NAMES[1])]
+        return [await live.join(name) for name in NAMES[: self.count_players()]]
 
-
-def _connect(started: StartedWorld) -> LiveWorld:
-    return LiveWorld(started.url, started.env[OPERATOR_TOKEN_ENV], started.name)
+    def count_players(self) -> int:
+        """Return the number of agents that the checks let join: two, if there is place."""
+        return 1 if self.config.get("max_players") == 1 else 2

@@ -14,13 +14,20 @@ from clawblox import protocol
 from clawblox.conformance.exchange import Exchange, number_names
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import ConfigError, WorldCallError
-from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER, parse_join_answer
+from clawblox.protocol import (
+    OPERATOR_HEADER,
+    OPERATOR_TOKEN_ENV,
+    SESSION_HEADER,
+    parse_join_answer,
+)
+from clawblox.results import StartedWorld, StopResult
 from clawblox.system.connection import Connections
 
 CALL_TIMEOUT_S: Final = 10.0
 """Longest wait for an answer, in seconds."""
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 JSON_BODY: Final = {"Content-Type": "application/json"}
+_MISSING: Final = (404, 405, 501)
 TIME_KEYS: Final = ("time", "tick")
 """Members of a document that state its simulated time; the first that is a number counts."""
 
@@ -48,15 +55,31 @@ class LiveWorld:
 
     Args:
         url: Its address.
-        operator_token: Its operator token; None if it is unknown.
-        name: Name of the instance; empty for one that others have started.
+        started: Its facts; None for one that others have started.
+
+    Attributes:
+        url: The same as the argument.
+        started: The same as the argument.
+        stopped: How it was stopped; None while it runs.
+        players: Agents that have joined it and stay, for checks that need any.
     """
 
-    def __init__(self, url: str, operator_token: str | None = None, name: str = "") -> None:
+    def __init__(self, url: str, started: StartedWorld | None = None) -> None:
         self.url = url
-        self.operator_token = operator_token
-        self.name = name
+        self.started = started
+        self.stopped: StopResult | None = None
+        self.players: list[Player] = []
         self._connections = Connections(url)
+
+    @property
+    def name(self) -> str:
+        """Name of the instance; empty for one that others have started."""
+        return "" if self.started is None else self.started.name
+
+    @property
+    def operator_token(self) -> str | None:
+        """Its operator token; None if it is unknown."""
+        return None if self.started is None else self.started.env[OPERATOR_TOKEN_ENV]
 
     def close(self) -> None:
         """Close the connections."""
@@ -216,6 +239,42 @@ class Step:
 
 
 NAMES: Final = ("Ada", "Bo", "Cleo")
+
+
+def require_accepted(exchange: Exchange, what: str) -> None:
+    """Require that the world answered with 2xx.
+
+    Args:
+        exchange: The request.
+        what: The request in words, the beginning of a sentence.
+
+    Raises:
+        Failed: It did not.
+    """
+    if not exchange.is_accepted:
+        raise Failed(f"{what} was not accepted: {exchange.outcome}", exchange=exchange)
+
+
+def require_refused(exchange: Exchange, what: str) -> None:
+    """Require that the world answered with 4xx.
+
+    Args:
+        exchange: The request.
+        what: The request in words, the beginning of a sentence.
+
+    Raises:
+        Failed: It did not.
+    """
+    if exchange.is_accepted:
+        raise Failed(f"{what} was accepted with {exchange.status}", exchange=exchange)
+    if not 400 <= exchange.status < 500:
+        evidence = f"{what} was not refused with 4xx: {exchange.outcome}"
+        raise Failed(evidence, exchange=exchange)
+
+
+def is_missing(exchange: Exchange) -> bool:
+    """Return whether the world does not have the route."""
+    return exchange.status in _MISSING
 
 
 def make_script(

@@ -14,6 +14,7 @@ import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
+from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
@@ -27,11 +28,11 @@ from clawblox.conformance.registry import (
 )
 from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.verdict import judge
-from clawblox.errors import WorldError, WorldStartError
+from clawblox.errors import ConfigError, WorldError, WorldStartError
 from clawblox.system.request import parse_address
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.sources import copy_sources
+from clawblox.world.sources import copy_sources, digest_sources
 
 SEEDS: Final = 2**32
 CHECK_TIMEOUT_S: Final = 120.0
@@ -108,13 +109,22 @@ async def _open_lab(
             yield Lab(None, url=target, scratch=scratch, seed=seed, health_timeout=health_timeout)
             return
         place: str | Path = target
-        if not in_place:
-            source = AsyncWorld(dir=target)
-            place = scratch / "world"
-            await run_blocking(copy_sources, source.dir, place)
-        world = AsyncWorld(dir=place, run_dir=scratch / "run")
+        try:
+            if not in_place:
+                source = AsyncWorld(dir=target)
+                place = scratch / "world"
+                await run_blocking(copy_sources, source.dir, place)
+            world = AsyncWorld(dir=place, run_dir=scratch / "run")
+        except ConfigError as error:
+            if error.path is None or error.path.name != CONFIG_NAME:
+                raise
+            yield Lab(
+                None, scratch=scratch, seed=seed, health_timeout=health_timeout, fault=str(error)
+            )
+            return
+        files = await run_blocking(digest_sources, world.dir)
         await stack.enter_async_context(world)
-        yield Lab(world, scratch=scratch, seed=seed, health_timeout=health_timeout)
+        yield Lab(world, scratch=scratch, seed=seed, health_timeout=health_timeout, files=files)
 
 
 async def _run_checks(lab: Lab, checks: Sequence[Check], on_result: OnResult) -> list[CheckResult]:
@@ -142,7 +152,8 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
         )
 
     if check.needs_directory and lab.world is None:
-        return end("could_not_run", "it needs the directory of the world, to start it anew")
+        reason = "it needs the directory of the world, to start instances of its own"
+        return end("could_not_run", (lab.fault and "world.toml cannot be used") or reason)
     try:
         with anyio.fail_after(CHECK_TIMEOUT_S):
             return end("passed", await check.look(lab))

@@ -8,6 +8,7 @@ from typing import Final
 from clawblox.errors import ConfigError
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.copy_tree import copy_tree
+from clawblox.system.tree_digests import digest_files
 
 DEFAULT_EXPERIMENTS: Final = "experiments"
 """Default directory of experiments; it may be in the directory of a world."""
@@ -32,6 +33,15 @@ def is_cache(path: str) -> bool:
 def is_source(path: str) -> bool:
     """Return whether a path in the directory of a world is neither result, cache nor history."""
     return not (path.rpartition("/")[2] == _HISTORY or is_result(path) or is_cache(path))
+
+
+def digest_sources(directory: Path) -> dict[str, str]:
+    """Return the digests of the source files of a world, by relative path.
+
+    Raises:
+        OSError: An entry cannot be read.
+    """
+    return digest_files(directory, skip=lambda path: not is_source(path))
 
 
 def copy_sources(directory: Path, target: Path) -> None:

@@ -1,0 +1,479 @@
+"""Checks of the routes: what a world answers to agents that use it as intended, or nearly so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import anyio
+
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.lab import Lab, PortWatch, find_free_port
+from clawblox.conformance.live import (
+    CALL_TIMEOUT_S,
+    JSON_BODY,
+    LiveWorld,
+    Player,
+    is_missing,
+    read_time,
+    require_accepted,
+    require_refused,
+)
+from clawblox.conformance.ordinary import find_identity
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.differences import Difference
+from clawblox.errors import (
+    WorldCallError,
+    WorldExitedBeforeReadyError,
+    WorldReadyTimeoutError,
+    WorldStartError,
+)
+from clawblox.foreign_values import finite_number
+from clawblox.protocol import (
+    API_ALIAS_ROUTE,
+    API_ROUTE,
+    INPUT_ROUTE,
+    JOIN_ROUTE,
+    LEAVE_ROUTE,
+    SESSION_HEADER,
+)
+from clawblox.system.connection import Connection, Delivery
+from clawblox.system.request import MAX_ANSWER_BYTES, make_request, parse_address
+from clawblox.system.sockets import connect
+
+CHECKS: Final = Checks("contract")
+
+_BASE_PATH: Final = "/checked/w1"
+_OTHER_LOOPBACK: Final = "127.0.0.2"
+"""Reached only if a world listens on every address instead of 127.0.0.1."""
+_MOST_ACTIONS: Final = 8
+_TEXT: Final = "Is anybody here?"
+_LONG_BODY: Final = json.dumps({"padding": "x" * 6000}).encode()
+_MALFORMED: Final[Sequence[tuple[str, str, bytes]]] = (
+    ("an input that is cut off", "application/json", b'{"type": "Wait", "data":'),
+    ("an input that is a list", "application/json", b"[]"),
+    ("an input without a type", "application/json", b'{"data": {}}'),
+    ("an input whose type is a number", "application/json", b'{"type": 7}'),
+    ("an input that is not UTF-8", "application/json", b'{"type": "\xff\xfe"}'),
+    ("an input without a body", "application/json", b""),
+    ("an input as a form", "application/x-www-form-urlencoded", b"type=Wait"),
+)
+
+
+@CHECKS.add("ready", "must", f"A world becomes ready: GET {API_ROUTE} is answered with 200.")
+async def look_at_readiness(lab: Lab) -> str:
+    """Ask for the documentation without any header of the interface."""
+    try:
+        async with lab.probe() as live:
+            exchange = await live.call("GET", API_ROUTE)
+    except WorldStartError as error:
+        raise Failed(f"it did not become ready: {error}") from None
+    if exchange.status != 200:
+        raise Failed(f"the answer was {exchange.outcome}", exchange=exchange)
+    after = "" if live.started is None else f" {live.started.ready_s:.2f} s after its start"
+    return f"it answered 200{after}"
+
+
+@CHECKS.add("alias", "should", f"{API_ALIAS_ROUTE} answers the same document as {API_ROUTE}.")
+async def look_at_alias(lab: Lab) -> str:
+    """Compare the two documents."""
+    async with lab.probe() as live:
+        document, alias = [await live.call("GET", route) for route in (API_ROUTE, API_ALIAS_ROUTE)]
+    require_accepted(alias, f"GET {API_ALIAS_ROUTE}")
+    if document.content != alias.content:
+        sizes = f"{len(document.content)} and {len(alias.content)} bytes"
+        raise Failed(f"the two documents differ ({sizes})", exchange=alias)
+    return f"both have the same {len(alias.content)} bytes"
+
+
+@CHECKS.add(
+    "join",
+    "must",
+    f"POST {JOIN_ROUTE} needs no body and answers a session and an agent id, texts that each agent"
+    " has for itself.",
+)
+async def look_at_join(lab: Lab) -> str:
+    """Compare what two agents got."""
+    async with lab.playing() as players:
+        agents = list(players)
+    for player in agents:
+        if not player.agent_id:
+            raise Failed(f"the answer to the join of {player.name} has no text as agent_id")
+    if len(agents) < 2:
+        return "one agent got a session and an agent id; the world has no place for a second"
+    for what in ("session", "agent_id"):
+        if len({getattr(player, what) for player in agents}) < len(agents):
+            names = " and ".join(player.name for player in agents)
+            raise Failed(f"{names} got the same {what}")
+    return f"{len(agents)} agents got sessions and agent ids that differ"
+
+
+@CHECKS.add(
+    "rejoin",
+    "should",
+    f"POST {JOIN_ROUTE} with a known {SESSION_HEADER} answers the same session and agent.",
+)
+async def look_at_rejoin(lab: Lab) -> str:
+    """Join with a session that is in use."""
+    async with lab.playing() as players:
+        player = players[0]
+        exchange = await player.rejoin()
+        fields = exchange.fields
+        if exchange.is_accepted and fields.get("session") not in (None, player.session):
+            await Player(player.live, player.name, str(fields["session"]), "").leave()
+    require_accepted(exchange, "a join with a known session")
+    known = {"session": player.session, "agent_id": player.agent_id}
+    for key, value in known.items():
+        if fields.get(key) != value:
+            difference = None
+            if key == "agent_id":  # sessions are secret
+                difference = Difference(f"body.{key}", value, fields.get(key))
+            evidence = f"the answer has another {key} than the first join"
+            raise Failed(evidence, exchange=exchange, difference=difference)
+    return "session and agent id were the same"
+
+
+class _NotStrictError(ValueError):
+    """A document is not strict JSON; the text explains why."""
+
+
+def _refuse_constant(text: str) -> None:
+    raise _NotStrictError(f"it has {text}, which is not JSON")
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise _NotStrictError(f"an object has the key {repeated!r} twice")
+    return document
+
+
+def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
+    """Return the JSON object in an answer.
+
+    Args:
+        exchange: The request.
+        what: The answer in words, the beginning of a sentence.
+
+    Raises:
+        Failed: It is not an object in strict JSON: no ``NaN``, no key twice, UTF-8.
+    """
+    try:
+        document = json.loads(
+            exchange.content.decode(),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_refuse_repeated,
+        )
+    except (ValueError, RecursionError) as error:
+        reason = f": {error}" if isinstance(error, _NotStrictError) else f": {exchange.outcome}"
+        raise Failed(f"{what} is not strict JSON{reason}", exchange=exchange) from None
+    if not isinstance(document, dict):
+        raise Failed(f"{what} is no JSON object: {exchange.outcome}", exchange=exchange)
+    return document
+
+
+@CHECKS.add("observe", "must", "An observation is a JSON object in strict JSON.")
+async def look_at_observation(lab: Lab) -> str:
+    """Parse the observations of the agents strictly."""
+    async with lab.playing() as players:
+        exchanges = [await player.observe() for player in players]
+    for player, exchange in zip(players, exchanges, strict=True):
+        require_accepted(exchange, f"an observation of {player.name}")
+        require_object(exchange, f"the observation of {player.name}")
+    return f"{len(exchanges)} observations of {len(exchanges[0].content)} bytes are objects"
+
+
+@CHECKS.add(
+    "time",
+    "should",
+    "Observations state the simulated time, as a number time or tick at the top level.",
+)
+async def look_at_observed_time(lab: Lab) -> str:
+    """Look for the simulated time in an observation."""
+    async with lab.playing() as players:
+        exchange = await players[0].observe()
+    require_accepted(exchange, "an observation")
+    time = read_time(exchange.fields)
+    if time is None:
+        keys = ", ".join(list(exchange.fields)[:12]) or "none"
+        raise Failed(f"neither is there; the keys are: {keys}", exchange=exchange)
+    return f"the time was {time:g}"
+
+
+@CHECKS.add(
+    "input",
+    "must",
+    "An accepted input is answered with a fresh observation, in which time has not gone back; in a"
+    " world that stands still between inputs, inputs let time pass.",
+)
+async def look_at_inputs(lab: Lab) -> str:
+    """Send each known input, and compare the times of the answers."""
+    actions = (await lab.require_actions())[:_MOST_ACTIONS]
+    clock = await lab.clock()
+    async with lab.playing() as players:
+        before = await players[0].observe()
+        exchanges = [await player.act(action) for action in actions for player in players]
+    accepted = [exchange for exchange in exchanges if exchange.is_accepted]
+    if not accepted:
+        outcome = exchanges[0].outcome
+        raise CouldNotRun(f"the world refused all {len(exchanges)} inputs; the first: {outcome}")
+    for exchange in accepted:
+        require_object(exchange, "the answer to an input")
+    times = [read_time(exchange.fields) for exchange in (before, *accepted)]
+    stated = [time for time in times if time is not None]
+    if len(stated) < len(times):
+        return f"{len(accepted)} of {len(exchanges)} inputs were answered; not all with a time"
+    for exchange, earlier, later in zip(accepted, stated, stated[1:], strict=False):
+        if later < earlier:
+            difference = Difference("body.time", earlier, later)
+            raise Failed("time went back", exchange=exchange, difference=difference)
+    if clock == "lockstep" and stated[-1] == stated[0]:
+        evidence = f"after {len(accepted)} accepted inputs the time was still {stated[0]:g}"
+        raise Failed(evidence, exchange=accepted[-1])
+    return (
+        f"{len(accepted)} of {len(exchanges)} inputs were accepted, at times from {stated[1]:g} to"
+        f" {stated[-1]:g}"
+    )
+
+
+@CHECKS.add(
+    "malformed",
+    "must",
+    f"A malformed POST {INPUT_ROUTE} is refused with 4xx, and the world continues.",
+)
+async def look_at_malformed_inputs(lab: Lab) -> str:
+    """Send inputs that no agent should send."""
+    async with lab.playing() as players:
+        player = players[0]
+        for what, content_type, body in _MALFORMED:
+            headers = {SESSION_HEADER: player.session, "Content-Type": content_type}
+            exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)
+            require_refused(exchange, what)
+            require_accepted(await player.observe(), f"an observation after {what}")
+    return f"{len(_MALFORMED)} malformed inputs were refused"
+
+
+@CHECKS.add(
+    "chat",
+    "must",
+    "A chat message reaches the other agents, with its content and a created_at.",
+)
+async def look_at_chat(lab: Lab) -> str:
+    """Let one agent talk and the other listen."""
+    async with lab.playing() as players:
+        speaker, listener = players[0], players[-1]
+        said = await speaker.say(_TEXT)
+        heard, own = await listener.hear(), await speaker.hear()
+    if is_missing(said) and is_missing(heard):
+        raise NotApplicable(f"the world has no chat: {said.outcome}")
+    require_accepted(said, "a chat message")
+    require_accepted(heard, "the question for chat messages")
+    if _find_message(heard) is None:
+        if lab.config.get("speech") and _find_message(own) is not None:
+            raise CouldNotRun("only the author heard it, and world.toml limits who hears whom")
+        raise Failed("the other agent did not get the message", exchange=heard)
+    if "created_at" not in (message := _find_message(heard) or {}):
+        keys = ", ".join(map(str, message))
+        raise Failed(f"the message has no created_at; its keys are: {keys}", exchange=heard)
+    who = "the other agent" if speaker is not listener else "its author, the only agent,"
+    return f"{who} heard it, with created_at {message['created_at']!r}"
+
+
+def _find_message(exchange: Exchange) -> dict[str, Any] | None:
+    messages = exchange.fields.get("messages")
+    for message in reversed(messages if isinstance(messages, list) else []):
+        if isinstance(message, dict) and message.get("content") == _TEXT:
+            return message
+    return None
+
+
+@CHECKS.add("leave", "must", "After POST /leave the session is over.")
+async def look_at_leave(lab: Lab) -> str:
+    """Let an agent leave, and observe with its session."""
+    async with lab.playing() as players:
+        player = players[-1]
+        require_accepted(await player.observe(), "an observation before the agent left")
+        left = await player.leave()
+        if is_missing(left):
+            raise NotApplicable(f"agents cannot leave the world: {left.outcome}")
+        players.remove(player)
+        after = await player.observe()
+    require_accepted(left, f"POST {LEAVE_ROUTE}")
+    require_refused(after, "an observation after the agent left")
+    return f"the session was refused with {after.status}"
+
+
+@CHECKS.add(
+    "keep_alive",
+    "must",
+    "After a POST with a body of some KB, refused or not, the connection can be used for the next"
+    " request, or its end is announced with Connection: close.",
+)
+async def look_at_kept_connections(lab: Lab) -> str:
+    """Send two requests on one connection, the first with a body that the world may not want."""
+    announced = 0
+    requests = (
+        (INPUT_ROUTE, ""),  # without a session
+        (JOIN_ROUTE, "name=Bodied"),
+        ("/no-such-route", ""),
+    )
+    async with lab.probe() as live:
+        for route, query in requests:
+            first, second = await _ask_twice(live, route, query)
+            session = first.fields.get("session") if route == JOIN_ROUTE else None
+            if isinstance(session, str):
+                await Player(live, "Bodied", session, "").leave()
+            if second is None:
+                announced += 1
+            elif second.status != 200:
+                evidence = (
+                    f"after POST {route} with {len(_LONG_BODY)} bytes ({first.status}), the next"
+                    f" request on the connection failed: {second.outcome}"
+                )
+                raise Failed(evidence, exchange=first)
+    kept = len(requests) - announced
+    return f"{kept} connections were kept, and the end of {announced} was announced"
+
+
+async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange, Exchange | None]:
+    """Return the answers to two requests on one connection; the second is None if it was closed."""
+    address = parse_address(live.url)
+    connection = Connection(address.host, address.port)
+
+    async def ask(method: str, route: str, query: str, body: bytes | None) -> Exchange:
+        headers = {} if body is None else JSON_BODY
+        request = make_request(address, method, route, query, headers)
+        answer, failure = None, ""
+        try:
+            with anyio.fail_after(CALL_TIMEOUT_S):
+                answer = await connection.exchange(
+                    request, request.encode(body), MAX_ANSWER_BYTES, Delivery()
+                )
+        except (WorldCallError, TimeoutError) as error:
+            failure = str(error) or f"no answer within {CALL_TIMEOUT_S:g} s"
+        url = f"{live.url}{route}{'?' if query else ''}{query}"
+        return Exchange(method, url, headers, body, None, answer, failure)
+
+    try:
+        first = await ask("POST", route, query, _LONG_BODY)
+        if first.answer is None:
+            raise Failed(f"POST {route} with a body: {first.failure}", exchange=first)
+        if not connection.is_open:
+            return first, None
+        return first, await ask("GET", API_ROUTE, "", None)
+    finally:
+        connection.close()
+
+
+@CHECKS.add(
+    "environment",
+    "must",
+    "WORLD_HOST, WORLD_PORT and WORLD_BASE_PATH decide where a world serves.",
+    needs_directory=True,
+)
+async def look_at_environment(lab: Lab) -> str:
+    """Start the world with a base path, and look whether it listens elsewhere too."""
+    async with lab.probe():  # shows how long a start takes
+        pass
+    try:
+        async with lab.start(base_path=_BASE_PATH) as live:
+            player = await live.join("Ada")
+            require_accepted(await player.observe(), f"an observation below {_BASE_PATH}")
+            assert live.started is not None
+            port = live.started.port
+            if await _is_open(_OTHER_LOOPBACK, port):
+                evidence = f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well"
+                raise Failed(evidence)
+    except WorldReadyTimeoutError as error:
+        reason = str(error).partition("\n")[0]
+        raise Failed(f"with WORLD_BASE_PATH={_BASE_PATH} it was not ready: {reason}") from None
+    return f"it served on 127.0.0.1:{port} below {_BASE_PATH}"
+
+
+async def _is_open(host: str, port: int) -> bool:
+    try:
+        (await connect(host, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@CHECKS.add(
+    "flags",
+    "should",
+    "Flags of the world's command override the environment: --port decides, not WORLD_PORT.",
+    needs_directory=True,
+)
+async def look_at_flags(lab: Lab) -> str:
+    """Start a copy of the world whose command ends in ``--port``."""
+    if lab.require_world().run_command is None:
+        raise NotApplicable("the world has no command of its own")
+    async with lab.probe():  # shows how long a start takes
+        pass
+    flag, environment = find_free_port(), find_free_port()
+
+    def append_flag(document: Any) -> None:  # noqa: ANN401 - of tomlkit
+        document["run"]["command"] = [*document["run"]["command"], "--port", str(flag)]
+        document["run"].pop("listen", None)  # an inherited socket is on WORLD_PORT
+
+    async with lab.variant("flags", append_flag) as world, anyio.create_task_group() as tasks:
+        watch = PortWatch(flag)
+        reason = ""
+
+        async def start() -> None:
+            nonlocal reason
+            try:
+                await world.start(port=environment, health_timeout=lab.patience)
+                reason = f"it served on WORLD_PORT={environment}, not on --port {flag}"
+            except WorldExitedBeforeReadyError as error:
+                line = error.log_lines[-1] if error.log_lines else str(error.exit)
+                reason = f"it takes no --port: {line}"
+            except WorldStartError as error:
+                reason = str(error).partition("\n")[0]
+            if not watch.was_open:
+                tasks.cancel_scope.cancel()
+
+        tasks.start_soon(start)
+        await watch.run()
+        tasks.cancel_scope.cancel()
+    if watch.was_open:
+        return f"with --port {flag} and WORLD_PORT={environment} it served on {flag}"
+    if reason.startswith("it takes no"):
+        raise NotApplicable(reason)
+    raise Failed(reason)
+
+
+@CHECKS.add(
+    "snapshot_header",
+    "should",
+    "A snapshot is JSON with a text as format and a number as time at the top level.",
+)
+async def look_at_snapshot_header(lab: Lab) -> str:
+    """Read the top level of a snapshot."""
+    async with lab.probe() as live:
+        exchange = await live.snapshot()
+    require_accepted(exchange, "the request for a snapshot")
+    document = require_object(exchange, "the snapshot")
+    form, time = document.get("format"), document.get("time")
+    if not isinstance(form, str) or not form:
+        raise Failed(f"its format is {form!r}, not a text", exchange=exchange)
+    if finite_number(time, low=-float("inf")) is None:
+        raise Failed(f"its time is {time!r}, not a number", exchange=exchange)
+    return f"its format is {form}, its time {time:g}"
+
+
+@CHECKS.add(
+    "scene_identity",
+    "should",
+    "A snapshot identifies the content of its world, for example by a scene hash.",
+    needs_directory=True,
+)
+async def look_at_identity(lab: Lab) -> str:
+    """Look for a hash that stays the same while the world changes."""
+    identity = await find_identity(lab)
+    if not identity:
+        raise Failed("no text at its top level looks like a hash of the content and stays the same")
+    return f"it has {', '.join(f'{key} = {value[:16]}' for key, value in identity.items())}"

@@ -1,0 +1,108 @@
+"""Checks of the files of a world: ``world.toml`` and the documentation that agents read."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.lab import Lab
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed
+from clawblox.protocol import API_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV, SNAPSHOT_ROUTE
+from clawblox.system.regular_files import read_file
+
+CHECKS: Final = Checks("static")
+
+_MAX_DOC_BYTES: Final = 4 << 20
+_HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
+"""What the documentation for agents must not mention; compared without regard to case."""
+
+
+@CHECKS.add(
+    "world_toml", "must", "A world has a world.toml that is valid TOML, with values of valid types."
+)
+async def look_at_world_toml(lab: Lab) -> str:
+    """Read ``world.toml``."""
+    if lab.fault:
+        raise Failed(lab.fault)
+    world = lab.require_world()
+    return f"it is valid, with {len(world.config)} keys at the top level"
+
+
+@CHECKS.add(
+    "spelling",
+    "should",
+    "No unknown key of world.toml looks like a misspelled one.",
+    needs_directory=True,
+)
+async def look_at_spelling(lab: Lab) -> str:
+    """Look for unknown keys that are nearly known."""
+    if warnings := lab.require_world().config_warnings:
+        raise Failed("; ".join(warnings))
+    return "no key looks misspelled"
+
+
+@CHECKS.add(
+    "api_doc",
+    "must",
+    "The document that world.toml names as the documentation for agents exists, and the world"
+    f" serves one at {API_ROUTE} that is not empty.",
+)
+async def look_at_api_doc(lab: Lab) -> str:
+    """Read the documentation, as a file and as an agent does."""
+    path = None
+    if lab.world is not None:
+        path = lab.world.api_doc_path
+        config = lab.config
+        is_named = config.get("api", {}).get("doc_path") or config.get("scripts", {}).get("skill")
+        if is_named and not await run_blocking(path.is_file):
+            raise Failed(f"{path.relative_to(lab.world.dir)} is no file")
+    async with lab.probe() as live:
+        exchange = await live.call("GET", API_ROUTE)
+    if not exchange.is_accepted:
+        raise Failed(f"it is not served: {exchange.outcome}", exchange=exchange)
+    if not exchange.content.strip():
+        raise Failed("the document that is served is empty", exchange=exchange)
+    return f"{len(exchange.content)} bytes are served"
+
+
+@CHECKS.add(
+    "hidden_routes",
+    "must",
+    f"The documentation for agents mentions neither {SNAPSHOT_ROUTE} nor the operator's token.",
+)
+async def look_at_hidden_routes(lab: Lab) -> str:
+    """Search the served document and the file for the operator's half of the interface."""
+    texts = {"the document that is served": await lab.api_doc()}
+    if lab.world is not None:
+        path = lab.world.api_doc_path
+        if await run_blocking(path.is_file):
+            read = partial(read_file, max_bytes=_MAX_DOC_BYTES)
+            name = str(path.relative_to(lab.world.dir))
+            content = await run_blocking(read, lab.world.dir, name)
+            texts[name] = content.decode(errors="replace")
+    for place, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            for hidden in _HIDDEN:
+                if hidden.lower() in line.lower():
+                    raise Failed(f"{place} mentions {hidden} in line {number}: {line.strip()}")
+    if not any(texts.values()):
+        raise CouldNotRun("there is no documentation for agents")
+    return f"{sum(map(len, texts.values()))} characters mention none of {', '.join(_HIDDEN)}"
+
+
+@CHECKS.add(
+    "actions",
+    "should",
+    "Some inputs are known: the documentation for agents shows them as JSON, or world.toml lists"
+    " them as [conformance] actions.",
+)
+async def look_at_actions(lab: Lab) -> str:
+    """Look for inputs that the other checks may send."""
+    try:
+        actions = await lab.require_actions()
+    except CouldNotRun as reason:
+        if lab.fault:
+            raise
+        raise Failed(str(reason)) from None
+    return f"{len(actions)} inputs are known: {', '.join(sorted({one.type for one in actions}))}"
