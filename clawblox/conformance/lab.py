@@ -153,6 +153,10 @@ class Lab:
         self._results: dict[str, Any] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
+    def close(self) -> None:
+        """Close the connections to the instance that most checks use."""
+        self._close_probe()
+
     @property
     def config(self) -> Mapping[str, Any]:
         """The ``world.toml``; empty for an address."""

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,29 +103,42 @@ async def _open_lab(
     target: str, seed: int, health_timeout: float, *, in_place: bool
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
-        directory = tempfile.TemporaryDirectory(prefix="clawblox-check-")
-        scratch = Path(await run_blocking(stack.enter_context, directory))
+        create = partial(tempfile.TemporaryDirectory, prefix="clawblox-check-")
+        directory = await run_blocking(create)
+        stack.push_async_callback(run_blocking, directory.cleanup)
+        scratch = Path(directory.name)
+        make_lab = partial(Lab, scratch=scratch, seed=seed, health_timeout=health_timeout)
         if target.startswith(_ADDRESS):
             parse_address(target)
-            yield Lab(None, url=target, scratch=scratch, seed=seed, health_timeout=health_timeout)
-            return
-        place: str | Path = target
-        try:
-            if not in_place:
-                source = AsyncWorld(dir=target)
-                place = scratch / "world"
-                await run_blocking(copy_sources, source.dir, place)
-            world = AsyncWorld(dir=place, run_dir=scratch / "run")
-        except ConfigError as error:
-            if error.path is None or error.path.name != CONFIG_NAME:
-                raise
-            yield Lab(
-                None, scratch=scratch, seed=seed, health_timeout=health_timeout, fault=str(error)
-            )
-            return
-        files = await run_blocking(digest_sources, world.dir)
-        await stack.enter_async_context(world)
-        yield Lab(world, scratch=scratch, seed=seed, health_timeout=health_timeout, files=files)
+            lab = make_lab(None, url=target)
+        else:
+            lab = await _open_directory(stack, target, scratch, make_lab, in_place=in_place)
+        stack.callback(lab.close)
+        yield lab
+
+
+async def _open_directory(
+    stack: AsyncExitStack,
+    target: str,
+    scratch: Path,
+    make_lab: Callable[..., Lab],
+    *,
+    in_place: bool,
+) -> Lab:
+    place: str | Path = target
+    try:
+        if not in_place:
+            source = AsyncWorld(dir=target)
+            place = scratch / "world"
+            await run_blocking(copy_sources, source.dir, place)
+        world = AsyncWorld(dir=place, run_dir=scratch / "run")
+    except ConfigError as error:
+        if error.path is None or error.path.name != CONFIG_NAME:
+            raise
+        return make_lab(None, fault=str(error))
+    files = await run_blocking(digest_sources, world.dir)
+    await stack.enter_async_context(world)
+    return make_lab(world, files=files)
 
 
 async def _run_checks(lab: Lab, checks: Sequence[Check], on_result: OnResult) -> list[CheckResult]:

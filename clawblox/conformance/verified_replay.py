@@ -25,7 +25,6 @@ from clawblox.errors import RecordingError, WorldError
 from clawblox.protocol import (
     DATASTORE_ENV,
     OPERATOR_HEADER,
-    OPERATOR_TOKEN_ENV,
     VERIFICATION_ROUTE,
     VERIFY_ENV,
 )
@@ -122,7 +121,7 @@ async def _replay(
         world = AsyncWorld(dir=place, run_dir=scratch / "run")
         await stack.enter_async_context(world)
         started = await world.start(env=env, health_timeout=health_timeout)
-        live = LiveWorld(started.url, started.env[OPERATOR_TOKEN_ENV], started.name)
+        live = LiveWorld(started.url, started)
         stack.callback(live.close)
         return await _watch(live, on_progress)
 

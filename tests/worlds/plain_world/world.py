@@ -101,6 +101,16 @@ def show(player: dict[str, Any]) -> dict[str, Any]:
     return {key: player[key] for key in ("agent_id", "name", "position")}
 
 
+def read_object(body: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(body)
+    except ValueError:
+        raise Refused("the body must be JSON") from None
+    if not isinstance(message, dict):
+        raise Refused("the body must be a JSON object")
+    return message
+
+
 def read_vector(value: object) -> list[float]:
     is_vector = isinstance(value, list) and len(value) == 3
     if not is_vector or not all(isinstance(x, int | float) and math.isfinite(x) for x in value):
@@ -144,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(400, str(error).encode())
 
     def answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:
-        self.send_response(status)
+        self.send_response_only(status)  # agents must not see the host's Date
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -173,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
     def act(self) -> None:
         if (session := self.find_session()) is None:
             return
-        message = json.loads(self.body)
+        message = read_object(self.body)
         self.floor.act(session, message.get("type"), message.get("data"))
         if self.options.record:
             self.record(message)

@@ -1,0 +1,87 @@
+"""``clawblox check`` finds each defect of the bad worlds, names it, and finds nothing in the good.
+
+By default each defect is checked in one clock, and by the check that must find it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance import CheckResult, Report, check_world
+from tests.provable import make_provable_world
+from tests.worlds.defects import CLOCKS, DEFECTS
+
+pytestmark = pytest.mark.anyio
+
+EVIDENCE: Mapping[str, str] = {
+    "broken-world-toml": "max_players: must be a whole number above 0",
+    "api-empty": "the document that is served is empty",
+    "api-mentions-snapshot": "mentions /snapshot in line",
+    "api-without-actions": "no inputs are known",
+    "exits-at-start": "ORCHARD_HOME is not set",
+    "join-shares-session": "Ada and Bo got the same session",
+    "rejoin-is-new": "has another session than the first join",
+    "observation-nan": "it has NaN",
+    "input-answers-text": "is not strict JSON: 200 ok",
+    "malformed-ends-world": "an input that is cut off was not refused with 4xx",
+    "malformed-is-500": "an input that is cut off was not refused with 4xx: 500",
+    "chat-is-private": "the other agent did not get the message",
+    "leave-keeps-session": "an observation after the agent left was accepted with 200",
+    "refused-body-unread": "after POST /input with",
+    "join-body-unread": "after POST /join with",
+    "ignores-base-path": "with WORLD_BASE_PATH=/checked/w1 it was not ready",
+    "ignores-port-flag": "it served on WORLD_PORT=",
+    "snapshot-without-format": "its format is None",
+    "snapshot-without-time": "its time is None",
+}
+"""Words of the evidence, by defect."""
+
+CASES = [(name, clock) for name in EVIDENCE for clock in CLOCKS if DEFECTS[name].check(clock)]
+CHOSEN = {name: CLOCKS[number % 2] for number, name in enumerate(DEFECTS)}
+"""The clock in which each defect is checked by default, if it shows there."""
+
+
+def is_chosen(name: str, clock: str) -> bool:
+    return clock == CHOSEN[name] or DEFECTS[name].check(CHOSEN[name]) is None
+
+
+async def check(
+    parent: Path, clock: str, defect: str | None = None, ids: Sequence[str] = ()
+) -> Report:
+    make = partial(make_provable_world, parent, clock=clock, defect=defect)
+    return await check_world(await run_blocking(make), ids, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "clock"),
+    [
+        pytest.param(name, clock, marks=[] if is_chosen(name, clock) else pytest.mark.thorough)
+        for name, clock in CASES
+    ],
+)
+async def test_its_check_finds_a_defect(tmp_path: Path, name: str, clock: str) -> None:
+    check_id = DEFECTS[name].check(clock)
+    assert check_id is not None
+    result = (await check(tmp_path, clock, name, [check_id])).checks[0]
+    assert result.status == "failed", result
+    assert EVIDENCE[name] in describe(result)
+
+
+def describe(result: CheckResult) -> str:
+    return f"{result.evidence} / {result.path}: {result.expected!r}, {result.got!r}"
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+async def test_a_world_without_defects_passes_every_check(tmp_path: Path, clock: str) -> None:
+    report = await check(tmp_path, clock)
+    assert [
+        result for result in report.checks if result.status in ("failed", "could_not_run")
+    ] == []
+    assert (
+        report.verdict.grade == {"lockstep": "exact", "realtime": "exact_in_simulated_time"}[clock]
+    )
