@@ -23,9 +23,9 @@ _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control characters, invisible ones such as bidi marks and tags, surrogates, separators."""
 
 _INVISIBLE: Final = re.compile(
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\U000e0000-\U000e0fff]"
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufffe\uffff\U000e0000-\U000e0fff]"
 )
-"""Other characters that terminals show as nothing."""
+"""Other characters that terminals show as nothing, and two that no XML document may have."""
 
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
@@ -36,32 +36,29 @@ def printable(text: str) -> str:
     return printable_name(first.removesuffix("\r").expandtabs())
 
 
-def printable_lines(text: str) -> str:
-    """Return a text, whose lines and tabs stay."""
+def printable_lines(text: str, mark: Callable[[str], str] = str) -> str:
+    """Return a text, whose lines and tabs stay.
+
+    Args:
+        text: The text.
+        mark: Returns an escape with marks around it, for texts that are shown in a markup.
+    """
     if _SUSPECT.search(text) is None:
         return text
+
+    def escape(match: re.Match[str]) -> str:
+        shown = _escape_character(match)
+        return shown if shown == match[0] else mark(shown)
+
     lines = text.removesuffix("\r").replace("\r\n", "\n").split("\n")
-    return "\n".join("\t".join(map(printable_name, line.split("\t"))) for line in lines)
+    return "\n".join(
+        "\t".join(_SUSPECT.sub(escape, part) for part in line.split("\t")) for line in lines
+    )
 
 
 def printable_name(text: str) -> str:
     """Return a text such as a file's name on one line, the ends of its lines escaped."""
     return _SUSPECT.sub(_escape_character, text)
-
-
-def mark_escapes(text: str, mark: Callable[[str], str]) -> str:
-    """Return a text as :func:`printable_name` does, in which each escape is marked.
-
-    Args:
-        text: The text.
-        mark: Returns an escape with its mark.
-    """
-
-    def replace(match: re.Match[str]) -> str:
-        shown = _escape_character(match)
-        return shown if shown == match[0] else mark(shown)
-
-    return _SUSPECT.sub(replace, text)
 
 
 def printable_json(document: str) -> str:

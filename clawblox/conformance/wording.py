@@ -12,7 +12,7 @@ from clawblox.differences import common_length
 from clawblox.foreign_values import clean_value
 from clawblox.printable import printable_json, quote_words
 
-NOTHING: Final = "no value"
+_NOTHING: Final = "no value"
 _MAX_CHARS: Final = 20_000
 _CUT: Final = "…"
 
@@ -43,7 +43,7 @@ def describe_failure(report: Report, result: CheckResult, *, width: int) -> list
     """
     facts = [Fact("requirement", result.requirement), Fact("seen", result.evidence)]
     if result.path is not None:
-        expected, got = excerpt_pair(*value_texts(result), width=width)
+        expected, got = excerpt_pair(*_value_texts(result), width=width)
         facts += [
             Fact("where", result.path or "the whole value"),
             Fact("expected", expected),
@@ -55,11 +55,10 @@ def describe_failure(report: Report, result: CheckResult, *, width: int) -> list
     return [*facts, Fact("repeat", repeat, is_verbatim=True)]
 
 
-def value_texts(result: CheckResult) -> tuple[str, str]:
-    """Return the expected and the actual value of a result as JSON."""
+def _value_texts(result: CheckResult) -> tuple[str, str]:
     return (
-        NOTHING if result.absent == "expected" else _as_json(result.expected),
-        NOTHING if result.absent == "got" else _as_json(result.got),
+        _NOTHING if result.absent == "expected" else _as_json(result.expected),
+        _NOTHING if result.absent == "got" else _as_json(result.got),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -33,12 +34,16 @@ def make_shell_world(parent: Path, script: str) -> str:
 def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path: Path) -> None:
     scratch = tmp_path / "tmp"
     words = ("check", MARBLES, "restore.sessions", "-v", "--seed", "3")
-    command = call(*words, env={"TMPDIR": str(scratch)})
+    files = ("--html", "report.html", "--junit", "report.xml")
+    command = call(*words, *files, env={"TMPDIR": str(scratch)})
     assert (command.wait(), command.err) == (0, "")
     assert "marbles: Not shown: restore.trace was not run." in command.out
     assert "✓ restore.sessions: 2 sessions were accepted" in command.out
     assert "seed 3: 1 passed" in command.out
     assert list(scratch.iterdir()) == []
+    assert "restore.sessions" in Path("report.html").read_text()
+    assert ElementTree.parse("report.xml").find("testsuite/testcase[@name='sessions']") is not None
+    assert {path.name for path in Path().iterdir()} == {"report.html", "report.xml"}
 
 
 def test_a_world_that_does_not_start_is_status_3_with_its_last_log_lines(
@@ -76,6 +81,8 @@ def test_the_checks_are_listed_and_none_runs(call: Start) -> None:
         (("nowhere",), "nowhere: the world directory does not exist"),
         ((MARBLES, "restore.tracee"), "did you mean restore.trace?"),
         ((MARBLES, "--seed", "-1"), "Invalid value for '--seed'"),
+        ((MARBLES, "--html", "nowhere/a.html"), "--html: must be in a directory that exists"),
+        ((MARBLES, "--junit", "/dev/null"), "--junit: must be a path for a file"),
         ((MARBLES, "--expected-failures", "known.txt"), "known.txt, line 1: must be the id"),
     ],
 )

@@ -45,6 +45,8 @@ NOT_OFFERED = {
 }
 
 WITHOUT_FIELD = {
+    ("check", "html"): "writes the results to a file",
+    ("check", "junit"): "writes the results to a file",
     ("check", "expected_file"): "marks the results afterwards",
     ("check", "wants_list"): "whether any check runs",
     ("check", "is_verbose"): "how the command prints",

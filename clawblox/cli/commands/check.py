@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -22,11 +23,17 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.conformance import CHECKS, Check, CheckResult, Report, check_world
 from clawblox.conformance.registry import select_checks
 from clawblox.conformance.report import is_counted, mark_expected, parse_expected
+from clawblox.errors import UsageError
+from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
+from clawblox.views.check_junit import render_junit
+from clawblox.views.check_page import render_page
 from clawblox.views.check_report import Kind, plain, render_list, render_report
 from clawblox.views.formatting import format_json
 
 _PIPE_WIDTH: Final = 100
+_REPORT_MODE: Final = 0o644
+"""Reports are for others to read."""
 _MAX_EXPECTED_BYTES: Final = 1 << 20
 _STYLES: Final[dict[Kind, dict[str, Any]]] = {
     "good": {"fg": "green", "bold": True},
@@ -44,6 +51,7 @@ _STYLES: Final[dict[Kind, dict[str, Any]]] = {
       clawblox check worlds/panda                     all checks
       clawblox check worlds/panda restore             the checks of one area
       clawblox check worlds/panda restore.trace -v    one check, with its evidence
+      clawblox check worlds/panda --html report.html  the report as a web page too
       clawblox check http://127.0.0.1:8080            what agents can reach
       clawblox check --list                           the checks
 
@@ -54,6 +62,10 @@ _STYLES: Final[dict[Kind, dict[str, Any]]] = {
 @world_argument
 @click.argument("names", metavar="[ID]...", nargs=-1)
 @options_from(CheckOptions, "options")
+@click.option("--html", type=PATH, metavar="FILE", help="Write the report to this file, as HTML.")
+@click.option(
+    "--junit", type=PATH, metavar="FILE", help="Write the report to this file, as JUnit XML."
+)
 @click.option(
     "--expected-failures",
     "expected_file",
@@ -69,6 +81,8 @@ def command(
     world: str,
     names: tuple[str, ...],
     options: CheckOptions,
+    html: str | None,
+    junit: str | None,
     expected_file: str | None,
     wants_list: bool,
     is_verbose: bool,
@@ -83,19 +97,25 @@ def command(
     \f
     Raises:
         ConfigError: The directory is no world, or the file of expected failures is wrong.
-        UsageError: An ID fits no check.
+        UsageError: An ID fits no check, or a report cannot be written where it should be.
         OSError: A file cannot be read or written.
     """
     if wants_list:
         _list_checks(select_checks(CHECKS, names), as_json=as_json)
         return 0
     expected = () if expected_file is None else _read_expected(expected_file)
+    for flag, file in (("--html", html), ("--junit", junit)):
+        _check_destination(flag, file)
     configure_logging()
     signals = CommandSignals()
     report = anyio.run(partial(_check, world, names, options, signals))
     if report is None:
         return signals.exit_status
     report = mark_expected(report, expected)
+    if html is not None:
+        _write(html, render_page(report))
+    if junit is not None:
+        _write(junit, render_junit(report, strict=options.strict))
     if as_json:
         click.echo(format_json(report.document()))
     else:
@@ -117,6 +137,25 @@ def _list_checks(checks: Sequence[Check], *, as_json: bool) -> None:
         click.echo(format_json(objects))
     else:
         click.echo(render_list(checks, width=table_width() or _PIPE_WIDTH))
+
+
+def _check_destination(flag: str, file: str | None) -> None:
+    """Refuse a file that cannot be written, before a world has run for it.
+
+    Raises:
+        UsageError: Its directory does not exist, or something else than a file is in its place.
+    """
+    if file is None:
+        return
+    path = Path(file)
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag}: must be in a directory that exists, not {file!r}")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{flag}: must be a path for a file, not {file!r}")
+
+
+def _write(file: str, text: str) -> None:
+    publish_bytes(file, text.encode(), mode=_REPORT_MODE, durable=False)
 
 
 def _read_expected(file: str) -> tuple[str, ...]:

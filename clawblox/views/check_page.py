@@ -1,0 +1,186 @@
+"""The report of ``clawblox check`` as a web page: one file that can be sent and kept. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from clawblox.conformance.report import CheckResult, Report
+from clawblox.conformance.wording import Fact, describe_failure
+from clawblox.differences import common_length
+from clawblox.views.check_report import (
+    UNVERIFIED_TITLE,
+    count_results,
+    group_unverified,
+    select_failures,
+    sum_up,
+)
+from clawblox.views.formatting import count_words, format_seconds
+from clawblox.views.html import Child, Markup, document, element, join
+
+COLOURS: Final[Mapping[str, tuple[str, str]]] = {
+    "page": ("#ffffff", "#0e1217"),
+    "panel": ("#f6f8fa", "#161b22"),
+    "line": ("#d8dee4", "#2b323b"),
+    "ink": ("#1f2328", "#e9eef4"),
+    "muted": ("#59636f", "#9aa6b4"),
+    "good": ("#0f66c3", "#69bcf6"),
+    "wait": ("#8b6505", "#daa012"),
+    "bad": ("#8a1e2c", "#eb654e"),
+    "lost": ("#692585", "#c650fc"),
+    "mark": ("#ffe4b0", "#4d3a05"),
+}
+"""Colours by their use, on a light and on a dark page; every text has a contrast of 4.9 or more."""
+_VALUE_CHARS: Final = 2000
+_STYLE: Final = """
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1080px;padding:24px 20px 64px;background:var(--page);color:var(--ink);
+font:14px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums}
+h1{margin:0 0 4px;font-size:22px;line-height:1.3;overflow-wrap:anywhere}
+h2{margin:32px 0 8px;font-size:16px}
+h3{margin:0 0 2px;font-size:15px;overflow-wrap:anywhere}
+p{margin:0;overflow-wrap:anywhere}
+code,pre{font:12.5px/1.5 ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}
+pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}
+.world{color:var(--muted);font-weight:600}
+.summary{font-size:16px}.muted{color:var(--muted)}
+.good{color:var(--good)}.wait{color:var(--wait)}.bad{color:var(--bad)}.lost{color:var(--lost)}
+.card{margin:0 0 12px;padding:12px 16px;background:var(--panel);border:1px solid var(--line);
+border-left:4px solid var(--ink);border-radius:6px}
+.card.bad,.card.wait,.card.lost{color:var(--ink)}
+.card.bad{border-left-color:var(--bad)}.card.wait{border-left-color:var(--wait)}
+.card.lost{border-left-color:var(--lost)}
+.seen{margin:6px 0 0;font-weight:600;white-space:pre-wrap}
+.where{margin:6px 0 0;color:var(--muted)}.where code{color:var(--ink)}
+.label{display:block;margin:8px 0 2px;color:var(--muted);font-size:12px}
+.sides{display:grid;grid-template-columns:1fr 1fr;gap:12px}
+.box{padding:6px 10px;background:var(--page);border:1px solid var(--line);border-radius:4px}
+mark{background:var(--mark);color:inherit;border-radius:2px}
+.sign{color:var(--lost);font-weight:600}
+details{margin:16px 0 0}summary{cursor:pointer;font-size:16px;font-weight:600}
+table{width:100%;margin:8px 0 0;border-collapse:collapse}
+th,td{padding:4px 12px 4px 0;text-align:left;vertical-align:top;border-top:1px solid var(--line);
+overflow-wrap:anywhere}
+th{font-weight:400;white-space:nowrap}td.number{text-align:right;white-space:nowrap;padding-right:0}
+:focus-visible{outline:2px solid var(--good);outline-offset:2px}
+@media (max-width:640px){body{padding:16px 12px 48px}.sides{grid-template-columns:1fr;gap:0}
+table,tbody,tr,th,td{display:block}th,td{border:0;padding:0;white-space:normal}
+tr{padding:6px 0;border-top:1px solid var(--line)}td.number{display:none}}
+@media print{details::details-content{content-visibility:visible}}
+"""
+
+
+def render_page(report: Report) -> str:
+    """Return a report as an HTML document."""
+    title = f"{report.world}: {report.verdict.sentence}"
+    return document(title, _rules() + _STYLE, element("main", *_parts(report)))
+
+
+def _rules() -> str:
+    light, dark = (
+        ";".join(f"--{name}:{pair[theme]}" for name, pair in COLOURS.items()) for theme in (0, 1)
+    )
+    dark_rule = f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return f":root{{color-scheme:light dark;{light}}}\n{dark_rule}"
+
+
+def _parts(report: Report) -> Iterator[Child]:
+    yield from _head(report)
+    yield from _unverified(report)
+    failures = select_failures(report)
+    for level, title, kind, sign in (
+        ("must", "Failed", "bad", "✕"),
+        ("should", "Recommendations that are not met", "wait", "!"),
+    ):
+        results = [result for result in failures if result.level == level]
+        if results:
+            yield element("h2", f"{title} ({len(results)})", class_=kind)
+        yield from (_failure(report, result, kind, sign) for result in results)
+    expected = [result for result in report.having("failed") if result.is_expected]
+    yield _folded("Failures that were expected", expected)
+    yield _folded("Not applicable", report.having("not_applicable"))
+    yield _folded("Passed", report.having("passed"))
+
+
+def _head(report: Report) -> Iterator[Child]:
+    kind = "good" if report.verdict.grade.startswith("exact") else "bad"
+    yield element("p", report.world, class_="world")
+    yield element("h1", report.verdict.sentence, class_=kind)
+    yield element("p", sum_up(report), class_="summary")
+    yield element("p", count_results(report), ", ", element("code", report.target), class_="muted")
+
+
+def _unverified(report: Report) -> Iterator[Child]:
+    if report.unverified:
+        yield element("h2", f"{UNVERIFIED_TITLE} ({len(report.unverified)})", class_="lost")
+    for reason, results in group_unverified(report):
+        ids = ", ".join(result.id for result in results)
+        reason_lines = element("pre" if "\n" in reason else "p", reason)
+        yield element("section", element("h3", "? ", ids), reason_lines, class_="card lost")
+
+
+def _failure(report: Report, result: CheckResult, kind: str, sign: str) -> Markup:
+    facts = {fact.label: fact for fact in describe_failure(report, result, width=_VALUE_CHARS)}
+    return element(
+        "section",
+        element("h3", element("span", sign, class_=kind), " ", result.id),
+        element("p", facts["requirement"].text),
+        element("p", facts["seen"].text, class_="seen"),
+        *_values(facts),
+        *_commands(facts),
+        class_=f"card {kind}",
+    )
+
+
+def _values(facts: Mapping[str, Fact]) -> Iterator[Markup]:
+    if "where" not in facts:
+        return
+    yield element("p", "at ", element("code", facts["where"].text), class_="where")
+    labels = ("expected", "got")
+    marked = _mark_difference(*(facts[label].text for label in labels))
+    sides = [
+        _labelled(label, element("pre", side, class_="box"))
+        for label, side in zip(labels, marked, strict=True)
+    ]
+    yield element("div", *sides, class_="sides")
+
+
+def _mark_difference(first: str, second: str) -> Iterator[Markup]:
+    """Yield two texts in which the part that differs is marked."""
+    start = common_length(first, second)
+    end = common_length(first[start:][::-1], second[start:][::-1])
+    for side in (first, second):
+        middle = side[start : len(side) - end]
+        marked = element("mark", middle) if middle else None
+        yield join((side[:start], marked, side[len(side) - end :]))
+
+
+def _commands(facts: Mapping[str, Fact]) -> Iterator[Markup]:
+    for label in ("request", "repeat"):
+        if label in facts:
+            yield _labelled(label, element("pre", facts[label].text, class_="box"))
+
+
+def _labelled(label: str, content: Markup) -> Markup:
+    return element("div", element("span", label, class_="label"), content)
+
+
+def _folded(title: str, results: Sequence[CheckResult]) -> Markup | None:
+    """Return results as a table that is closed at first; None without results."""
+    if not results:
+        return None
+    summary = element("summary", f"{title} ({count_words(len(results), 'check')})")
+    return element("details", summary, _table(results))
+
+
+def _table(results: Iterable[CheckResult]) -> Markup:
+    rows = [
+        element(
+            "tr",
+            element("th", element("code", result.id), scope="row"),
+            element("td", result.evidence),
+            element("td", format_seconds(result.seconds), class_="number muted"),
+        )
+        for result in results
+    ]
+    return element("table", element("tbody", *rows))
