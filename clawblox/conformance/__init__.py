@@ -14,6 +14,7 @@ those of the world that was saved.
 - ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
+- ``landings``: lives of such a world in which the same input lands at the same time.
 - ``verified_replay``: repeats recordings in new processes of their worlds.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.

@@ -319,6 +319,10 @@ class Trace:
         pairs = zip(self.steps, self.exchanges, strict=True)
         return sum(step.kind == "act" and exchange.is_accepted for step, exchange in pairs)
 
+    def since(self, step: int) -> Trace:
+        """Return the trace from a step on."""
+        return Trace(self.steps[step:], self.exchanges[step:])
+
     def numbered(self, names: Sequence[str]) -> Trace:
         """Return the trace with some names replaced by their numbers."""
         numbered = tuple(number_names(exchange, names) for exchange in self.exchanges)

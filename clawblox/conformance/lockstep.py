@@ -44,6 +44,10 @@ class Life:
     joined: Player | None
     after: Trace
 
+    def since(self, step: int) -> Life:
+        """Return the life from a step of the script on."""
+        return attrs.evolve(self, trace=self.trace.since(step))
+
 
 @attrs.frozen
 class Beginning:
@@ -143,12 +147,14 @@ class Resaved:
 
     Attributes:
         first: The snapshot that it answered before anything else.
-        save: The save that was made right after.
+        save: A save in the middle of the script.
+        saved_at: Number of steps before that save.
         life: How it continued, with a save after every few steps.
     """
 
     first: Exchange
     save: SavedSnapshot
+    saved_at: int
     life: Life
 
 
@@ -159,16 +165,23 @@ async def live_resaved(lab: Lab) -> Resaved:
         beginning = (await live_original(lab)).beginning
         async with lab.start(resume=beginning.save) as live:
             first = await live.snapshot()
+            players, script = beginning.moved(live), beginning.script
+            middle = len(script) // 2
+            trace = await _run_with_saves(players, script[:middle])
             save = await lab.save(live)
-            players = beginning.moved(live)
-            parts: list[Trace] = []
-            for at in range(0, len(beginning.script), _SAVE_EVERY):
-                parts.append(await run_script(players, beginning.script[at : at + _SAVE_EVERY]))
-                await live.snapshot()
-            life = await _finish(_concatenate(parts), players, beginning)
-            return Resaved(first, save, life)
+            rest = await _run_with_saves(players, script[middle:])
+            life = await _finish(_concatenate([trace, rest]), players, beginning)
+            return Resaved(first, save, middle, life)
 
     return await lab.once("lockstep.resaved", live_it)
+
+
+async def _run_with_saves(players: Sequence[Player], script: Sequence[Step]) -> Trace:
+    parts: list[Trace] = []
+    for at in range(0, len(script), _SAVE_EVERY):
+        parts.append(await run_script(players, script[at : at + _SAVE_EVERY]))
+        await players[0].live.snapshot()
+    return _concatenate(parts)
 
 
 def _concatenate(parts: Sequence[Trace]) -> Trace:
@@ -179,13 +192,18 @@ def _concatenate(parts: Sequence[Trace]) -> Trace:
 
 
 async def live_again(lab: Lab) -> Life:
-    """Return the life of a world that was restored from a save of a restored one; lived once."""
+    """Return the life of a world that was restored from a save of a restored one; lived once.
+
+    Its trace begins in the middle of the script, where that save was made.
+    """
 
     async def live_it() -> Life:
         beginning = (await live_original(lab)).beginning
         resaved = await live_resaved(lab)
         async with lab.start(resume=resaved.save) as live:
-            return await _continue(beginning.moved(live), beginning)
+            players = beginning.moved(live)
+            rest = await run_script(players, beginning.script[resaved.saved_at :])
+            return await _finish(rest, players, beginning)
 
     return await lab.once("lockstep.again", live_it)
 

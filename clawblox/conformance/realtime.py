@@ -7,7 +7,6 @@ simulated times, and their documents of the same time must be equal, without any
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from itertools import combinations
 from typing import Any, Final
 
 import anyio
@@ -22,8 +21,10 @@ from clawblox.results import SavedSnapshot
 
 LEAST_COMMON: Final = 20
 """Equal times that two lives must have in common, or the check could not run."""
-_WANTED_TIMES: Final = 60
+WANTED_TIMES: Final = 60
 """Different times after which enough has been seen of a life."""
+_QUIET_TIMES: Final = 30
+"""Different times at which a life is observed before it is also saved."""
 _SHORT_S, _LONG_S = 1.2, 8.0
 """Real time in seconds for which a life is watched: usually, and at most."""
 _WARM_ROUNDS: Final = 4
@@ -75,19 +76,21 @@ class Original:
 
 
 async def collect(
-    ask: Callable[[], Awaitable[Exchange]], documents: Documents, *, wanted: int = _WANTED_TIMES
+    ask: Callable[[], Awaitable[Exchange]], documents: Documents, *, wanted: int = WANTED_TIMES
 ) -> None:
     """Ask again and again, until enough different times have been seen.
 
     Args:
         ask: Asks for a document.
         documents: Filled with the answers by time.
-        wanted: Number of different times.
+        wanted: Number of different times; fewer are enough if they take long.
 
     Raises:
         Failed: An answer is an error.
     """
     begun = anyio.current_time()
+    enough = len(documents) + wanted
+    at_least = len(documents) + min(wanted, 2 * LEAST_COMMON)
     while True:
         exchange = await ask()
         if not exchange.is_accepted:
@@ -96,32 +99,36 @@ async def collect(
         if time is not None:
             documents.setdefault(time, exchange)
         elapsed = anyio.current_time() - begun
-        enough = len(documents) >= wanted or (elapsed > _SHORT_S and len(documents) == 0)
-        if (
-            enough
-            or elapsed > _LONG_S
-            or (elapsed > _SHORT_S and len(documents) > 2 * LEAST_COMMON)
-        ):
+        if len(documents) >= enough or elapsed > _LONG_S:
+            return
+        if elapsed > _SHORT_S and (not documents or len(documents) >= at_least):
             return
 
 
+def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
+    """Return a function that observes, and saves the world before some of the observations."""
+    number = 0
+
+    async def observe() -> Exchange:
+        nonlocal number
+        if number % _SAVE_EVERY == 0:
+            await player.live.snapshot()
+        number += 1
+        return await player.observe()
+
+    return observe
+
+
 async def _watch(player: Player, *, saving: bool = False) -> Watched:
-    """Watch a life: observations, perhaps with saves in between, then snapshots."""
+    """Watch a life: observations, with saves in between after a while, then snapshots."""
     observations: Documents = {}
     saved: Documents = {}
     snapshots: Documents = {}
-    await collect(player.observe, observations)
+    # A life that is saved must be compared with one that is not saved at the same times.
+    wanted = _QUIET_TIMES if saving else _QUIET_TIMES + WANTED_TIMES
+    await collect(player.observe, observations, wanted=wanted)
     if saving:
-        number = 0
-
-        async def observe_and_save() -> Exchange:
-            nonlocal number
-            number += 1
-            if number % _SAVE_EVERY == 0:
-                await player.live.snapshot()
-            return await player.observe()
-
-        await collect(observe_and_save, saved)
+        await collect(_saving_too(player), saved)
     first = await player.live.snapshot()
     is_opaque = not first.is_accepted or read_time(read_json(first.content)) is None
     if not is_opaque:
@@ -212,7 +219,7 @@ def require_equal(
     """
     common = sorted(expected.keys() & actual.keys())
     for time in common:
-        found = _compare(expected[time], actual[time])
+        found = compare_documents(expected[time], actual[time])
         if found is not None:
             raise Failed(
                 f"{who} differs at simulated time {time:g}", exchange=actual[time], difference=found
@@ -225,112 +232,12 @@ def require_equal(
     return len(common)
 
 
-def _compare(expected: Exchange, actual: Exchange) -> Difference | None:
+def compare_documents(expected: Exchange, actual: Exchange) -> Difference | None:
+    """Return the first difference between two documents; the order of keys is none."""
     if expected.content == actual.content:
         return None
     documents: tuple[Any, Any] = read_json(expected.content), read_json(actual.content)
     if not all(map(is_json, documents)):
         return Difference("", expected.content[:60].decode(errors="replace"), "other bytes")
     found = find_differences(*documents)
-    return found[0] if found else None  # only the order of keys differs
-
-
-@attrs.frozen
-class Landing:
-    """A restored life in which one input landed.
-
-    Attributes:
-        time: Simulated time at which it landed.
-        documents: Snapshots afterwards; observations of an opaque world.
-    """
-
-    time: float
-    documents: Mapping[float, Exchange]
-
-
-@attrs.frozen
-class Landings:
-    """The restored lives in which the same input was aimed at the same moment.
-
-    Attributes:
-        landings: Each of them.
-        pairs: Pairs whose inputs landed together, and that have enough times in common.
-        times: Common times of all pairs.
-    """
-
-    landings: tuple[Landing, ...]
-    pairs: int
-    times: int
-
-
-async def live_landings(lab: Lab) -> Landings:
-    """Restore until the same input has landed at the same time twice; lived once.
-
-    Raises:
-        CouldNotRun: No two inputs landed together, or their landing cannot be seen.
-        Failed: Two lives in which it landed together differ.
-    """
-    return await lab.once("realtime.landings", lambda: _try_landings(lab))
-
-
-async def _try_landings(lab: Lab) -> Landings:
-    actions = await lab.require_actions()
-    original = await live_original(lab)
-    action = lab.random("landing").choice(list(actions))
-    landings: list[Landing] = []
-    aim = None
-    for _ in range(_LANDINGS):
-        async with lab.start(resume=original.save) as live:
-            player = original.moved(live)[-1]
-            reached = await _wait_until(player, aim)
-            if aim is None:
-                aim = reached + _LEAD["time" in (await player.observe()).fields]
-                await _wait_until(player, aim)
-            exchange = await player.act(action)
-            time = read_time(exchange.fields)
-            if not exchange.is_accepted or time is None:
-                raise CouldNotRun(
-                    f"the input {action.type} was refused, or its answer has no time: "
-                    f"{exchange.outcome}"
-                )
-            documents: Documents = {}
-            is_opaque = original.watched.is_opaque
-            await collect(
-                player.observe if is_opaque else live.snapshot, documents, wanted=2 * LEAST_COMMON
-            )
-            landings.append(Landing(time, documents))
-        found = _judge_pairs(landings)
-        if found.pairs:
-            return found
-    raise CouldNotRun(
-        f"in {_LANDINGS} restores no input landed at the same simulated time as another: "
-        + ", ".join(f"{landing.time:g}" for landing in landings)
-    )
-
-
-async def _wait_until(player: Player, aim: float | None) -> float:
-    """Observe until a simulated time has come, and return the time that was reached."""
-    deadline = anyio.current_time() + _LONG_S
-    while True:
-        time = read_time((await player.observe()).fields)
-        if time is None:
-            raise CouldNotRun("observations have no simulated time")
-        if aim is None or time >= aim or anyio.current_time() > deadline:
-            return time
-
-
-def _judge_pairs(landings: list[Landing]) -> Landings:
-    pairs = times = 0
-    for first, second in combinations(landings, 2):
-        if first.time != second.time:
-            continue
-        try:
-            times += require_equal(
-                first.documents,
-                second.documents,
-                f"a restore in which the input landed at {first.time:g}, as in another,",
-            )
-        except CouldNotRun:
-            continue
-        pairs += 1
-    return Landings(tuple(landings), pairs, times)
+    return found[0] if found else None

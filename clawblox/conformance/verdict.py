@@ -39,10 +39,12 @@ def judge(results: Sequence[CheckResult], findings: Findings) -> Verdict:
             f"Exact: {findings.equal_answers} answers of the restored world were equal to the byte,"
             " headers included.",
         )
+    count = findings.equal_landings
+    pairs = "1 pair" if count == 1 else f"{count} pairs"
     return Verdict(
         "exact_in_simulated_time",
-        f"Exact in simulated time: equal at {findings.equal_times} times, and after"
-        f" {findings.equal_landings} pairs of inputs that landed together.",
+        f"Exact in simulated time: equal at {findings.equal_times} times, and in"
+        f" {pairs} of lives whose inputs landed together.",
     )
 
 

@@ -27,6 +27,8 @@ def test_equal_times_and_landings_are_exact_in_simulated_time() -> None:
     assert verdict.grade == "exact_in_simulated_time"
     assert "91 times" in verdict.sentence
     assert "3 pairs" in verdict.sentence
+    single = judge(passed(*IDS), Findings(equal_times=91, equal_landings=1))
+    assert "1 pair of" in single.sentence
 
 
 @pytest.mark.parametrize("missing", IDS[1:])

@@ -6,6 +6,7 @@ by itself by its documents of equal simulated time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -13,10 +14,10 @@ import attrs
 from anyio import from_thread
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance import lockstep, realtime
+from clawblox.conformance import landings, lockstep, realtime
 from clawblox.conformance.exchange import Exchange, compare_answers, compare_bodies
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import Player
+from clawblox.conformance.live import NAMES, Player
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
 from clawblox.extras import install_command
 
@@ -65,17 +66,70 @@ async def _saving_is_harmless(lab: Lab) -> bool:
 @_check(
     "landings",
     "must",
-    "Restored worlds continue equally after an input that landed at the same simulated time.",
+    "Lives of a running world are equal after an input that landed at the same simulated time.",
 )
 async def look_at_landings(lab: Lab) -> str:
-    """Compare restores of a running world whose inputs landed together."""
+    """Compare lives of a running world in which the same input landed together."""
     await lab.require_clock("realtime")
-    landings = await realtime.live_landings(lab)
-    lab.findings.equal_landings = landings.pairs
+    lives = await landings.live_landings(lab)
+    pairs, times = _require_equal_pairs(lives.pairs(saved=False))
+    if not pairs:
+        landed = ", ".join(f"{life.time:g}" for life in (lives.original, *lives.restored))
+        raise CouldNotRun(f"no two inputs landed at the same simulated time: {landed}")
+    with_original = sum(first is lives.original for first, _ in lives.pairs(saved=False))
+    lab.findings.equal_landings = pairs
     return (
-        f"{landings.pairs} pairs of {len(landings.landings)} restores landed together, and were"
-        f" equal at {landings.times} simulated times"
+        f"{_count(pairs, 'pair')} of {len(lives.restored) + 1} lives landed together"
+        f" ({with_original} with the original), and were equal at {times} simulated times"
     )
+
+
+def _require_equal_pairs(
+    pairs: Sequence[tuple[landings.Landing, landings.Landing]],
+) -> tuple[int, int]:
+    """Return the number of equal pairs with enough common times, and of these times.
+
+    Raises:
+        Failed: A pair differs.
+    """
+    count = times = 0
+    for first, second in pairs:
+        saved = ", saved while the input waited," if second.is_saved else ""
+        who = f"{second.who}{saved} whose input landed at {first.time:g} like that of {first.who},"
+        try:
+            times += realtime.require_equal(first.documents, second.documents, who)
+        except CouldNotRun:
+            continue
+        count += 1
+    return count, times
+
+
+@_check(
+    "pending",
+    "must",
+    "A save keeps the inputs that wait for the next tick, in the world and in the snapshot.",
+)
+async def look_at_pending(lab: Lab) -> str:
+    """Save a running world while an input waits, and restore such a save."""
+    await lab.require_clock("realtime")
+    lives = await landings.live_landings(lab)
+    if lives.is_opaque:
+        raise CouldNotRun("snapshots have no simulated time to compare them by")
+    try:
+        _require_equal_pairs(lives.pairs(saved=False))
+    except Failed:
+        raise CouldNotRun("lives differ even without a save in between: restore.landings") from None
+    pairs, _ = _require_equal_pairs(lives.pairs(saved=True))
+    waiting = await landings.find_waiting(lab)
+    if waiting is not None:
+        landing, exchange = waiting
+        restored = await landings.continue_waiting(lab, exchange)
+        who = "a life restored from a save that was made while the input waited"
+        times = realtime.require_equal(landing.documents, restored, who)
+        return f"after a restore with a waiting input, {times} simulated times were equal"
+    if not pairs:
+        raise CouldNotRun("no save was made while an input waited")
+    return f"{_count(pairs, 'life', 'lives')} saved while an input waited continued equally"
 
 
 @_check(
@@ -104,7 +158,8 @@ async def look_at_again(lab: Lab) -> str:
     """Compare a restored world with a restore of its own save."""
     who = "the restore of a restored world"
     if await lab.clock() == "lockstep":
-        restored = await lockstep.live_restored(lab, 1)
+        saved_at = (await lockstep.live_resaved(lab)).saved_at
+        restored = (await lockstep.live_restored(lab, 1)).since(saved_at)
         again = await lockstep.live_again(lab)
         return f"{lockstep.require_equal(restored, again, who)} answers were equal to the byte"
     after = (await realtime.live_restored(lab, saving=False)).after
@@ -125,7 +180,7 @@ async def look_at_saves(lab: Lab) -> str:
         resaved = (await lockstep.live_resaved(lab)).life
         return f"{lockstep.require_equal(restored, resaved, who)} answers were equal to the byte"
     plain, saved = [await realtime.live_restored(lab, saving=saving) for saving in (False, True)]
-    seen = {**saved.watched.observations, **saved.watched.saved_observations}
+    seen = saved.watched.saved_observations
     count = realtime.require_equal(plain.watched.observations, seen, who)
     return f"observations of {count} simulated times were equal, with and without saves in between"
 
@@ -185,6 +240,10 @@ async def look_at_cut_points(lab: Lab) -> str:
     return f"restores from {len(tried)} of {len(cuts.script)} cut points were exact"
 
 
+def _count(number: int, singular: str, plural: str = "") -> str:
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
 # -- what a restore keeps -------------------------------------------------------------------------
 
 
@@ -197,12 +256,16 @@ class Kept:
         observed: Their observations, without a join.
         heard_before: What they heard when the world was saved.
         heard: What they hear now.
+        said: The answer to a message that the first of them sends now.
+        joined: The answer to the join of a further agent.
     """
 
     players: tuple[Player, ...]
     observed: tuple[Exchange, ...]
     heard_before: tuple[Exchange, ...]
     heard: tuple[Exchange, ...]
+    said: Exchange
+    joined: Exchange
 
 
 async def _look_after_restore(lab: Lab) -> Kept:
@@ -216,7 +279,9 @@ async def _look_after_restore(lab: Lab) -> Kept:
             players = original.moved(live)
             observed = [await player.observe() for player in players]
             heard = [await player.hear() for player in players]
-        return Kept(tuple(players), tuple(observed), original.heard, tuple(heard))
+            said = await players[0].say("after the restore")
+            joined = await live.try_join(NAMES[len(players)])
+        return Kept(tuple(players), tuple(observed), original.heard, tuple(heard), said, joined)
 
     return await lab.once("restore.kept", look)
 
@@ -252,9 +317,13 @@ async def look_at_chat(lab: Lab) -> str:
             evidence = f"the messages that {player.name} gets are others than before"
             raise Failed(evidence, exchange=after, difference=found)
     messages = kept.heard[0].fields.get("messages")
-    if not messages:
+    if not isinstance(messages, list) or not messages:
         raise CouldNotRun("no message was posted before the save")
-    return f"{len(messages)} messages were the same"
+    new_id = kept.said.fields.get("id")
+    if new_id in [message.get("id") for message in messages if isinstance(message, dict)]:
+        evidence = f"a message after the restore got the id of an earlier one: {new_id!r}"
+        raise Failed(evidence, exchange=kept.said)
+    return f"the history of {_count(len(messages), 'message')} was the same"
 
 
 @_check(
@@ -264,7 +333,15 @@ async def look_at_chat(lab: Lab) -> str:
 )
 async def look_at_joins(lab: Lab) -> str:
     """Compare what a new agent sees in the original and in a restored world."""
-    await lab.require_clock("lockstep")
+    kept = await _look_after_restore(lab)
+    agent_id = kept.joined.fields.get("agent_id")
+    if agent_id in {player.agent_id for player in kept.players}:
+        evidence = f"an agent that joined after the restore got the id of another: {agent_id!r}"
+        raise Failed(evidence, exchange=kept.joined)
+    if await lab.clock() == "realtime":
+        if not kept.joined.is_accepted:
+            raise CouldNotRun(f"no further agent could join: {kept.joined.outcome}")
+        return "an agent that joined after the restore got an id of its own"
     original = (await lockstep.live_original(lab)).life
     restored = await lockstep.live_restored(lab, 1)
     if original.joined is None:

@@ -1,0 +1,239 @@
+"""Lives of a running world in which the same input lands at the same simulated time.
+
+When an input lands is chance, so restores aim at the landing of the original until enough of them
+have hit it. Lives of equal landings must be equal, whether they were saved while the input waited
+or not.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+
+import anyio
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance import realtime
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.lab import Lab
+from clawblox.conformance.live import Action, Player, make_script, read_time, run_script
+from clawblox.conformance.realtime import LEAST_COMMON, Documents, collect, compare_documents
+from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.results import SavedSnapshot
+
+_WARM_ROUNDS: Final = 4
+_RESTORES: Final = 9
+_LEAD: Final = {True: 0.3, False: 20.0}
+"""How far after the save the input is aimed: seconds where documents have a time, else ticks."""
+_AIM_S: Final = 8.0
+_QUIET_TIMES: Final = 100
+
+
+@attrs.frozen
+class Landing:
+    """A life in which one input landed.
+
+    Attributes:
+        time: Simulated time at which it landed.
+        documents: What was seen afterwards, by time.
+        early: Snapshots that were taken while it was on its way, by time.
+        who: The life, in words.
+    """
+
+    time: float
+    documents: Mapping[float, Exchange]
+    early: Mapping[float, Exchange]
+    who: str
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the world was saved while the input was on its way."""
+        return bool(self.early)
+
+
+@attrs.frozen
+class Landings:
+    """Lives from one save.
+
+    Attributes:
+        players: The agents; those of the original.
+        save: The save.
+        original: The life of the instance that was saved.
+        restored: The restored ones.
+        is_opaque: Whether snapshots have no simulated time.
+    """
+
+    players: tuple[Player, ...]
+    save: SavedSnapshot
+    original: Landing
+    restored: tuple[Landing, ...]
+    is_opaque: bool
+
+    def pairs(self, *, saved: bool) -> list[tuple[Landing, Landing]]:
+        """Return the lives whose inputs landed together, each pair with the earlier life first.
+
+        Args:
+            saved: Whether the later one was saved while the input was on its way.
+        """
+        lives = (self.original, *self.restored)
+        return [
+            (first, second)
+            for first, second in combinations(sorted(lives, key=lambda life: life.is_saved), 2)
+            if first.time == second.time and not first.is_saved and second.is_saved is saved
+        ]
+
+
+async def live_landings(lab: Lab) -> Landings:
+    """Let the same input land in the original and in restored lives; lived once.
+
+    Raises:
+        CouldNotRun: No input is known or accepted, or its landing cannot be seen.
+    """
+
+    async def live_them() -> Landings:
+        actions = await lab.require_actions()
+        is_opaque = (await realtime.live_original(lab)).watched.is_opaque
+        candidates = lab.random("landing").sample(list(actions), len(actions))
+        async with lab.start() as live:
+            players = await lab.join_two(live)
+            warm = make_script(
+                lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
+            )
+            await run_script(players, warm)
+            action = await _choose_action(players[-1], candidates)
+            save = await lab.save(live)
+            first = await players[-1].observe()
+            aim = _require_time(first) + _LEAD["time" in first.fields]
+            player, who = players[-1], "the original"
+            original = await _land(player, action, aim, is_opaque=is_opaque, who=who)
+        restored = await _restore_landings(lab, players, save, action, original.time, is_opaque)
+        return Landings(tuple(players), save, original, restored, is_opaque)
+
+    return await lab.once("realtime.landings", live_them)
+
+
+async def _choose_action(player: Player, candidates: Sequence[Action]) -> Action:
+    """Return an input that the world accepts, and whose answer shows when it landed."""
+    outcome = ""
+    for action in candidates:
+        exchange = await player.act(action)
+        if exchange.is_accepted and read_time(exchange.fields) is not None:
+            return action
+        outcome = exchange.outcome
+    raise CouldNotRun(f"no known input was accepted with an answer that has a time: {outcome}")
+
+
+async def _restore_landings(
+    lab: Lab,
+    players: Sequence[Player],
+    save: SavedSnapshot,
+    action: Action,
+    target: float,
+    is_opaque: bool,
+) -> tuple[Landing, ...]:
+    """Aim at a landing in one restored life after the other, until both kinds have hit it."""
+    landings: list[Landing] = []
+    delays: list[float] = []
+    for number in range(_RESTORES):
+        hits = [landing.is_saved for landing in landings if landing.time == target]
+        if False in hits and (True in hits or is_opaque):
+            break
+        is_saved = False in hits or (number % 2 == 1 and not is_opaque)
+        async with lab.start(resume=save) as live:
+            player = players[-1].moved(live)
+            delay = statistics.median(delays) if delays else 0.0
+            landing = await _land(
+                player,
+                action,
+                target - delay,
+                is_opaque=is_opaque,
+                is_saved=is_saved,
+                who=f"restore {number + 1}",
+            )
+        landings.append(landing)
+        delays.append(max(0.0, landing.time - (target - delay)))
+    return tuple(landings)
+
+
+async def _land(
+    player: Player,
+    action: Action,
+    aim: float,
+    *,
+    is_opaque: bool,
+    who: str,
+    is_saved: bool = False,
+) -> Landing:
+    """Send an input as soon as a simulated time has come."""
+    deadline = anyio.current_time() + _AIM_S
+    while _require_time(await player.observe()) < aim and anyio.current_time() < deadline:
+        pass
+    early: Documents = {}
+    answers: list[Exchange] = []
+
+    async def act() -> None:
+        answers.append(await player.act(action))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(act)
+        while is_saved and not answers:
+            saved = await player.live.snapshot()
+            if (moment := read_time(saved.fields)) is not None:
+                early[moment] = saved  # the last one of a time is likeliest to have the input
+    exchange = answers[0]
+    time = read_time(exchange.fields)
+    if not exchange.is_accepted or time is None:
+        raise Failed(
+            f"in {who}, an input was refused that was accepted before: {exchange.outcome}",
+            exchange=exchange,
+        )
+    documents: Documents = {}
+    ask = player.observe if is_opaque else player.live.snapshot
+    await collect(ask, documents, wanted=2 * LEAST_COMMON)
+    return Landing(time, documents, early, who)
+
+
+def _require_time(exchange: Exchange) -> float:
+    time = read_time(exchange.fields)
+    if time is None:
+        raise CouldNotRun("observations have no simulated time")
+    return time
+
+
+async def find_waiting(lab: Lab) -> tuple[Landing, Exchange] | None:
+    """Return a life and a snapshot of it that has the input waiting; None if there is none.
+
+    Such a snapshot differs from that of a life without the input at the same time.
+    """
+    landings = await live_landings(lab)
+    saved = [landing for landing in landings.restored if landing.early]
+    if not saved:
+        return None
+    quiet: Documents = {}
+    async with lab.start(resume=landings.save) as live:
+        last = max(time for landing in saved for time in landing.early)
+        while not quiet or max(quiet) < last:
+            before = len(quiet)
+            await collect(live.snapshot, quiet, wanted=_QUIET_TIMES)
+            if len(quiet) == before:
+                break
+    for landing in saved:
+        for time, exchange in landing.early.items():
+            is_before = time < landing.time and time in quiet
+            if is_before and compare_documents(quiet[time], exchange) is not None:
+                return landing, exchange
+    return None
+
+
+async def continue_waiting(lab: Lab, exchange: Exchange) -> Mapping[float, Exchange]:
+    """Return what is seen of a life that is restored from a snapshot with a waiting input."""
+    path = lab.scratch / "waiting-input.json"
+    await run_blocking(Path.write_bytes, path, exchange.content)
+    documents: Documents = {}
+    async with lab.start(resume=path) as live:
+        await collect(live.snapshot, documents, wanted=3 * LEAST_COMMON)
+    return documents
