@@ -268,6 +268,7 @@ class Lab:
         """
         port = find_free_port()
         refusal: Refusal | None = None
+        failure: WorldStartError | None = None
         async with anyio.create_task_group() as tasks:
             watch = PortWatch(port)
             tasks.start_soon(watch.run)
@@ -278,7 +279,11 @@ class Lab:
                 await world.stop(started.name, grace_seconds=STOP_GRACE_S)
             except WorldExitedBeforeReadyError as error:
                 refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)
+            except WorldStartError as error:
+                failure = error
             tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         return refusal
 
     @asynccontextmanager

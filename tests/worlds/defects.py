@@ -134,7 +134,7 @@ _GATES = {
         "gate.unknown_session", "An unknown session acts as the first agent."
     ),
     "unknown-joins": _everywhere(
-        "gate.unknown_session", "A join adopts an unknown session id as its own."
+        "gate.adoption", "A join adopts an unknown session id as its own."
     ),
     "sessions-from-saved-key": _everywhere(
         "gate.fresh_sessions", "Two restores issue the same session id to their next agents."
@@ -142,7 +142,7 @@ _GATES = {
     "foreign-host-accepted": _everywhere("gate.foreign_host", "Any Host header is accepted."),
     "foreign-origin-accepted": _everywhere("gate.foreign_origin", "Any Origin is accepted."),
     "no-max-players": _everywhere("gate.limits", "More agents than max_players may join."),
-    "unbounded-body": _everywhere("gate.limits", "Bodies of any length are accepted."),
+    "unbounded-body": _everywhere("gate.large_body", "Bodies of any length are accepted."),
 }
 
 _REFUSALS = {

@@ -2,15 +2,23 @@
 
 - ``static``: the files of a world.
 - ``contract``: the routes, used as intended or nearly so.
+- ``gate``: what a world refuses, and to whom.
 - ``restore``: a restored world continues exactly.
+- ``refuse``: snapshots that a world cannot restore.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from clawblox.conformance.checks import contract, restore, static
+from clawblox.conformance.checks import contract, gate, refuse, restore, static
 from clawblox.conformance.registry import Check
 
-CHECKS: Final[tuple[Check, ...]] = (*static.CHECKS, *contract.CHECKS, *restore.CHECKS)
+CHECKS: Final[tuple[Check, ...]] = (
+    *static.CHECKS,
+    *contract.CHECKS,
+    *gate.CHECKS,
+    *restore.CHECKS,
+    *refuse.CHECKS,
+)
 """All checks in the order in which they are reported."""

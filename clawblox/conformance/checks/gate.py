@@ -1,0 +1,320 @@
+"""Checks of the gates: what a world refuses, and to whom."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.lab import Lab
+from clawblox.conformance.live import (
+    JSON_BODY,
+    Action,
+    LiveWorld,
+    Player,
+    is_missing,
+    require_accepted,
+    require_refused,
+)
+from clawblox.conformance.ordinary import find_newcomers, live_ordinary
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.protocol import (
+    API_ROUTE,
+    CHAT_ROUTE,
+    INPUT_ROUTE,
+    LEAVE_ROUTE,
+    OBSERVE_ROUTE,
+    OPERATOR_HEADER,
+    SESSION_HEADER,
+    SNAPSHOT_ROUTE,
+)
+
+CHECKS: Final = Checks("gate")
+
+_UNKNOWN_ACTION: Final = Action("ClawbloxCheck")
+"""An input for worlds whose inputs are unknown; whoever sends it has to be refused anyway."""
+_FOREIGN_HOST: Final = "rebound.example"
+_FOREIGN_ORIGIN: Final = "http://elsewhere.example"
+_LARGE_BODY_BYTES: Final = 1 << 20
+_LEAST_SESSION_CHARS: Final = 16
+_LEAST_DIFFERENT_CHARS: Final = 8
+
+
+def _require_token(live: LiveWorld) -> str:
+    if live.operator_token is None:
+        raise CouldNotRun("the operator token of a world at an address is unknown")
+    return live.operator_token
+
+
+async def _ask_snapshot(
+    live: LiveWorld, headers: dict[str, str] | None = None, query: str = ""
+) -> Exchange:
+    return await live.call("GET", SNAPSHOT_ROUTE, headers=headers, query=query)
+
+
+def _make_wrong_tokens(token: str) -> dict[str, str]:
+    """Return wrong tokens by their description; some are nearly right."""
+    wrong = {
+        "a wrong token": secrets.token_urlsafe(len(token))[: len(token)],
+        "a blank token": "",
+        "all but the last character of the token": token[:-1],
+        "the token and one more character": f"{token}x",
+        "the token in the other case": token.swapcase(),
+    }
+    return {what: value for what, value in wrong.items() if value != token}
+
+
+@CHECKS.add(
+    "snapshot_token",
+    "must",
+    f"GET {SNAPSHOT_ROUTE} is accepted with the right {OPERATOR_HEADER} only.",
+)
+async def look_at_snapshot_tokens(lab: Lab) -> str:
+    """Ask for a snapshot with the right token, with wrong ones and without one."""
+    async with lab.probe() as live:
+        wrong = _make_wrong_tokens(_require_token(live))
+        require_accepted(await live.snapshot(), "the right token")
+        require_refused(await _ask_snapshot(live), "a request without a token")
+        for what, value in wrong.items():
+            require_refused(await _ask_snapshot(live, {OPERATOR_HEADER: value}), what)
+    return f"the right token was accepted, none and {len(wrong)} wrong ones were refused"
+
+
+@CHECKS.add(
+    "token_forms",
+    "should",
+    f"The operator's token counts in the header {OPERATOR_HEADER} only: queries and cookies end up"
+    " in logs, or are sent by browsers.",
+)
+async def look_at_token_forms(lab: Lab) -> str:
+    """Send the right token in other places."""
+    async with lab.probe() as live:
+        token = _require_token(live)
+        require_accepted(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
+        queries = ("token", "operator_token", "operator", OPERATOR_HEADER)
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Cookie": f"{OPERATOR_HEADER}={token}; operator_token={token}; token={token}",
+            "X-Token": token,
+            "X-Auth-Token": token,
+            "X-Api-Key": token,
+            "Operator-Token": token,
+            SESSION_HEADER: token,
+        }
+        for name in queries:
+            exchange = await _ask_snapshot(live, query=f"{name}={token}")
+            if exchange.is_accepted:  # the query would show the token
+                raise Failed(f"the token was accepted as {name}= in the query")
+            require_refused(exchange, f"the token as {name}= in the query")
+        for name, value in headers.items():
+            require_refused(await _ask_snapshot(live, {name: value}), f"the token in {name}")
+        exchange = await _ask_snapshot(live, {"Authorization": token})
+        require_refused(exchange, "the bare token in Authorization")
+    return f"{len(queries) + len(headers) + 1} other places were refused"
+
+
+async def _pick_action(lab: Lab) -> Action:
+    """Return an input that the world accepts; one that it does not know if none are known."""
+    return next(iter(await lab.actions()), _UNKNOWN_ACTION)
+
+
+async def _ask_everything(
+    player: Player, action: Action, session: str | None
+) -> list[tuple[str, Exchange]]:
+    """Send the requests of agents with another session, or none; return those that exist."""
+    live = player.live
+    headers = {} if session is None else {SESSION_HEADER: session}
+    exchanges = [
+        (f"GET {OBSERVE_ROUTE}", await live.call("GET", OBSERVE_ROUTE, headers=headers)),
+        (f"POST {INPUT_ROUTE}", await live.post(INPUT_ROUTE, action.body, headers=headers)),
+        (f"POST {CHAT_ROUTE}", await live.post(CHAT_ROUTE, {"content": "me"}, headers=headers)),
+        (f"POST {LEAVE_ROUTE}", await live.call("POST", LEAVE_ROUTE, headers=headers)),
+    ]
+    return [(what, exchange) for what, exchange in exchanges if not is_missing(exchange)]
+
+
+@CHECKS.add(
+    "sessions",
+    "must",
+    f"Agents observe, act, talk and leave with their {SESSION_HEADER} only.",
+)
+async def look_at_missing_sessions(lab: Lab) -> str:
+    """Send the requests of agents without a session."""
+    action = await _pick_action(lab)
+    async with lab.playing() as players:
+        require_accepted(await players[0].observe(), "an observation with a session")
+        exchanges = await _ask_everything(players[0], action, None)
+    for what, exchange in exchanges:
+        require_refused(exchange, f"{what} without a session")
+    return f"{len(exchanges)} requests without a session were refused"
+
+
+@CHECKS.add("unknown_session", "must", "A session that the world never issued is refused.")
+async def look_at_unknown_sessions(lab: Lab) -> str:
+    """Send the requests of agents with made-up sessions, one of which looks like a real one."""
+    action = await _pick_action(lab)
+    count = 0
+    async with lab.playing() as players:
+        player = players[0]
+        require_accepted(await player.observe(), "an observation with a known session")
+        for session in (_make_session(player.session), "clawblox-check-unknown"):
+            for what, exchange in await _ask_everything(player, action, session):
+                require_refused(exchange, f"{what} with an unknown session")
+                count += 1
+    return f"{count} requests with unknown sessions were refused"
+
+
+def _make_session(like: str) -> str:
+    """Return a session that was never issued but has the form of a real one."""
+    digits = re.sub("[0-9]", lambda _: secrets.choice("0123456789"), like)
+    made = re.sub("[a-f]", lambda _: secrets.choice("abcdef"), digits)
+    return made if made != like else f"{like}0"
+
+
+@CHECKS.add(
+    "adoption",
+    "should",
+    "POST /join with an unknown session is refused, or answers a fresh session: a session that an"
+    " agent chooses itself can be chosen by another one too.",
+)
+async def look_at_adoption(lab: Lab) -> str:
+    """Join with a session that was never issued."""
+    async with lab.playing() as players:
+        live = players[0].live
+        session = _make_session(players[0].session)
+        exchange = await live.try_join("Adopted", session=session)
+        issued = exchange.fields.get("session")
+        if isinstance(issued, str):
+            await Player(live, "Adopted", issued, "").leave()
+    if not exchange.is_accepted:
+        require_refused(exchange, "a join with an unknown session")
+        return f"the session was refused with {exchange.status}"
+    if issued == session:
+        raise Failed("the world adopted a session that it had never issued", exchange=exchange)
+    return "the world issued another session instead"
+
+
+@CHECKS.add(
+    "fresh_sessions",
+    "should",
+    "Sessions that are issued after a restore were never issued before: an agent of another life"
+    " must not know them.",
+    needs_directory=True,
+)
+async def look_at_fresh_sessions(lab: Lab) -> str:
+    """Compare the sessions of the next agent in the original and in two restored worlds."""
+    newcomers = await find_newcomers(lab)
+    lives = ("the original after the save", "a restored world", "another restored world")
+    named = zip(lives, (newcomer.player.session for newcomer in newcomers), strict=True)
+    for (first, one), (second, other) in combinations(named, 2):
+        if one == other:
+            raise Failed(f"{second} issued the same session as {first}")
+    return f"{len(newcomers)} lives of one save issued different sessions to their next agents"
+
+
+@CHECKS.add(
+    "foreign_host",
+    "should",
+    "Requests with a foreign Host are refused, so that a web page whose name resolves to this"
+    " machine cannot play.",
+)
+async def look_at_foreign_hosts(lab: Lab) -> str:
+    """Send requests of an agent with a foreign ``Host``."""
+    async with lab.playing() as players:
+        player = players[0]
+        require_accepted(await player.observe(), "an observation with the world's own Host")
+        headers = {SESSION_HEADER: player.session}
+        for route in (API_ROUTE, OBSERVE_ROUTE):
+            exchange = await player.live.call("GET", route, headers=headers, host=_FOREIGN_HOST)
+            require_refused(exchange, f"GET {route} with Host: {_FOREIGN_HOST}")
+    return f"2 requests with Host: {_FOREIGN_HOST} were refused"
+
+
+@CHECKS.add(
+    "foreign_origin",
+    "should",
+    "Requests with the Origin of a foreign web page are refused.",
+)
+async def look_at_foreign_origins(lab: Lab) -> str:
+    """Send requests of an agent with a foreign ``Origin``."""
+    action = await _pick_action(lab)
+    async with lab.playing() as players:
+        player = players[0]
+        require_accepted(await player.observe(), "an observation without an Origin")
+        headers = {SESSION_HEADER: player.session, "Origin": _FOREIGN_ORIGIN}
+        observed = await player.live.call("GET", OBSERVE_ROUTE, headers=headers)
+        acted = await player.live.post(INPUT_ROUTE, action.body, headers=headers)
+    require_refused(observed, f"GET {OBSERVE_ROUTE} with Origin: {_FOREIGN_ORIGIN}")
+    require_refused(acted, f"POST {INPUT_ROUTE} with Origin: {_FOREIGN_ORIGIN}")
+    return f"2 requests with Origin: {_FOREIGN_ORIGIN} were refused"
+
+
+@CHECKS.add("large_body", "should", "A body of 1 MB is refused, and the world continues.")
+async def look_at_large_bodies(lab: Lab) -> str:
+    """Send an input with much padding."""
+    action = await _pick_action(lab)
+    body = json.dumps({**action.body, "padding": "x" * _LARGE_BODY_BYTES}).encode()
+    async with lab.playing() as players:
+        player = players[0]
+        headers = {**JSON_BODY, SESSION_HEADER: player.session}
+        exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)
+        after = await player.observe()
+    require_accepted(after, "an observation after a body of 1 MB")
+    if exchange.answer is None:  # it was cut off: refused without a word
+        return f"the connection was closed: {exchange.failure}"
+    if exchange.is_accepted:  # the request is too long to be shown
+        raise Failed(f"an input of {len(body)} bytes was accepted with {exchange.status}")
+    require_refused(exchange, f"an input of {len(body)} bytes")
+    return f"it was refused with {exchange.status}"
+
+
+@CHECKS.add(
+    "limits",
+    "should",
+    "No more agents than max_players of world.toml can join.",
+    needs_directory=True,
+)
+async def look_at_limits(lab: Lab) -> str:
+    """Let one agent more join than the world has places."""
+    limit = lab.require_world().config.get("max_players")
+    if limit is None:
+        raise NotApplicable("world.toml has no max_players")
+    ordinary = await live_ordinary(lab)
+    if ordinary.overflow is None:
+        raise CouldNotRun(f"{limit} agents could not join: {ordinary.failure or 'they are many'}")
+    require_refused(ordinary.overflow, f"a join after {limit} agents")
+    return f"after {limit} agents, the next was refused with {ordinary.overflow.status}"
+
+
+@CHECKS.add(
+    "session_ids", "should", "Sessions cannot be guessed: they are long, and count nothing."
+)
+async def look_at_session_ids(lab: Lab) -> str:
+    """Compare the sessions of three agents."""
+    async with lab.playing() as players:
+        sessions = [player.session for player in players]
+        exchange = await players[0].live.try_join("Guest")
+        issued = exchange.fields.get("session")
+        if isinstance(issued, str):
+            sessions.append(issued)
+            await Player(players[0].live, "Guest", issued, "").leave()
+    if len(sessions) < 2:
+        raise CouldNotRun("only one agent could join")
+    shortest = min(map(len, sessions))
+    if shortest < _LEAST_SESSION_CHARS:
+        raise Failed(f"a session has {shortest} characters only")
+    different = min(_count_different(*pair) for pair in combinations(sessions, 2))
+    if different < _LEAST_DIFFERENT_CHARS:
+        raise Failed(f"two sessions differ in {different} of {shortest} characters only")
+    return (
+        f"{len(sessions)} sessions of {shortest} characters or more differ in at least {different}"
+    )
+
+
+def _count_different(one: Sequence[str], other: Sequence[str]) -> int:
+    pairs = zip(one, other, strict=False)
+    return sum(first != second for first, second in pairs) + abs(len(one) - len(other))

@@ -1,0 +1,202 @@
+"""Checks of refusals: a world that cannot restore a snapshot ends before it opens its port."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.lab import Lab, Refusal
+from clawblox.conformance.ordinary import find_identity, live_ordinary
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.errors import WorldStartError
+from clawblox.foreign_values import parse_document
+from clawblox.protocol import RESUME_ENV
+from clawblox.system.regular_files import read_regular
+
+CHECKS: Final = Checks("refuse")
+
+_MAX_BYTES: Final = 256 << 20
+_MAX_MEMBERS: Final = 4 << 20
+_GARBAGE: Final = b"\x00\xff\x80garbage\xfe"
+_VERSIONS: Final = ("version", "format_version", "schema_version", "schema")
+_FORMAT_VERSION: Final = re.compile(r"(\d+)(?=\D*$)")
+
+
+async def _read_save(lab: Lab) -> bytes:
+    """Return a snapshot that the world wrote."""
+    ordinary = await live_ordinary(lab)
+    save = ordinary.require(ordinary.save)
+    return await run_blocking(lambda: read_regular(save.path, max_bytes=_MAX_BYTES))
+
+
+async def _require_refusal(lab: Lab, name: str, content: bytes, what: str) -> str:
+    """Start the world with a snapshot, and require that it refuses it.
+
+    Args:
+        lab: The world under test.
+        name: Name of the file.
+        content: The snapshot.
+        what: The snapshot in words, the beginning of a sentence.
+
+    Returns:
+        How it refused it, a sentence.
+
+    Raises:
+        Failed: It did not, or too late.
+    """
+    path = lab.scratch / name
+    await run_blocking(path.write_bytes, content)
+    return await _judge(lab, lab.try_resume(path), what)
+
+
+async def _judge(lab: Lab, attempt: Awaitable[Refusal | None], what: str) -> str:
+    try:
+        refusal = await attempt
+    except WorldStartError as error:
+        reason = str(error).partition("\n")[0]
+        raise Failed(f"{what}: the world neither refused it nor became ready: {reason}") from None
+    if refusal is None:
+        raise Failed(f"{what}: the world became ready with it")
+    if refusal.exit is not None and refusal.exit.status == 0:
+        raise Failed(f"{what}: the world ended with exit status 0, as if nothing was wrong")
+    if refusal.was_open and not _inherits_listener(lab):
+        raise Failed(f"{what}: the world refused it only after its port was open")
+    when = "it was ready" if _inherits_listener(lab) else "its port was open"
+    return f"{what}: the world ended before {when}, {refusal.exit}"
+
+
+def _inherits_listener(lab: Lab) -> bool:
+    """Return whether the world's port is open before it starts."""
+    run = lab.config.get("run", {})
+    usual = "bind" if run.get("command") else "inherit"
+    return bool(run.get("listen", usual) == "inherit")
+
+
+@CHECKS.add(
+    "corrupt",
+    "must",
+    "A world that is given a damaged snapshot ends with an error before it opens its port; it does"
+    " not start fresh.",
+    needs_directory=True,
+)
+async def look_at_corrupt(lab: Lab) -> str:
+    """Overwrite bytes in the middle of a snapshot."""
+    content = await _read_save(lab)
+    middle = len(content) // 2
+    damaged = content[:middle] + _GARBAGE + content[middle + len(_GARBAGE) :]
+    return await _require_refusal(
+        lab, "corrupt.json", damaged, f"{len(_GARBAGE)} bytes of {len(content)} were overwritten"
+    )
+
+
+@CHECKS.add(
+    "truncated",
+    "must",
+    "A world that is given a truncated snapshot ends with an error before it opens its port.",
+    needs_directory=True,
+)
+async def look_at_truncated(lab: Lab) -> str:
+    """Cut a snapshot off."""
+    content = await _read_save(lab)
+    kept = len(content) * 2 // 3
+    what = f"the last {len(content) - kept} bytes of {len(content)} were cut off"
+    return await _require_refusal(lab, "truncated.json", content[:kept], what)
+
+
+@CHECKS.add(
+    "empty",
+    "must",
+    "A world that is given an empty snapshot ends with an error before it opens its port.",
+    needs_directory=True,
+)
+async def look_at_empty(lab: Lab) -> str:
+    """Give the world an empty file."""
+    return await _require_refusal(lab, "empty.json", b"", "the snapshot was empty")
+
+
+async def _alter(lab: Lab, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return a snapshot with a change at its top level."""
+    try:
+        document = parse_document(await _read_save(lab), max_members=_MAX_MEMBERS)
+    except ValueError:
+        raise CouldNotRun("the snapshot is not JSON") from None
+    if not isinstance(document, dict):
+        raise CouldNotRun("the snapshot is no JSON object")
+    change(document)
+    return json.dumps(document, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+@CHECKS.add(
+    "foreign",
+    "should",
+    "A world refuses a snapshot of other content: one whose scene hash is not its own.",
+    needs_directory=True,
+)
+async def look_at_foreign(lab: Lab) -> str:
+    """Change what identifies the content of the world in a snapshot."""
+    identity = await find_identity(lab)
+    if not identity:
+        raise CouldNotRun("nothing at the top level of the snapshot looks like a scene hash")
+
+    def change(document: dict[str, Any]) -> None:
+        for key, value in identity.items():
+            document[key] = ("1" if value.startswith("0") else "0") + value[1:]
+
+    content = await _alter(lab, change)
+    return await _require_refusal(lab, "foreign.json", content, f"{', '.join(identity)} changed")
+
+
+@CHECKS.add(
+    "newer",
+    "should",
+    "A world refuses a snapshot of a newer version of its format.",
+    needs_directory=True,
+)
+async def look_at_newer(lab: Lab) -> str:
+    """Raise the version number of a snapshot."""
+    raised: list[str] = []
+
+    def change(document: dict[str, Any]) -> None:
+        for key in _VERSIONS:
+            value = document.get(key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                document[key] = value + 1
+                raised.append(f"{key} was raised from {value} to {value + 1}")
+                return
+        form = document.get("format")
+        if isinstance(form, str) and (match := _FORMAT_VERSION.search(form)):
+            newer = f"{form[: match.start()]}{int(match[1]) + 1}{form[match.end() :]}"
+            document["format"] = newer
+            raised.append(f"format was raised from {form} to {newer}")
+            return
+        raise CouldNotRun(
+            f"the snapshot has no version: neither {', '.join(_VERSIONS)} nor a number in format"
+        )
+
+    content = await _alter(lab, change)
+    return await _require_refusal(lab, "newer.json", content, raised[0])
+
+
+@CHECKS.add(
+    "missing",
+    "must",
+    f"A world whose {RESUME_ENV} names no file ends with an error; it does not start fresh.",
+    needs_directory=True,
+)
+async def look_at_missing(lab: Lab) -> str:
+    """Start a copy of the world whose command sets the variable to a path that does not exist."""
+    if lab.require_world().run_command is None:
+        raise NotApplicable("the world has no command of its own")
+    path = lab.scratch / "missing.json"
+
+    def set_variable(document: Any) -> None:  # noqa: ANN401 - of tomlkit
+        run = document["run"]
+        run["command"] = ["env", f"{RESUME_ENV}={path}", *run["command"]]
+        run.pop("listen", None)  # then its port is closed until it opens it
+
+    async with lab.variant("missing", set_variable) as world:
+        what = f"{RESUME_ENV} named {path.name}, which does not exist"
+        return await _judge(lab, lab.try_start(world, None), what)
