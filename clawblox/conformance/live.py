@@ -9,11 +9,13 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
 import attrs
+import msgspec
 
 from clawblox import protocol
 from clawblox.conformance.exchange import Exchange, number_names
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import ConfigError, WorldCallError
+from clawblox.foreign_values import MAX_NUMBER, finite_number
 from clawblox.protocol import (
     OPERATOR_HEADER,
     OPERATOR_TOKEN_ENV,
@@ -28,8 +30,6 @@ CALL_TIMEOUT_S: Final = 10.0
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 JSON_BODY: Final = {"Content-Type": "application/json"}
 _MISSING: Final = (404, 405, 501)
-TIME_KEYS: Final = ("time", "tick")
-"""Members of a document that state its simulated time; the first that is a number counts."""
 
 
 @attrs.frozen
@@ -351,12 +351,29 @@ async def _take(step: Step, players: Sequence[Player]) -> Exchange:
     return await (player.observe() if step.kind == "observe" else player.hear())
 
 
+class _Times(msgspec.Struct):
+    """The members of a document that state its simulated time."""
+
+    time: Any = None
+    tick: Any = None
+
+
+def read_times(body: bytes) -> list[float]:
+    """Return the simulated time of a JSON object, and its tick, as far as they are numbers.
+
+    Only these members are read, because a snapshot can be large.
+    """
+    try:
+        times = msgspec.json.decode(body, type=_Times)
+    except (ValueError, RecursionError):
+        return []
+    values = (finite_number(value, low=-MAX_NUMBER) for value in (times.time, times.tick))
+    return [value for value in values if value is not None]
+
+
 def read_time(document: object) -> float | None:
     """Return the simulated time of a document, or None: its ``time``, else its ``tick``."""
     if not isinstance(document, dict):
         return None
-    for key in TIME_KEYS:
-        value = document.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    return None
+    values = (finite_number(document.get(key), low=-MAX_NUMBER) for key in ("time", "tick"))
+    return next((value for value in values if value is not None), None)

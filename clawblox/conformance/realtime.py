@@ -7,14 +7,21 @@ simulated times, and their documents of the same time must be equal, without any
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import attrs
 
 from clawblox.conformance.exchange import Exchange, is_json, read_json
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import LiveWorld, Player, make_script, read_time, run_script
+from clawblox.conformance.live import (
+    LiveWorld,
+    Player,
+    make_script,
+    read_time,
+    read_times,
+    run_script,
+)
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.differences import Difference, find_differences
 from clawblox.results import SavedSnapshot
@@ -25,13 +32,11 @@ WANTED_TIMES: Final = 60
 """Different times after which enough has been seen of a life."""
 _QUIET_TIMES: Final = 30
 """Different times at which a life is observed before it is also saved."""
+_EXPECTED: Final = 1.5 * LEAST_COMMON
 _SHORT_S, _LONG_S = 1.2, 8.0
-"""Real time in seconds for which a life is watched: usually, and at most."""
+"""Real time in seconds for which documents without a time are asked for, and documents at most."""
 _WARM_ROUNDS: Final = 4
 _SAVE_EVERY: Final = 5
-_LANDINGS: Final = 6
-_LEAD: Final = {True: 0.25, False: 20.0}
-"""How far after the restore inputs are aimed: seconds if observations have a time, else ticks."""
 
 Documents = dict[float, Exchange]
 """The answers of a life by their simulated time; the first of each time."""
@@ -78,31 +83,70 @@ class Original:
 async def collect(
     ask: Callable[[], Awaitable[Exchange]], documents: Documents, *, wanted: int = WANTED_TIMES
 ) -> None:
-    """Ask again and again, until enough different times have been seen.
+    """Ask again and again, until enough has been seen to meet another life.
+
+    Two lives that are each seen at n of N ticks have n²/N ticks in common, on average.
 
     Args:
         ask: Asks for a document.
         documents: Filled with the answers by time.
-        wanted: Number of different times; fewer are enough if they take long.
+        wanted: Least number of further times.
 
     Raises:
         Failed: An answer is an error.
     """
     begun = anyio.current_time()
-    enough = len(documents) + wanted
-    at_least = len(documents) + min(wanted, 2 * LEAST_COMMON)
+    seen = _Seen()
     while True:
         exchange = await ask()
         if not exchange.is_accepted:
             raise Failed(f"the world did not answer: {exchange.outcome}", exchange=exchange)
-        time = read_time(read_json(exchange.content))
+        time = seen.add(exchange.content)
         if time is not None:
             documents.setdefault(time, exchange)
         elapsed = anyio.current_time() - begun
-        if len(documents) >= enough or elapsed > _LONG_S:
+        is_timeless = seen.count == 0 and elapsed > _SHORT_S
+        is_enough = seen.count >= wanted and (wanted == 1 or seen.expected_common >= _EXPECTED)
+        if is_enough or is_timeless or elapsed > _LONG_S:
             return
-        if elapsed > _SHORT_S and (not documents or len(documents) >= at_least):
-            return
+
+
+class _Seen:
+    """The simulated times at which a life was seen."""
+
+    def __init__(self) -> None:
+        self._times = set[float]()
+        self._ticks: dict[float, float] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of different times."""
+        return len(self._times)
+
+    @property
+    def expected_common(self) -> float:
+        """Number of times that another life, seen as often, has in common with this one."""
+        span = max(self._times) - min(self._times) if self._times else 0.0
+        return self.count**2 * self._tick_length() / span if span else float(self.count)
+
+    def add(self, body: bytes) -> float | None:
+        """Note a document, and return its time; None if it has none."""
+        times = read_times(body)
+        if not times:
+            return None
+        self._times.add(times[0])
+        if len(times) > 1:
+            self._ticks[times[0]] = times[1]
+        return times[0]
+
+    def _tick_length(self) -> float:
+        """Return the time between two ticks: by their numbers, else the smallest step seen."""
+        first, last = min(self._times), max(self._times)
+        ticks = self._ticks.get(last, 0.0) - self._ticks.get(first, 0.0)
+        if ticks > 0:
+            return (last - first) / ticks
+        times = sorted(self._times)
+        return min(after - before for before, after in zip(times, times[1:], strict=False))
 
 
 def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
@@ -124,11 +168,11 @@ async def _watch(player: Player, *, saving: bool = False) -> Watched:
     observations: Documents = {}
     saved: Documents = {}
     snapshots: Documents = {}
-    # A life that is saved must be compared with one that is not saved at the same times.
-    wanted = _QUIET_TIMES if saving else _QUIET_TIMES + WANTED_TIMES
-    await collect(player.observe, observations, wanted=wanted)
+    await collect(player.observe, observations, wanted=_QUIET_TIMES)
     if saving:
         await collect(_saving_too(player), saved)
+    else:
+        await collect(player.observe, observations)
     first = await player.live.snapshot()
     is_opaque = not first.is_accepted or read_time(read_json(first.content)) is None
     if not is_opaque:
@@ -208,28 +252,37 @@ async def live_again(lab: Lab) -> Mapping[float, Exchange]:
     return await lab.once("realtime.again", live_it)
 
 
-def require_equal(
-    expected: Mapping[float, Exchange], actual: Mapping[float, Exchange], who: str
-) -> int:
-    """Return the number of simulated times at which two lives were seen, with equal documents.
+Seen: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
+"""Documents of the same kind from two lives."""
+
+
+def require_equal(who: str, *seen: Seen) -> int:
+    """Return the number of documents of equal time in two lives; all of them are equal.
+
+    Args:
+        who: The second life, in words.
+        *seen: Documents of the first and of the second life, for each kind of document.
 
     Raises:
         Failed: Documents of the same time differ; the first difference is given.
         CouldNotRun: There are too few common times.
     """
-    common = sorted(expected.keys() & actual.keys())
-    for time in common:
-        found = compare_documents(expected[time], actual[time])
-        if found is not None:
-            raise Failed(
-                f"{who} differs at simulated time {time:g}", exchange=actual[time], difference=found
-            )
-    if len(common) < LEAST_COMMON:
+    count = 0
+    for expected, actual in seen:
+        common = sorted(expected.keys() & actual.keys())
+        count += len(common)
+        for time in common:
+            found = compare_documents(expected[time], actual[time])
+            if found is not None:
+                evidence = f"{who} differs at simulated time {time:g}"
+                raise Failed(evidence, exchange=actual[time], difference=found)
+    if count < LEAST_COMMON:
+        counts = ", ".join(f"{len(first)} and {len(second)}" for first, second in seen)
         raise CouldNotRun(
-            f"only {len(common)} simulated times were seen in both lives ({len(expected)} in the"
-            f" first, {len(actual)} in the second); {LEAST_COMMON} are needed"
+            f"only {count} simulated times were seen in both lives, of {counts};"
+            f" {LEAST_COMMON} are needed"
         )
-    return len(common)
+    return count
 
 
 def compare_documents(expected: Exchange, actual: Exchange) -> Difference | None:

@@ -42,16 +42,24 @@ async def look_at_trace(lab: Lab) -> str:
         count = lockstep.require_equal(original, restored, "the restored world")
         lab.findings.equal_answers = count
         return f"{count} answers were equal to the byte, headers included"
-    watched = (await realtime.live_original(lab)).watched
-    restored_watched = (await realtime.live_restored(lab, saving=False)).watched
-    who = "the restored world"
-    count = realtime.require_equal(watched.observations, restored_watched.observations, who)
-    if watched.is_opaque:
+    original_life = (await realtime.live_original(lab)).watched
+    restored_life = (await realtime.live_restored(lab, saving=False)).watched
+    kinds = await _comparable(lab, original_life, restored_life)
+    if original_life.is_opaque:
         lab.findings.limits.append("snapshots have no simulated time to compare them by")
-    elif await _saving_is_harmless(lab):
-        count += realtime.require_equal(watched.snapshots, restored_watched.snapshots, who)
+    count = realtime.require_equal("the restored world", *kinds)
     lab.findings.equal_times = count
     return f"documents of {count} simulated times were equal"
+
+
+async def _comparable(
+    lab: Lab, first: realtime.Watched, second: realtime.Watched
+) -> list[realtime.Seen]:
+    """Return what two lives have in common; snapshots only if they changed neither life."""
+    observations = first.observations, second.observations
+    if first.is_opaque or not await _saving_is_harmless(lab):
+        return [observations]
+    return [observations, (first.snapshots, second.snapshots)]
 
 
 async def _saving_is_harmless(lab: Lab) -> bool:
@@ -97,7 +105,7 @@ def _require_equal_pairs(
         saved = ", saved while the input waited," if second.is_saved else ""
         who = f"{second.who}{saved} whose input landed at {first.time:g} like that of {first.who},"
         try:
-            times += realtime.require_equal(first.documents, second.documents, who)
+            times += realtime.require_equal(who, (first.documents, second.documents))
         except CouldNotRun:
             continue
         count += 1
@@ -125,7 +133,7 @@ async def look_at_pending(lab: Lab) -> str:
         landing, exchange = waiting
         restored = await landings.continue_waiting(lab, exchange)
         who = "a life restored from a save that was made while the input waited"
-        times = realtime.require_equal(landing.documents, restored, who)
+        times = realtime.require_equal(who, (landing.documents, restored))
         return f"after a restore with a waiting input, {times} simulated times were equal"
     if not pairs:
         raise CouldNotRun("no save was made while an input waited")
@@ -143,10 +151,9 @@ async def look_at_second(lab: Lab) -> str:
     if await lab.clock() == "lockstep":
         first, second = [await lockstep.live_restored(lab, number) for number in (1, 2)]
         return f"{lockstep.require_equal(first, second, who)} answers were equal to the byte"
-    lives = [await realtime.live_restored(lab, saving=saving) for saving in (False, True)]
-    first_seen, second_seen = (life.watched.observations for life in lives)
-    count = realtime.require_equal(first_seen, second_seen, who)
-    return f"observations of {count} simulated times were equal"
+    plain, saved = [await realtime.live_restored(lab, saving=saving) for saving in (False, True)]
+    count = realtime.require_equal(who, *await _comparable(lab, plain.watched, saved.watched))
+    return f"documents of {count} simulated times were equal"
 
 
 @_check(
@@ -163,7 +170,7 @@ async def look_at_again(lab: Lab) -> str:
         again = await lockstep.live_again(lab)
         return f"{lockstep.require_equal(restored, again, who)} answers were equal to the byte"
     after = (await realtime.live_restored(lab, saving=False)).after
-    count = realtime.require_equal(after, await realtime.live_again(lab), who)
+    count = realtime.require_equal(who, (after, await realtime.live_again(lab)))
     return f"documents of {count} simulated times were equal"
 
 
@@ -180,8 +187,8 @@ async def look_at_saves(lab: Lab) -> str:
         resaved = (await lockstep.live_resaved(lab)).life
         return f"{lockstep.require_equal(restored, resaved, who)} answers were equal to the byte"
     plain, saved = [await realtime.live_restored(lab, saving=saving) for saving in (False, True)]
-    seen = saved.watched.saved_observations
-    count = realtime.require_equal(plain.watched.observations, seen, who)
+    seen = plain.watched.observations, saved.watched.saved_observations
+    count = realtime.require_equal(who, seen)
     return f"observations of {count} simulated times were equal, with and without saves in between"
 
 
