@@ -7,6 +7,7 @@ simulated times, and their documents of the same time must be equal, without any
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -146,7 +147,7 @@ class _Seen:
         if ticks > 0:
             return (last - first) / ticks
         times = sorted(self._times)
-        return min(after - before for before, after in zip(times, times[1:], strict=False))
+        return min(after - before for before, after in pairwise(times))
 
 
 def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
