@@ -280,7 +280,10 @@ def is_missing(exchange: Exchange) -> bool:
 def make_script(
     random: Random, actions: Sequence[Action], *, rounds: int, players: int
 ) -> tuple[Step, ...]:
-    """Return a script in which agents act in turn, look, talk and listen.
+    """Return a script in which agents look first, and then act in turn, look, talk and listen.
+
+    The first look matters: what a world derives from its state may be out of date after a restore,
+    until the first input.
 
     Args:
         random: Chooses.
@@ -288,7 +291,7 @@ def make_script(
         rounds: Number of inputs.
         players: Number of agents.
     """
-    steps: list[Step] = []
+    steps = [Step("observe", player) for player in range(players)]
     for number in range(rounds):
         actor = number % players
         if actions:

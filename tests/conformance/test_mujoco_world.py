@@ -1,0 +1,60 @@
+"""A MuJoCo world whose agents see derived arrays: which ways to restore them are exact."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clawblox.conformance import Report, check_world
+
+pytest.importorskip("mujoco")
+pytestmark = pytest.mark.anyio
+
+WORLD = Path(__file__).parent.parent / "worlds" / "mujoco_derived" / "world.py"
+
+
+async def check(parent: Path, restore: str, clock: str) -> Report:
+    directory = parent / "world"
+    directory.mkdir()
+    shutil.copy(WORLD, directory)
+    command = f'["env", "RESTORE={restore}", "{{python}}", "world.py", "--clock", "{clock}"]'
+    (directory / "world.toml").write_text(f'name = "box"\n[run]\ncommand = {command}\n')
+    return await check_world(directory, ["restore.trace", "restore.landings"], seed=7)
+
+
+def trace_status(report: Report) -> str:
+    return next(result.status for result in report.checks if result.id == "restore.trace")
+
+
+async def test_derived_arrays_that_are_not_saved_are_found(tmp_path: Path) -> None:
+    report = await check(tmp_path, "integration", "lockstep")
+    assert report.verdict.grade == "not_exact"
+    trace = report.checks[0]
+    assert trace.status == "failed"
+    assert trace.path in ("body.box", "body.acceleration")
+
+
+@pytest.mark.thorough
+async def test_arrays_that_are_derived_again_by_the_restore_are_found(tmp_path: Path) -> None:
+    assert trace_status(await check(tmp_path, "forward", "lockstep")) == "failed"
+
+
+@pytest.mark.parametrize(
+    "restore", ["arrays", pytest.param("every_step", marks=pytest.mark.thorough)]
+)
+async def test_saved_arrays_and_arrays_derived_after_every_step_are_exact(
+    tmp_path: Path, restore: str
+) -> None:
+    report = await check(tmp_path, restore, "lockstep")
+    assert trace_status(report) == "passed", report.checks[0]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("restore", ["integration", "arrays", "every_step"])
+async def test_at_500_hz_in_real_time_only_the_integrated_state_shows(
+    tmp_path: Path, restore: str
+) -> None:
+    report = await check(tmp_path, restore, "realtime")
+    assert trace_status(report) == "passed", report.checks
