@@ -11,13 +11,13 @@ import select
 import socket
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
 from typing import Final
 
 from benchmarks.worlds import HOST
 
-__all__ = ["VERBS", "drive"]
+__all__ = ["VERBS", "connect_while_busy", "drive"]
 
 _BODY: Final = b'{"type":"Steer","data":{"direction":[0.25,-0.75]}}'
 VERBS: Final = {
@@ -30,6 +30,8 @@ _WARM_UP: Final = 0.2
 """Share of the time in which answers are not counted yet."""
 _LEAST_ANSWERS: Final = 2
 """Answers that are waited for, however long they take."""
+_BUSY_ANSWERS: Final = 8
+"""Answers of each busy agent before others connect."""
 _CHUNK: Final = 1 << 16
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
@@ -71,35 +73,68 @@ def drive(port: int, verb: str, sessions: Sequence[str], seconds: float) -> dict
         port: Port of the server.
         verb: One of :data:`VERBS`.
         sessions: A session for each agent.
-        seconds: How long they send requests.
+        seconds: How long they send requests, after each has had an answer.
 
     Returns:
-        `connect_ms`, the time until each agent is connected and has its first answer; `answers` in
-        all; then, without the warm-up, `rate` in answers a second, `p50_ms` and `p99_ms` from a
-        request until its answer is complete, and `client_share`, the share of a core that this
-        process used.
+        `answers` in all; then, without the warm-up, `rate` in answers a second, `p50_ms` and
+        `p99_ms` from a request until its answer is complete, and `client_share`, the share of a
+        core that this process used.
     """
     with ExitStack() as stack:
         poll = stack.enter_context(select.epoll())
-        agents = {}
-        begun_at = time.perf_counter()
-        for session in sessions:
-            connection = stack.enter_context(socket.create_connection((HOST, port)))
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            poll.register(connection.fileno(), select.EPOLLIN)
-            agent = _Agent(connection, _make_request(port, verb, session))
-            agents[connection.fileno()] = agent
-            agent.send(time.perf_counter())
-        _receive_all(poll, agents)
-        connect_ms = 1e3 * (time.perf_counter() - begun_at)
+        agents = _connect(stack, poll, port, verb, sessions)
+        waiting = len(agents)
+        while waiting:
+            waiting -= sum(agents[fd].receive() for fd, _ in poll.poll())
         figures = _run(poll, agents, seconds)
-        return {**figures, "answers": figures["answers"] + len(agents), "connect_ms": connect_ms}
+        return {**figures, "answers": figures["answers"] + len(agents)}
 
 
-def _receive_all(poll: select.epoll, agents: dict[int, _Agent]) -> None:
-    waiting = len(agents)
-    while waiting:
-        waiting -= sum(agents[fd].receive() for fd, _ in poll.poll())
+def connect_while_busy(port: int, sessions: Sequence[str]) -> float:
+    """Let the second half of the agents connect while the first half observes in a closed loop.
+
+    Returns:
+        The time in ms until each of the second half has its first observation.
+    """
+    half = len(sessions) // 2
+    with ExitStack() as stack:
+        poll = stack.enter_context(select.epoll())
+        agents = _connect(stack, poll, port, "observe", sessions[:half])
+        busy = set(agents)
+        answers = 0
+        while answers < _BUSY_ANSWERS * half:
+            answers += len(_observe_again(poll, agents, busy))
+        begun_at = time.perf_counter()
+        agents |= _connect(stack, poll, port, "observe", sessions[half:])
+        waiting = agents.keys() - busy
+        while waiting:
+            waiting -= _observe_again(poll, agents, busy)
+        return 1e3 * (time.perf_counter() - begun_at)
+
+
+def _observe_again(poll: select.epoll, agents: dict[int, _Agent], busy: Set[int]) -> set[int]:
+    """Return the agents whose answers have come; those that are busy observe again."""
+    answered = {fd for fd, _ in poll.poll() if agents[fd].receive()}
+    for fd in answered & busy:
+        agents[fd].send(time.perf_counter())
+    for fd in answered - busy:
+        poll.unregister(fd)  # the server may close it while it is idle
+    return answered
+
+
+def _connect(
+    stack: ExitStack, poll: select.epoll, port: int, verb: str, sessions: Sequence[str]
+) -> dict[int, _Agent]:
+    """Return agents by descriptor, each with a request in progress."""
+    agents = {}
+    for session in sessions:
+        connection = stack.enter_context(socket.create_connection((HOST, port)))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        poll.register(connection.fileno(), select.EPOLLIN)
+        agent = _Agent(connection, _make_request(port, verb, session))
+        agents[connection.fileno()] = agent
+        agent.send(time.perf_counter())
+    return agents
 
 
 def _run(poll: select.epoll, agents: dict[int, _Agent], seconds: float) -> dict[str, float]:

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal
 import anyio
 import h11
 import uvicorn
+from anyio.abc import TaskGroup
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -35,6 +36,8 @@ from clawblox.telemetry.throttle import Throttle
 
 ACCEPT_PAUSE_S: Final = 0.5
 """Pause in seconds after a connection could not be accepted."""
+ACCEPT_BATCH: Final = 32
+"""Maximum number of connections that are accepted in one step of the event loop."""
 ROOM_PAUSE_S: Final = 0.05
 """Seconds between two searches for an idle connection to close."""
 MIN_IDLE_S: Final = 0.5
@@ -208,31 +211,40 @@ class Acceptor:
     async def run(self) -> None:
         """Accept connections until cancelled.
 
-        Cancellation: the socket and accepted connections stay open.
+        Cancellation: the listening socket and the connections stay open; an accepted socket that is
+        no connection yet is closed.
         """
-        while True:
-            await anyio.wait_readable(self._listener)
-            if len(self._connections) < self._settings.max_connections:
-                await self._accept()
-            elif not self._make_room():
-                if self._shortages.count():
-                    _log.warning(
-                        "all %d connections are in use: new ones wait",
-                        self._settings.max_connections,
-                    )
-                await anyio.sleep(ROOM_PAUSE_S)
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await self._accept(tasks)
 
-    async def _accept(self) -> None:
-        try:
-            accepted, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            self._make_room()
-            if times := self._failures.count():
-                _log.error("connections cannot be accepted (%d times lately): %s", times, error)
-            await anyio.sleep(ACCEPT_PAUSE_S)
-            return
+    async def _accept(self, tasks: TaskGroup) -> None:
+        """Wait for connections, and accept them if there is room.
+
+        All that wait are accepted in one step of the event loop: in each step it serves every
+        client that has a request.
+        """
+        await anyio.wait_readable(self._listener)
+        room = self._settings.max_connections - len(self._connections)
+        if room > 0:
+            try:
+                for _ in range(min(room, ACCEPT_BATCH)):
+                    tasks.start_soon(self._connect, self._listener.accept()[0])
+            except (BlockingIOError, ConnectionAbortedError):
+                pass
+            except OSError as error:
+                self._make_room()
+                if times := self._failures.count():
+                    _log.error("connections cannot be accepted (%d times lately): %s", times, error)
+                await anyio.sleep(ACCEPT_PAUSE_S)
+        elif not self._make_room():
+            if self._shortages.count():
+                _log.warning(
+                    "all %d connections are in use: new ones wait", self._settings.max_connections
+                )
+            await anyio.sleep(ROOM_PAUSE_S)
+
+    async def _connect(self, accepted: socket.socket) -> None:
         try:
             accepted.setblocking(False)
             stalled_ms = round(self._settings.answer_timeout * 1000)
