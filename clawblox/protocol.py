@@ -43,6 +43,8 @@ RESUME_ENV: Final = "WORLD_RESUME_PATH"
 RESEED_ENV: Final = "WORLD_RESEED"
 VERIFY_ENV: Final = "WORLD_VERIFY_PATH"
 """A recording; the world repeats it and compares, instead of serving agents."""
+DIGEST_TICKS_ENV: Final = "WORLD_VERIFY_DIGESTS"
+"""Ticks, separated by commas, for which the progress of a replay has digests of the state."""
 DATASTORE_ENV: Final = "WORLD_DATASTORE_PATH"
 OPERATOR_TOKEN_ENV: Final = "WORLD_OPERATOR_TOKEN"  # noqa: S105 - a name, not a token
 SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not a token

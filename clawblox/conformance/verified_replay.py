@@ -1,4 +1,4 @@
-"""Verified replays: the world of a recording repeats it in a new process, and compares.
+"""A verified replay: the world of a recording repeats it in a new process, and compares.
 
 The world does the work: started with ``WORLD_VERIFY_PATH``, a world on the kit or the engine serves
 nothing but its progress. So worlds run here under the same guard and the same stop as anywhere.
@@ -7,10 +7,8 @@ nothing but its progress. So worlds run here under the same guard and the same s
 from __future__ import annotations
 
 import base64
-import os
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,149 +16,169 @@ from typing import Any, Final, TypeAlias
 import anyio
 import attrs
 
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.conformance.live import LiveWorld
 from clawblox.errors import RecordingError, WorldError
 from clawblox.protocol import (
-    DATASTORE_ENV,
+    DIGEST_TICKS_ENV,
     OPERATOR_HEADER,
     VERIFICATION_ROUTE,
     VERIFY_ENV,
 )
-from clawblox.recording.reader import RecordingReader
-from clawblox.recording.replays import ReplayProgress
-from clawblox.system.regular_files import open_regular
+from clawblox.recording.blocks import MAX_START_BYTES
+from clawblox.recording.replays import MAX_DIGESTS, ReplayProgress, find_obstacle
+from clawblox.results import DataStoreBackend
+from clawblox.rundir.paths import DATASTORE_DIR_NAME
+from clawblox.rundir.recordings import opened_recording
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
+DEFAULT_STALL_TIMEOUT_S: Final = 120.0
+"""Default for the longest time without any progress, in seconds."""
 _ASK_EVERY_S: Final = 0.1
-_SILENCE_S: Final = 120.0
-"""Longest time in seconds without any progress."""
+_NAME: Final = "replay"
 _KIT_ONLY: Final = "only worlds on the kit or the engine can repeat a recording"
-
-
-@attrs.frozen
-class VerifiedReplay:
-    """The result of a verified replay of one recording.
-
-    Attributes:
-        recording: The recording.
-        progress: How far the replay came, and its outcome.
-        seconds: How long it took, in seconds of real time.
-    """
-
-    recording: Path
-    progress: ReplayProgress
-    seconds: float
-
-    def document(self) -> dict[str, Any]:
-        """Return the result as a JSON object."""
-        seconds = round(self.seconds, 3)
-        return {"recording": str(self.recording), **self.progress.document(), "seconds": seconds}
-
 
 OnProgress: TypeAlias = Callable[[ReplayProgress], None]
 """Called with the progress of a replay, now and then."""
 
 
-async def verify_recording(
+@attrs.frozen(kw_only=True)
+class ReplayOptions:
+    """How a recording is repeated.
+
+    Attributes:
+        in_place: Whether the world runs in its own directory instead of a private copy.
+        env: Additional environment variables.
+        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+        health_timeout: Seconds until the new process must be ready.
+        stall_timeout: Seconds without any progress after which the replay is given up.
+    """
+
+    in_place: bool = False
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    datastore: DataStoreBackend | None = None
+    health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S
+    stall_timeout: float = DEFAULT_STALL_TIMEOUT_S
+
+
+async def replay_recording(
     recording: Path,
     world_dir: str | Path,
+    options: ReplayOptions,
     *,
-    in_place: bool = False,
-    health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
-    on_progress: OnProgress = lambda _result: None,
-) -> VerifiedReplay:
+    run_dir: Path | None = None,
+    digest_ticks: Collection[int] = (),
+    on_progress: OnProgress = lambda _progress: None,
+) -> ReplayProgress:
     """Repeat a recording in a new process of its world, and compare what the recording has.
 
     Args:
-        recording: The file of the recording.
+        recording: The file of the recording, absolute.
         world_dir: The directory of the world, or the address of one in a GitHub repository.
-        in_place: Whether the world runs in its own directory instead of a private copy.
-        health_timeout: Seconds until the new process must be ready.
+        options: How it is repeated.
+        run_dir: The run directory that the file is in; no link below it is followed. None where a
+            person has named the file.
+        digest_ticks: Ticks for which digests of the state are wanted.
         on_progress: Called now and then.
 
     Returns:
-        The result; also for a recording that cannot be verified.
+        How far it came; also for a recording that cannot be verified.
 
     Raises:
         ConfigError: ``world_dir`` is no world, or cannot be copied.
-        OSError: The recording cannot be read.
+        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+        OSError: A file cannot be written.
 
     Cancellation: the process is ended, and every file removed.
     """
-    begun = time.monotonic()
     try:
-        progress = await _replay(
-            recording, world_dir, on_progress, in_place=in_place, health_timeout=health_timeout
-        )
+        async with AsyncExitStack() as stack:
+            directory = tempfile.TemporaryDirectory(prefix="clawblox-verify-")
+            scratch = Path(await run_blocking(stack.enter_context, directory))
+            obstacle = await run_blocking(_prepare, recording, run_dir, scratch)
+            if obstacle is not None:
+                return ReplayProgress("impossible", obstacle)
+            place: str | Path = world_dir
+            if not options.in_place:
+                place = scratch / "world"
+                await run_blocking(copy_sources, AsyncWorld(dir=world_dir).dir, place)
+            world = AsyncWorld(dir=place, run_dir=scratch / "run")
+            await stack.enter_async_context(world)
+            ticks = ",".join(map(str, sorted(digest_ticks)[:MAX_DIGESTS]))
+            started = await world.start(
+                name=_NAME,
+                env={**options.env, VERIFY_ENV: str(recording), DIGEST_TICKS_ENV: ticks},
+                datastore=options.datastore,
+                health_timeout=options.health_timeout,
+            )
+            live = LiveWorld(started.url, started)
+            stack.callback(live.close)
+            return await _follow(world, live, options.stall_timeout, on_progress)
     except RecordingError as error:
-        progress = ReplayProgress("impossible", str(error).partition("\n")[0])
+        return ReplayProgress("impossible", str(error).partition("\n")[0])
     except WorldError as error:
-        progress = ReplayProgress("impossible", f"the world does not repeat it: {error}")
-    return VerifiedReplay(recording, progress, time.monotonic() - begun)
+        return ReplayProgress("impossible", f"the world does not repeat it: {error}")
 
 
-async def _replay(
-    recording: Path,
-    world_dir: str | Path,
-    on_progress: OnProgress,
-    *,
-    in_place: bool,
-    health_timeout: float,
-) -> ReplayProgress:
-    async with AsyncExitStack() as stack:
-        directory = tempfile.TemporaryDirectory(prefix="clawblox-verify-")
-        scratch = Path(await run_blocking(stack.enter_context, directory))
-        env = await run_blocking(_prepare, recording, scratch)
-        place: str | Path = world_dir
-        if not in_place:
-            place = scratch / "world"
-            await run_blocking(copy_sources, AsyncWorld(dir=world_dir).dir, place)
-        world = AsyncWorld(dir=place, run_dir=scratch / "run")
-        await stack.enter_async_context(world)
-        started = await world.start(env=env, health_timeout=health_timeout)
-        live = LiveWorld(started.url, started)
-        stack.callback(live.close)
-        return await _watch(live, on_progress)
-
-
-def _prepare(recording: Path, scratch: Path) -> dict[str, str]:
-    """Check the begin of a recording, and return the variables for its world."""
-    fd = open_regular(recording)
+def _prepare(recording: Path, run_dir: Path | None, scratch: Path) -> str | None:
+    """Put the rows of a recording where its world looks; return why it cannot be verified."""
+    with opened_recording(recording, run_dir) as reader:
+        if (obstacle := find_obstacle(reader)) is not None:
+            return obstacle
+        rows = reader.start().get("rows")
+    if rows is None:
+        return None
+    if not isinstance(rows, str) or len(rows) > MAX_START_BYTES:
+        return "its rows are no text in base64"
     try:
-        start = RecordingReader(fd, recording).start()
-    finally:
-        os.close(fd)
-    env = {VERIFY_ENV: str(recording.absolute())}
-    rows = start.get("rows")
-    if isinstance(rows, str):
-        path = scratch / "rows.db"
-        path.write_bytes(base64.b64decode(rows))
-        env[DATASTORE_ENV] = str(path)
-    return env
+        content = base64.b64decode(rows, validate=True)
+    except ValueError as error:
+        return f"its rows are no text in base64: {error}"
+    directory = scratch / "run" / DATASTORE_DIR_NAME
+    directory.mkdir(parents=True)
+    (directory / f"{_NAME}.db").write_bytes(content)
+    return None
 
 
-async def _watch(live: LiveWorld, on_progress: OnProgress) -> ReplayProgress:
+async def _follow(
+    world: AsyncWorld, live: LiveWorld, stall_timeout: float, on_progress: OnProgress
+) -> ReplayProgress:
+    """Return the outcome of a replay, or why its world has none."""
+    outcome = ReplayProgress()
+    scope = anyio.CancelScope()
+
+    async def note_exit() -> None:
+        nonlocal outcome
+        ended = await world.wait(_NAME)
+        outcome = ReplayProgress("impossible", f"its world ended during the replay: {ended}")
+        scope.cancel()
+
+    async with Tasks() as tasks:
+        tasks.start_soon(note_exit)
+        with scope:
+            outcome = await _watch(live, stall_timeout, on_progress)
+    return outcome
+
+
+async def _watch(live: LiveWorld, stall_timeout: float, on_progress: OnProgress) -> ReplayProgress:
     """Ask the world how far it is, until it has finished."""
-    seen, moved_at = b"", anyio.current_time()
-    while True:
-        headers = {OPERATOR_HEADER: live.operator_token or ""}
+    headers = {OPERATOR_HEADER: live.operator_token or ""}
+    reached: Any = None
+    moved_at = anyio.current_time()
+    while anyio.current_time() - moved_at <= stall_timeout:
         exchange = await live.call("GET", VERIFICATION_ROUTE, headers=headers)
-        if exchange.answer is None:
-            return ReplayProgress("impossible", exchange.failure)
-        try:
-            progress = ReplayProgress.parse(exchange.fields)
-        except ValueError:
-            return ReplayProgress("impossible", _KIT_ONLY)
-        if progress.outcome != "running":
-            return progress
-        on_progress(progress)
-        if exchange.content != seen:
-            seen, moved_at = exchange.content, anyio.current_time()
-        elif anyio.current_time() - moved_at > _SILENCE_S:
-            progress.outcome = "impossible"
-            progress.reason = f"the replay made no progress for {_SILENCE_S:g} s"
-            return progress
+        if exchange.answer is not None:
+            try:
+                progress = ReplayProgress.parse(exchange.fields)
+            except ValueError:
+                return ReplayProgress("impossible", _KIT_ONLY)
+            if progress.outcome != "running":
+                return progress
+            on_progress(progress)
+            if progress != reached:
+                reached, moved_at = progress, anyio.current_time()
         await anyio.sleep(_ASK_EVERY_S)
+    return ReplayProgress("impossible", f"the replay made no progress for {stall_timeout:g} s")

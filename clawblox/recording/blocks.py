@@ -22,6 +22,8 @@ from clawblox.zstd import Zstandard, find_zstandard
 
 FORMAT: Final = "clawblox-recording-v2"
 SUFFIX: Final = ".jsonl.zst"
+KIT_WRITER: Final = "clawblox.server"
+"""The ``writer`` in recordings of worlds on the kit, those on the engine included."""
 
 MAGIC: Final = 0x184D2A5B
 """First four bytes of a header, as a little-endian number; the last digit is our choice."""

@@ -5,17 +5,72 @@ A replaying world reports it, and an orchestrator reads it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import attrs
 
 from clawblox.foreign_values import clean_text, clean_value, finite_number, whole_number
+from clawblox.recording.blocks import KIT_WRITER
+from clawblox.recording.reader import RecordingReader
+
+MAX_DIGESTS: Final = 1000
+"""Maximum number of digests that a replay reports, and of the ticks for which they are wanted."""
 
 Outcome: TypeAlias = Literal["running", "equal", "different", "impossible"]
 
 _OUTCOMES: Final[tuple[Outcome, ...]] = ("running", "equal", "different", "impossible")
 _COUNTS: Final = ("events", "observations", "frames", "fingerprints", "states")
 _MAX_CHARS: Final = 1000
+_DIGEST_CHARS: Final = 64
+
+
+def find_obstacle(reader: RecordingReader) -> str | None:
+    """Return why no world can repeat a recording; None if nothing in its start prevents it.
+
+    Args:
+        reader: The recording.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: It is damaged, or not a recording of a known format.
+    """
+    start = reader.start()
+    if reader.is_old:
+        return "the recording has the older format, without the state at its start"
+    if start.get("writer") != KIT_WRITER:
+        return "it was not recorded by a world on the kit or the engine"
+    for name in ("snapshot", "rows"):
+        value = start.get(name)
+        if isinstance(value, dict) and "unavailable" in value:
+            reason = clean_text(str(value["unavailable"]), max_chars=_MAX_CHARS)
+            return f"the recording has no {name}: {reason}"
+    if not isinstance(start.get("snapshot"), dict):
+        return "the recording has no snapshot of its start"
+    return None
+
+
+@attrs.frozen
+class StateDigest:
+    """A digest of the state that a replay has reached.
+
+    Attributes:
+        tick: The tick. It can have several states, because inputs come between two ticks.
+        digest: SHA-256 of the encoded state, in hexadecimal digits.
+    """
+
+    tick: int
+    digest: str
+
+    @classmethod
+    def parse(cls, fields: object) -> Self | None:
+        """Return the digest that a JSON object describes; None if it describes none."""
+        if not isinstance(fields, Mapping):
+            return None
+        tick, digest = whole_number(fields.get("tick")), fields.get("digest")
+        if tick is None or not isinstance(digest, str) or len(digest) != _DIGEST_CHARS:
+            return None
+        return cls(tick, digest)
 
 
 @attrs.frozen
@@ -56,6 +111,7 @@ class ReplayProgress:
         reason: Why it is impossible; empty unless it is.
         tick: Last tick that was reached.
         time: Simulation time of it, in seconds.
+        last_tick: Last tick of the recording.
         events: Number of events that were applied and equal.
         observations: Number of observations that were equal.
         frames: Number of views of a spectator that were equal.
@@ -63,12 +119,16 @@ class ReplayProgress:
         states: Number of digests of the whole state that were equal.
         is_complete: Whether the recording has an end; that of a killed world has none.
         divergence: The first difference; None without one.
+        start: The state that a resumed recording begins with; None for one of a fresh world, and
+            where the state was given another seed.
+        digests: The states at the ticks for which digests were wanted.
     """
 
     outcome: Outcome = "running"
     reason: str = ""
     tick: int = 0
     time: float = 0.0
+    last_tick: int = 0
     events: int = 0
     observations: int = 0
     frames: int = 0
@@ -76,6 +136,8 @@ class ReplayProgress:
     states: int = 0
     is_complete: bool = False
     divergence: Divergence | None = None
+    start: StateDigest | None = None
+    digests: tuple[StateDigest, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -99,5 +161,15 @@ class ReplayProgress:
             time=finite_number(fields.get("time")) or 0.0,
             is_complete=fields.get("is_complete") is True,
             divergence=Divergence.parse(divergence) if isinstance(divergence, dict) else None,
+            last_tick=whole_number(fields.get("last_tick")) or 0,
+            start=StateDigest.parse(fields.get("start")),
+            digests=_parse_digests(fields.get("digests")),
             **counts,
         )
+
+
+def _parse_digests(values: object) -> tuple[StateDigest, ...]:
+    if not isinstance(values, list):
+        return ()
+    parsed = map(StateDigest.parse, values[:MAX_DIGESTS])
+    return tuple(digest for digest in parsed if digest is not None)

@@ -15,13 +15,17 @@ from typing import Final
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError, RecordingError
+from clawblox.foreign_values import clean_text
 from clawblox.recording.blocks import FORMAT
 from clawblox.recording.reader import OLD_FORMAT, RecordingReader
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
+from clawblox.rundir.records import InstanceRecord, has_records, read_located
 from clawblox.system.regular_files import open_file, open_regular
 
 _MAX_INSTANCES: Final = 10_000
+_RUN_DEPTH: Final = 4
+"""How many directories above a recording to search: ``worlds/w000/recordings`` in a run."""
 
 
 @attrs.frozen
@@ -31,10 +35,17 @@ class FoundRecording:
     Attributes:
         path: Its file, absolute; it may be gone.
         instance: Name of its instance in a run directory with many; empty for the only one.
+        format: Its format.
     """
 
     path: Path
     instance: str = ""
+    format: str = FORMAT
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its format is one that clawblox reads."""
+        return self.format in (FORMAT, OLD_FORMAT)
 
 
 def find_recordings(run_dir: Path) -> Sequence[FoundRecording]:
@@ -45,6 +56,11 @@ def find_recordings(run_dir: Path) -> Sequence[FoundRecording]:
     Raises:
         ManifestError: There is no manifest, or it cannot be read.
     """
+    return [found for found in list_recordings(run_dir) if found.is_readable]
+
+
+def list_recordings(run_dir: Path) -> Sequence[FoundRecording]:
+    """Return the recordings of a run directory in all formats; see :func:`find_recordings`."""
     manifest = read_manifest(run_dir)
     found = list(_listed(manifest, ""))
     for entry in manifest.instances[:_MAX_INSTANCES]:
@@ -57,8 +73,31 @@ def find_recordings(run_dir: Path) -> Sequence[FoundRecording]:
 
 def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:
     for entry in manifest.recordings:
-        if is_placed(entry, "path") and entry.get("format") in (FORMAT, OLD_FORMAT):
-            yield FoundRecording(manifest.resolve(entry["path"]), instance)
+        if is_placed(entry, "path"):
+            path = manifest.resolve(entry["path"])
+            yield FoundRecording(path, instance, clean_text(str(entry.get("format"))))
+
+
+def find_run_dir(recording: Path) -> Path | None:
+    """Return the run directory that the file of a recording is in; None if it is in none. Blocks.
+
+    Args:
+        recording: The file, absolute.
+    """
+    return next((above for above in recording.parents[:_RUN_DEPTH] if has_records(above)), None)
+
+
+def find_record(run_dir: Path, recording: FoundRecording) -> InstanceRecord | None:
+    """Return the record of the instance that made a recording; None if it is not known. Blocks.
+
+    Raises:
+        ManifestError: A later version of clawblox wrote the records.
+    """
+    records = read_located(run_dir)
+    if recording.instance:
+        return next((record for record in records if record.name == recording.instance), None)
+    alone = [record for record in records if Path(record.instance_dir) == run_dir]
+    return next(iter(alone or records), None)
 
 
 @contextlib.contextmanager

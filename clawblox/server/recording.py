@@ -23,6 +23,7 @@ from anyio import to_thread
 
 from clawblox.recording.blocks import (
     FORMAT,
+    KIT_WRITER,
     MAX_START_BYTES,
     Block,
     Moment,
@@ -37,10 +38,9 @@ from clawblox.recording.writer import (
 )
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
-from clawblox.server.simulation import Clock, Simulation
+from clawblox.server.simulation import Clock, Json, Simulation
 from clawblox.server.snapshot_document import make_snapshot, without_secrets
 
-WRITER: Final = "clawblox.server"
 FRAMES_PER_S: Final = 10
 """Frames per second of simulation time."""
 FRAME_SHARE: Final = 0.1
@@ -104,7 +104,7 @@ class Recorder:
         fields = {
             "event": "start",
             "format": FORMAT,
-            "writer": WRITER,
+            "writer": KIT_WRITER,
             "world_format": simulation.format,
             "scene_hash": simulation.content_hash(),
             "resumed": resumed,
@@ -148,7 +148,8 @@ class Recorder:
         """Record a fingerprint of the tick, and a frame if one is due."""
         if self._is_over:
             return
-        self._fingerprints.append(self._read_fingerprint())
+        fingerprint = self._ask("fingerprint", partial(read_fingerprint, self._world.simulation))
+        self._fingerprints.append(fingerprint)
         slot = _frame_slot(self._world.time)
         if slot != self._frame_slot and self._frame_budget.allows(monotonic_s()):
             self._frame_slot = slot
@@ -191,10 +192,6 @@ class Recorder:
     def _encode_view(self) -> bytes | None:
         view = self._world.simulation.spectate()
         return None if view is None else encode_json(view)
-
-    def _read_fingerprint(self) -> int | None:
-        value = self._ask("fingerprint", self._world.simulation.fingerprint)
-        return None if value is None else int(value) & _UINT64
 
     def _ask(self, name: str, call: Callable[[], _T | None]) -> _T | None:
         """Make a call of the simulation that changes nothing; None if it fails."""
@@ -324,7 +321,23 @@ def digest_state(simulation: Simulation) -> str:
         ValueError: A number in the state is not finite.
         TypeError: The state contains something that is not a JSON value.
     """
-    return hashlib.sha256(encode_json(simulation.snapshot())).hexdigest()
+    return digest_json(simulation.snapshot())
+
+
+def digest_json(value: Json) -> str:
+    """Return the SHA-256 of an encoded value, in hexadecimal digits.
+
+    Raises:
+        ValueError: A number is not finite.
+        TypeError: It is not a JSON value.
+    """
+    return hashlib.sha256(encode_json(value)).hexdigest()
+
+
+def read_fingerprint(simulation: Simulation) -> int | None:
+    """Return the fingerprint of a simulation; errors of the simulation pass through."""
+    value = simulation.fingerprint()
+    return None if value is None else int(value) & _UINT64
 
 
 def open_recording(

@@ -135,12 +135,16 @@ def _serve_replay(
     from clawblox.server.verification import Replay
 
     with _exiting(1, f"cannot repeat {recording}", OSError, ImportError, RecordingError):
-        file = recording.open("rb")
-        replay = Replay(world, RecordingReader(file.fileno(), recording))
+        # Anyone may have put a pipe there, which would never open.
+        fd = os.open(recording, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError("it is not a regular file")
+        reader = RecordingReader(fd, recording)
+    replay = Replay(world, reader, digest_ticks=settings.digest_ticks)
     listener = inherited or _bind(settings)
     settings = _with_bound_address(settings, listener)
     url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
-    with file:
+    with os.fdopen(fd):
         run_server(
             create_replay_app(replay, settings),
             listener,

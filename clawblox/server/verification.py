@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,22 +20,37 @@ import anyio.lowlevel
 from clawblox.differences import ABSENT, Difference, find_differences
 from clawblox.errors import RecordingError
 from clawblox.foreign_values import parse_document
+from clawblox.protocol import SEEDS
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.recording.replays import Divergence, ReplayProgress
+from clawblox.recording.replays import (
+    MAX_DIGESTS,
+    Divergence,
+    ReplayProgress,
+    StateDigest,
+    find_obstacle,
+)
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
-from clawblox.server.recording import WRITER, digest_state
+from clawblox.server.recording import digest_json, digest_state, read_fingerprint
 from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Halted, Json
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_document, with_new_secrets
 
-MAX_GAP_TICKS: Final = 10**8
+MAX_GAP_TICKS: Final = 10**7
 """Maximum number of ticks between two records."""
+MAX_CONTINUED_TICKS: Final = 600
+"""Maximum number of ticks after the end of a recording of a killed world."""
+MAX_FINGERPRINTS: Final = 1 << 17
+"""Maximum number of ticks whose fingerprints wait for the frame that has the recorded ones."""
 _STAMPS: Final = frozenset({"tick", "time", "utc", "event"})
+_OWN_EVENTS: Final = frozenset({"halted", "removed"})
+"""Events that a world causes itself, within a tick."""
 _TICKS_BETWEEN_PAUSES: Final = 4
 _SLICE_S: Final = 0.02
 """Longest time in seconds, but for a tick, for which no other task runs."""
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("clawblox.server")
 
@@ -62,9 +77,12 @@ class _Listener:
 
     def ticked(self) -> None:
         world = self._world
-        value = world.simulation.fingerprint()
-        known = None if value is None else int(value) & (2**64 - 1)
-        self.fingerprints[world.tick] = world.time, known
+        fingerprint = None
+        with suppress(Exception):  # the recorder leaves it out too
+            fingerprint = read_fingerprint(world.simulation)
+        self.fingerprints[world.tick] = world.time, fingerprint
+        if len(self.fingerprints) > MAX_FINGERPRINTS:
+            del self.fingerprints[next(iter(self.fingerprints))]
 
 
 class Replay:
@@ -73,16 +91,22 @@ class Replay:
     Args:
         world: The world, neither begun nor restored.
         reader: The recording.
+        digest_ticks: Ticks for which the digests of the state are wanted: another recording may
+            begin there.
 
     Attributes:
         progress: How far it has come.
     """
 
-    def __init__(self, world: HostedWorld, reader: RecordingReader) -> None:
+    def __init__(
+        self, world: HostedWorld, reader: RecordingReader, *, digest_ticks: Collection[int] = ()
+    ) -> None:
         self._world = world
         self._reader = reader
         self._listener = _Listener(world)
-        self.progress = ReplayProgress()
+        self._digest_ticks = frozenset(digest_ticks)
+        last_tick = max((entry.header.last.tick for entry in reader.index), default=0)
+        self.progress = ReplayProgress(last_tick=last_tick)
 
     async def run(self) -> None:
         """Repeat the recording, in slices that let other tasks run; its outcome is in ``progress``.
@@ -119,39 +143,39 @@ class Replay:
             Unverifiable: The recording has no snapshot, or this world cannot restore it.
             Halted: A fresh world halts as it begins.
         """
+        if (obstacle := find_obstacle(self._reader)) is not None:
+            raise Unverifiable(obstacle)
         start = self._reader.start()
-        if self._reader.is_old or start.get("writer") != WRITER:
-            raise Unverifiable("only recordings of worlds on the kit or the engine can be repeated")
-        for name in ("snapshot", "rows"):
-            value = start.get(name)
-            if isinstance(value, dict) and "unavailable" in value:
-                raise Unverifiable(f"the recording has no {name}: {value['unavailable']}")
-        snapshot = start.get("snapshot")
-        if not isinstance(snapshot, dict):
-            raise Unverifiable("the recording has no snapshot of its begin")
+        snapshot, reseed = start["snapshot"], start.get("reseed")
         has_changed = start.get("scene_hash") != self._world.simulation.content_hash()
         if has_changed and start.get("resumed") is False:
-            self._begin_fresh(start.get("reseed"))
+            self._begin_fresh(reseed)
         else:
             self._restore(snapshot)
+        if start.get("resumed") is True and reseed is None:
+            self.progress.start = StateDigest(self._world.tick, digest_json(snapshot["state"]))
         self._world.pending.clear()  # they are recorded when they are applied
         self._world.recorder = self._listener
+        self._note_digest()
 
     def _begin_fresh(self, reseed: object) -> None:
-        if isinstance(reseed, int):
-            try:
-                self._world.reseed(reseed)
-            except (NotImplementedError, ValueError, OverflowError) as error:
-                raise Unverifiable(f"the world cannot be reseeded with {reseed}: {error}") from None
+        if not isinstance(reseed, int) or reseed not in SEEDS:
+            raise Unverifiable(
+                "the files of the world have changed since, and the recording names no seed with "
+                "which it could begin again"
+            )
+        try:
+            self._world.reseed(reseed)
+        except NotImplementedError:
+            raise Unverifiable(f"the world cannot begin again with the seed {reseed}") from None
         self._world.begin()
 
     def _restore(self, snapshot: dict[str, Any]) -> None:
         try:
             restore_document(self._world, with_new_secrets(snapshot))
         except SnapshotRefusal as error:
-            raise Unverifiable(
-                f"the world refuses the snapshot of the recording: {error}"
-            ) from None
+            text = f"the world refuses the snapshot of the recording: {error}"
+            raise Unverifiable(text) from None
 
     def steps(self) -> Iterator[None]:
         """Repeat the recording until its end or the first difference; pauses often.
@@ -165,23 +189,35 @@ class Replay:
             yield
             try:
                 yield from self._advance(record)
-                found = self._compare(record)
+                difference = self._compare(record)
             except Unverifiable as error:
-                track, number = record.track.value, record.number
-                progress.outcome, progress.reason = (
-                    "impossible",
-                    f"{track}, record {number}: {error}",
-                )
+                raise Unverifiable(f"{record.track}, record {record.number}: {error}") from None
+            if difference is not None:
+                progress.outcome = "different"
+                progress.divergence = self._find_earlier(difference)
                 return
-            if found is not None:
-                progress.outcome, progress.divergence = "different", self._find_earlier(found)
-                return
-        extra = self._extra_event()
-        progress.divergence = extra
-        progress.outcome = "equal" if extra is None else "different"
+        progress.divergence = self._extra_event()
+        if progress.divergence is None and not progress.is_complete:
+            yield from self._continue()
+        progress.outcome = "equal" if progress.divergence is None else "different"
+
+    def _continue(self) -> Iterator[None]:
+        """Note the states after the end of the recording of a killed world.
+
+        Its last second may be missing. Without inputs in it, the world reaches its last saves.
+        """
+        world = self._world
+        wanted = [tick for tick in self._digest_ticks if tick <= world.tick + MAX_CONTINUED_TICKS]
+        with suppress(Halted):
+            while world.tick < max(wanted, default=0) and world.failure is None:
+                world.step()
+                self._note_digest()
+                yield
 
     def _advance(self, record: Record) -> Iterator[None]:
         world, wanted = self._world, record.moment.tick
+        if self.progress.is_complete:
+            raise Unverifiable("it follows the event 'end'")
         if wanted < world.tick:
             raise Unverifiable(f"its tick is {wanted}, after one of tick {world.tick}")
         if wanted - world.tick > MAX_GAP_TICKS:
@@ -189,18 +225,31 @@ class Replay:
         with suppress(Halted):  # the halt is an event, which is compared
             while world.tick < wanted and world.failure is None:
                 world.step()
+                self.progress.tick, self.progress.time = world.tick, world.time
+                self._note_digest()
                 if world.tick % _TICKS_BETWEEN_PAUSES == 0:
                     yield
         self.progress.tick, self.progress.time = world.tick, world.time
 
+    def _note_digest(self) -> None:
+        """Note the digest of the state, if another recording may begin with it."""
+        world, known = self._world, self.progress.digests
+        is_wanted = world.tick in self._digest_ticks and len(known) < MAX_DIGESTS
+        if is_wanted and world.failure is None:
+            digest = StateDigest(world.tick, digest_state(world.simulation))
+            if digest not in known:
+                self.progress.digests = (*known, digest)
+
     def _compare(self, record: Record) -> Divergence | None:
+        is_own = record.fields.get("event") in _OWN_EVENTS
+        if not is_own and (extra := self._extra_event()) is not None:
+            return extra
+        world, moment = self._world, record.moment
+        has_stopped = is_own or world.failure is not None  # within a tick, perhaps
+        if not has_stopped and (world.tick, world.time) != (moment.tick, moment.time):
+            return self._diverge("the simulation time of the tick", "", moment.time, world.time)
         if record.track is Track.INPUTS:
             return self._compare_event(record)
-        if (extra := self._extra_event()) is not None:
-            return extra
-        if self._world.tick != record.moment.tick or self._world.time != record.moment.time:
-            sides = record.moment.time, self._world.time
-            return self._diverge("the simulation time of the tick", "", *sides)
         if record.track is Track.OBSERVATIONS:
             return self._compare_observation(record)
         return self._compare_frame(record)
@@ -211,6 +260,8 @@ class Replay:
         fields = record.fields
         name = fields.get("event")
         if name in ("start", "end"):
+            if (name == "start") != (record.number == 0):
+                raise Unverifiable(f"the event {name!r} is not at its place")
             self.progress.is_complete = name == "end"
             return None
         with suppress(Halted):
@@ -220,9 +271,11 @@ class Replay:
             return self._diverge(f"the event {name!r} does not happen", "", recorded, None)
         happened = self._listener.events.popleft()
         expected = {"tick": record.moment.tick, "event": name, **recorded}
-        if found := find_differences(expected, happened):
-            return self._diverge(f"the event {name!r}", found[0].path, *_sides(found[0]))
+        if differences := find_differences(expected, happened):
+            first = differences[0]
+            return self._diverge(f"the event {name!r}", first.path, *_sides(first))
         self.progress.events += 1
+        self._note_digest()
         return None
 
     def _apply(self, fields: Mapping[str, Any]) -> None:
@@ -239,22 +292,26 @@ class Replay:
             world.queue(self._session(fields), _text(fields, "action"), fields.get("data"))
             world.apply_inputs()
         elif name == "chat":
-            url = fields.get("media_url")
-            world.say(
-                self._session(fields),
-                _text(fields, "content"),
-                url if isinstance(url, str) else None,
-            )
+            url = None if fields.get("media_url") is None else _text(fields, "media_url")
+            world.say(self._session(fields), _text(fields, "content"), url)
         elif name == "halted" and world.failure is None:
-            self._ask(fields.get("call"), self._session(fields))
+            self._repeat_halt(fields)
+        elif name not in _OWN_EVENTS:
+            raise Unverifiable(f"its event {name!r} is unknown")
 
-    def _ask(self, call: object, session: AgentSession) -> None:
+    def _repeat_halt(self, fields: Mapping[str, Any]) -> None:
         """Make the call of the simulation, other than an event, that halted the world."""
-        if call == "observe":
-            self._world.observe(session, is_fresh=True)
+        world, call = self._world, fields.get("call")
+        if call == "step":
+            world.step()
+        elif call == "observe":
+            world.observe(self._session(fields), is_fresh=True)
         elif call == "audience":
-            with self._world.running("audience", agent_id=session.agent_id):
-                self._world.simulation.audience(session.agent_id)
+            agent_id = self._session(fields).agent_id
+            with world.running("audience", agent_id=agent_id):
+                world.simulation.audience(agent_id)
+        elif call == "route":
+            raise Unverifiable("a route of the world's own halted it, and is not in the recording")
 
     def _session(self, fields: Mapping[str, Any]) -> AgentSession:
         agent_id = _text(fields, "agent_id")
@@ -289,17 +346,21 @@ class Replay:
         found = self._compare_fingerprints(record)
         if found is not None:
             return found
-        digest = record.fields.get("state")
-        if digest is not None:
-            replayed = digest_state(self._world.simulation)
-            if replayed != digest:
-                return self._diverge("the digest of the state", "", digest, replayed)
+        simulation, fields = self._world.simulation, record.fields
+        if (recorded := fields.get("state")) is not None:
+            replayed = _attempt(lambda: digest_state(simulation))
+            if replayed != recorded:
+                return self._diverge("the digest of the state", "", recorded, replayed)
             self.progress.states += 1
-        if "frame" in record.fields:
-            view = encode_json(self._world.simulation.spectate())
+        if "frame" in fields:
+            what, view = (
+                "the view of a spectator",
+                _attempt(lambda: encode_json(simulation.spectate())),
+            )
+            if isinstance(view, str):
+                return self._diverge(what, "", fields["frame"], view)
             if not record.line.endswith(b'"frame":%b}' % view):
-                what = "the view of a spectator"
-                return self._find_first(what, record.fields["frame"], parse_document(view))
+                return self._find_first(what, fields["frame"], parse_document(view))
             self.progress.frames += 1
         return None
 
@@ -332,13 +393,22 @@ class Replay:
 
         Fingerprints are recorded with the next frame, so they come later in the recording.
         """
-        for record in self._reader.read_track(Track.FRAMES, since=self._world.time):
-            earlier = self._compare_fingerprints(record)
-            if earlier is not None and earlier.tick < found.tick:
-                return earlier
-            if record.moment.tick >= found.tick:
-                break
+        with suppress(OSError, RecordingError):  # what follows is damaged
+            for record in self._reader.read_track(Track.FRAMES, since=self._world.time):
+                earlier = self._compare_fingerprints(record)
+                if earlier is not None and earlier.tick < found.tick:
+                    return earlier
+                if record.moment.tick >= found.tick:
+                    break
         return found
+
+
+def _attempt(call: Callable[[], _T]) -> _T | str:
+    """Make a call of the simulation that changes nothing; return the text of its error."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+        return f"the world fails: {type(error).__name__}: {error}"
 
 
 def _sides(difference: Difference) -> tuple[Json, Json]:

@@ -19,8 +19,12 @@ from clawblox.foreign_values import clean_value
 from clawblox.printable import printable_name
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_recording
-from clawblox.rundir.status import select_records
+from clawblox.rundir.recordings import (
+    FoundRecording,
+    find_record,
+    find_recordings,
+    opened_recording,
+)
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.recordings import Timeline, format_world_at, read_world_at, world_at_document
 
@@ -157,11 +161,10 @@ def _world_of(run_dir: Path | None, found: FoundRecording) -> Path:
     Raises:
         UsageError: It is not known.
     """
-    names = [found.instance] if found.instance else []
-    records = select_records(run_dir, names) if run_dir else []
-    if not records:
+    record = find_record(run_dir, found) if run_dir else None
+    if record is None:
         raise UsageError("--viewer: it is not known which world was recorded: give it with --world")
-    return Path(records[0].world_dir)
+    return Path(record.world_dir)
 
 
 @contextmanager

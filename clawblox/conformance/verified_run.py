@@ -1,0 +1,309 @@
+"""Verified replays of a run: each recording from its own start, and how its lives are connected.
+
+Where a world was killed and restored, a later recording begins with a state that the replay of an
+earlier one must reach at the same tick.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import attrs
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
+from clawblox.conformance.verified_replay import (
+    DEFAULT_STALL_TIMEOUT_S,
+    ReplayOptions,
+    replay_recording,
+)
+from clawblox.errors import ConfigError, RecordingError, UsageError
+from clawblox.instance.launch import find_variables
+from clawblox.recording.replays import ReplayProgress
+from clawblox.results import DataStoreBackend
+from clawblox.rundir.recordings import (
+    FoundRecording,
+    find_record,
+    find_run_dir,
+    list_recordings,
+    opened_recording,
+)
+
+_BACKENDS: Final = get_args(DataStoreBackend)
+
+LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
+
+
+@attrs.frozen
+class Link:
+    """How the start of a recording is connected with an earlier recording of the same instance.
+
+    Attributes:
+        kind: ``continues`` if the replay of the earlier one reaches the state with which this one
+            begins; ``differs`` if it has other states at that tick; ``unknown`` if no replay
+            reaches that tick.
+        tick: The tick at which this recording begins.
+        number: Number of the earlier recording; None if it is unknown.
+    """
+
+    kind: LinkKind
+    tick: int
+    number: int | None = None
+
+
+@attrs.frozen
+class VerifiedReplay:
+    """The result of a verified replay of one recording.
+
+    Attributes:
+        recording: The file.
+        number: Its number in the run, counted from 1; 0 for a recording in another format.
+        instance: Name of its instance in a run of many; empty for the only one.
+        progress: How far the replay came, and its outcome.
+        seconds: How long it took, in seconds of real time.
+        link: How it is connected with an earlier recording; None if it begins a fresh world, has
+            none before it, or begins with another seed.
+    """
+
+    recording: Path
+    number: int
+    instance: str
+    progress: ReplayProgress
+    seconds: float = 0.0
+    link: Link | None = None
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the replay, or its connection with an earlier recording, shows a difference."""
+        has_other_start = self.link is not None and self.link.kind == "differs"
+        return self.progress.outcome == "different" or has_other_start
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        return {
+            "recording": str(self.recording),
+            "number": self.number,
+            "instance": self.instance,
+            **self.progress.document(),
+            "seconds": round(self.seconds, 3),
+            "link": None if self.link is None else attrs.asdict(self.link),
+        }
+
+
+@attrs.frozen
+class VerifiedRun:
+    """The results of the verified replays of a run.
+
+    Attributes:
+        replays: The results, in the order of the recordings.
+    """
+
+    replays: tuple[VerifiedReplay, ...]
+
+    @property
+    def exit_status(self) -> int:
+        """Status of the command: 0 all equal, 1 a difference, 3 one could not be verified."""
+        if any(replay.is_different for replay in self.replays):
+            return 1
+        return 0 if all(replay.progress.outcome == "equal" for replay in self.replays) else 3
+
+    def document(self) -> dict[str, Any]:
+        """Return the results as a JSON object."""
+        is_equal = self.exit_status == 0
+        return {"equal": is_equal, "recordings": [replay.document() for replay in self.replays]}
+
+
+OnRunProgress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of ticks that were repeated, and that of all recordings."""
+OnReplay: TypeAlias = Callable[[VerifiedReplay], None]
+"""Called with each result, as soon as it is known."""
+
+
+async def verify_run(
+    run: str | Path,
+    *,
+    number: int | None = None,
+    world_dir: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    in_place: bool = False,
+    health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
+    stall_timeout: float = DEFAULT_STALL_TIMEOUT_S,
+    on_progress: OnRunProgress = lambda _done, _total: None,
+    on_replay: OnReplay = lambda _replay: None,
+) -> VerifiedRun:
+    """Repeat the recordings of a run in new processes of its world, and compare.
+
+    Each replay begins with the state in its recording, applies every event at its tick, and
+    compares events, observations, frames and fingerprints until the first difference. The code of
+    the world runs; recordings are only data.
+
+    Args:
+        run: A run directory, of one or many instances, or the file of a recording.
+        number: Verify only this recording of the run, counted from 1; None verifies all.
+        world_dir: The directory of the world, or the address of one in a GitHub repository; None
+            takes the world in the records of the run.
+        env: Values of the environment variables that the run was given, before those of this
+            process; they are not on disk.
+        in_place: Whether the world runs in its own directory instead of a private copy.
+        health_timeout: Seconds until a new process must be ready.
+        stall_timeout: Seconds without any progress after which a replay is given up.
+        on_progress: Called now and then.
+        on_replay: Called with each result, as soon as it is known.
+
+    Returns:
+        The results; recordings that cannot be verified have a reason.
+
+    Raises:
+        ConfigError: The directory of the world is no world, or cannot be copied; or a variable has
+            no value.
+        ManifestError: ``run`` is a directory without a manifest.
+        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+        OSError: A file cannot be read or written.
+        UsageError: There is no such recording, or its world is not known.
+
+    Cancellation: every process is ended, and every file removed.
+    """
+    options = ReplayOptions(
+        in_place=in_place, health_timeout=health_timeout, stall_timeout=stall_timeout
+    )
+    sources = await run_blocking(partial(_find_sources, Path(run), number, world_dir, env or {}))
+    total, done = sum(source.last_tick - source.first_tick for source in sources), 0
+    replays: list[VerifiedReplay] = []
+    for place, source in enumerate(sources):
+        reach = partial(_report, on_progress, done - source.first_tick, total)
+        later = [other for other in sources[place + 1 :] if other.instance == source.instance]
+        begun_at = time.monotonic()
+        progress = ReplayProgress("impossible", source.obstacle)
+        if not source.obstacle:
+            progress = await replay_recording(
+                source.found.path,
+                source.world_dir,
+                attrs.evolve(options, env=source.env, datastore=source.datastore),
+                run_dir=source.run_dir,
+                digest_ticks={other.first_tick for other in later},
+                on_progress=reach,
+            )
+        done += source.last_tick - source.first_tick
+        on_progress(done, total)
+        seconds = time.monotonic() - begun_at
+        replay = VerifiedReplay(
+            source.found.path, source.number, source.instance, progress, seconds
+        )
+        replay = attrs.evolve(replay, link=_find_link(replay, replays))
+        replays.append(replay)
+        on_replay(replay)
+    return VerifiedRun(tuple(replays))
+
+
+def _report(on_progress: OnRunProgress, before: int, total: int, progress: ReplayProgress) -> None:
+    on_progress(before + progress.tick, total)
+
+
+def _find_link(replay: VerifiedReplay, before: Sequence[VerifiedReplay]) -> Link | None:
+    """Return how the start of a recording is connected with those before it."""
+    start = replay.progress.start
+    earlier = [other for other in before if other.instance == replay.instance and other.number]
+    if start is None or not earlier:
+        return None
+    differs = None
+    for other in reversed(earlier):
+        states = [digest for digest in other.progress.digests if digest.tick == start.tick]
+        if start in states:
+            return Link("continues", start.tick, other.number)
+        # Beyond its end, inputs may be missing.
+        if states and differs is None and start.tick <= other.progress.last_tick:
+            differs = Link("differs", start.tick, other.number)
+    return differs or Link("unknown", start.tick)
+
+
+# -- what is repeated, and where -------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Source:
+    """A recording, and the world that repeats it; or why it cannot be repeated."""
+
+    found: FoundRecording
+    number: int
+    run_dir: Path | None = None
+    world_dir: str | Path = ""
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    datastore: DataStoreBackend | None = None
+    first_tick: int = 0
+    last_tick: int = 0
+    obstacle: str = ""
+
+    @property
+    def instance(self) -> str:
+        return self.found.instance
+
+
+def _find_sources(
+    given: Path, number: int | None, world_dir: str | Path | None, env: Mapping[str, str]
+) -> list[_Source]:
+    """Return what is to be verified. Blocks."""
+    given = given.absolute()
+    is_file = not given.is_dir()
+    run_dir = find_run_dir(given) if is_file else given
+    listed = [] if run_dir is None else _number(list_recordings(run_dir))
+    if is_file:
+        listed = [(found, n) for found, n in listed if found.path == given]
+        listed = listed or [(FoundRecording(given), 1)]
+    elif number is not None:
+        listed = [(found, n) for found, n in listed if n == number]
+    if not listed:
+        wanted = "recordings" if number is None else f"recording {number}"
+        raise UsageError(f"there is no {wanted} in {given}: start the run with record")
+    return [_read_source(found, n, run_dir, world_dir, env) for found, n in listed]
+
+
+def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, int]]:
+    """Number the recordings as ``find_recordings`` does; those in other formats have 0."""
+    numbers = iter(range(1, len(recordings) + 1))
+    return [(found, next(numbers) if found.is_readable else 0) for found in recordings]
+
+
+def _read_source(
+    found: FoundRecording,
+    number: int,
+    run_dir: Path | None,
+    world_dir: str | Path | None,
+    env: Mapping[str, str],
+) -> _Source:
+    source = _Source(found, number)
+    if not found.is_readable:
+        reason = f"its format is {found.format!r}, of another program"
+        return attrs.evolve(source, obstacle=reason)
+    try:
+        with opened_recording(found.path, run_dir) as reader:
+            first_tick = reader.index[0].header.first.tick
+            last_tick = max(entry.header.last.tick for entry in reader.index)
+    except RecordingError as error:
+        return attrs.evolve(source, obstacle=str(error).partition("\n")[0])
+    record = None if run_dir is None else find_record(run_dir, found)
+    if world_dir is None and record is None:
+        raise UsageError(f"it is not known which world made {found.path}: give it with world_dir=")
+    if record is not None:
+        env, missing = find_variables(record, env, os.environ)
+        if missing:
+            raise ConfigError(
+                f"no value for {', '.join(missing)}, which {record.name} had; values are never on "
+                "disk",
+                key="env",
+                hint="set the variables in the environment, or give env=",
+            )
+    datastore = None if record is None else record.options.get("datastore")
+    return attrs.evolve(
+        source,
+        run_dir=run_dir,
+        world_dir=world_dir if world_dir is not None else record.world_dir if record else "",
+        env=env,
+        datastore=datastore if datastore in _BACKENDS else None,
+        first_tick=first_tick,
+        last_tick=last_tick,
+    )
