@@ -47,6 +47,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "lineage": "Show saves, deaths, restarts and forks of a run.",
         "logs": "Print the logs of instances.",
         "replay": "Show what happened in a recorded world.",
+        "verify": "Check whether a world repeats its recordings exactly.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
         "restart": "Restart instances from their present state.",

@@ -14,7 +14,13 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
-from clawblox.config.options import DEFAULT_GRACE_S, DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_KEEP, to_env
+from clawblox.config.options import (
+    DEFAULT_GRACE_S,
+    DEFAULT_HEALTH_TIMEOUT_S,
+    DEFAULT_KEEP,
+    DEFAULT_STALL_TIMEOUT_S,
+    to_env,
+)
 
 _OPTIONAL_COUNT = checked(check_count, optional=True)
 _OPTIONAL_AMOUNT = checked(check_seconds, optional=True)
@@ -123,6 +129,30 @@ class OrchestratorOptions(StopOptions):
         default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)
     )
     detach: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class VerifyOptions:
+    """How recordings are verified.
+
+    Attributes:
+        env: Additional environment variables of the world.
+        in_place: Whether the world runs in its own directory instead of a private copy.
+        health_timeout: Seconds until a new process must be ready.
+        stall_timeout: Seconds without any progress after which a replay is given up.
+
+    Raises:
+        ConfigError: A value is wrong; names the option and the value.
+    """
+
+    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
+    in_place: bool = False
+    health_timeout: float = attrs.field(
+        default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
+    )
+    stall_timeout: float = attrs.field(
+        default=DEFAULT_STALL_TIMEOUT_S, validator=checked(check_seconds)
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,7 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
+from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.conformance.live import LiveWorld
 from clawblox.errors import RecordingError, WorldError
 from clawblox.protocol import (
@@ -35,8 +35,6 @@ from clawblox.rundir.recordings import opened_recording
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
-DEFAULT_STALL_TIMEOUT_S: Final = 120.0
-"""Default for the longest time without any progress, in seconds."""
 _ASK_EVERY_S: Final = 0.1
 _NAME: Final = "replay"
 _KIT_ONLY: Final = "only worlds on the kit or the engine can repeat a recording"

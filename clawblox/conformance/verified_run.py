@@ -16,12 +16,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
-from clawblox.conformance.verified_replay import (
-    DEFAULT_STALL_TIMEOUT_S,
-    ReplayOptions,
-    replay_recording,
-)
+from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
+from clawblox.conformance.verified_replay import ReplayOptions, replay_recording
 from clawblox.errors import ConfigError, RecordingError, UsageError
 from clawblox.instance.launch import find_variables
 from clawblox.recording.replays import ReplayProgress

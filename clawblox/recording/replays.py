@@ -20,7 +20,16 @@ MAX_DIGESTS: Final = 1000
 Outcome: TypeAlias = Literal["running", "equal", "different", "impossible"]
 
 _OUTCOMES: Final[tuple[Outcome, ...]] = ("running", "equal", "different", "impossible")
-_COUNTS: Final = ("events", "observations", "frames", "fingerprints", "states")
+_COUNTS: Final = (
+    "tick",
+    "first_tick",
+    "last_tick",
+    "events",
+    "observations",
+    "frames",
+    "fingerprints",
+    "states",
+)
 _MAX_CHARS: Final = 1000
 _DIGEST_CHARS: Final = 64
 
@@ -111,6 +120,7 @@ class ReplayProgress:
         reason: Why it is impossible; empty unless it is.
         tick: Last tick that was reached.
         time: Simulation time of it, in seconds.
+        first_tick: Tick at which the recording begins.
         last_tick: Last tick of the recording.
         events: Number of events that were applied and equal.
         observations: Number of observations that were equal.
@@ -128,6 +138,7 @@ class ReplayProgress:
     reason: str = ""
     tick: int = 0
     time: float = 0.0
+    first_tick: int = 0
     last_tick: int = 0
     events: int = 0
     observations: int = 0
@@ -157,11 +168,9 @@ class ReplayProgress:
         return cls(
             outcome=outcome,
             reason=clean_text(str(fields.get("reason") or ""), max_chars=_MAX_CHARS),
-            tick=whole_number(fields.get("tick")) or 0,
             time=finite_number(fields.get("time")) or 0.0,
             is_complete=fields.get("is_complete") is True,
             divergence=Divergence.parse(divergence) if isinstance(divergence, dict) else None,
-            last_tick=whole_number(fields.get("last_tick")) or 0,
             start=StateDigest.parse(fields.get("start")),
             digests=_parse_digests(fields.get("digests")),
             **counts,

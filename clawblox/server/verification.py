@@ -156,6 +156,7 @@ class Replay:
             self.progress.start = StateDigest(self._world.tick, digest_json(snapshot["state"]))
         self._world.pending.clear()  # they are recorded when they are applied
         self._world.recorder = self._listener
+        self.progress.first_tick = self.progress.tick = self._world.tick
         self._note_digest()
 
     def _begin_fresh(self, reseed: object) -> None:

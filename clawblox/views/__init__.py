@@ -19,5 +19,6 @@ Nothing here prints, asks a world or imports a web framework. The command line u
   web page, and as JUnit XML.
 - ``changes``: differences between two observations.
 - ``recordings``: recordings, and the state of a world at a moment of one.
+- ``verified_runs``: the results of verified replays.
 - ``formatting``: durations, sizes, exits, paths.
 """

@@ -16,6 +16,7 @@ from clawblox.cli.options import (
     OrchestratorOptions,
     ResumeOptions,
     StopOptions,
+    VerifyOptions,
 )
 from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
 from clawblox.errors import ConfigError
@@ -31,6 +32,7 @@ CLASSES: dict[str, list[type]] = {
     "resume": [ResumeOptions, OrchestratorOptions],
     "save": [SaveOptions],
     "stop": [StopOptions],
+    "verify": [VerifyOptions],
 }
 
 NOT_OFFERED = {
@@ -69,12 +71,15 @@ WITHOUT_FIELD = {
     ("stop", "labels"): "chooses the instances",
     ("stop", "as_json"): "how the command prints",
     ("stop", "wants_save"): "another operation before the stop",
+    ("verify", "number"): "chooses the recording",
+    ("verify", "world_dir"): "a parameter of verify_run",
+    ("verify", "as_json"): "how the command prints",
 }
 
 DEFAULTS = {("run", "port"): 8080}
 """Defaults that differ from those of the class: a person wants a port to remember."""
 
-ARGUMENTS = {"fork": ["runs/r001", "w000"], "resume": ["runs/r001"]}
+ARGUMENTS = {"fork": ["runs/r001", "w000"], "resume": ["runs/r001"], "verify": ["runs/r001"]}
 
 PAIRS = [
     pytest.param(name, one, id=f"{name}-{one.__name__}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -169,13 +168,7 @@ async def _check(
 ) -> Report | None:
     """Return the report; None if a signal came first, when everything has been stopped again."""
     total = len(select_checks(CHECKS, names))
-    scope = anyio.CancelScope()
-
-    async def stop(_number: signal.Signals) -> bool:
-        scope.cancel()
-        return True
-
-    async with progress_bar("Checking", total) as bar, signals.obeyed(stop, anyio.sleep_forever):
+    async with progress_bar("Checking", total) as bar, signals.cancelling() as scope:
         with scope:
             return await check_world(
                 world,

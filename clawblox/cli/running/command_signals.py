@@ -35,6 +35,21 @@ class CommandSignals:
         return None if self.first is None else 128 + self.first
 
     @asynccontextmanager
+    async def cancelling(self) -> AsyncIterator[anyio.CancelScope]:
+        """Yield a scope that the first signal cancels; ``exit_status`` is then known.
+
+        Cancellation: the signals have their former effect again.
+        """
+        scope = anyio.CancelScope()
+
+        async def stop(_number: signal.Signals) -> bool:
+            scope.cancel()
+            return True
+
+        async with self.obeyed(stop, anyio.sleep_forever):
+            yield scope
+
+    @asynccontextmanager
     async def obeyed(
         self, stop: Callable[[signal.Signals], Awaitable[bool]], kill: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[None]:

@@ -1,0 +1,125 @@
+"""``clawblox verify``: whether a world repeats its recordings exactly."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import anyio
+import click
+
+from clawblox.cli.field_options import OptionsCommand, options_from
+from clawblox.cli.options import VerifyOptions
+from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option
+from clawblox.cli.running.command_signals import CommandSignals
+from clawblox.cli.terminal.output import Output
+from clawblox.cli.terminal.screen import progress_bar, relay
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.conformance import VerifiedReplay, VerifiedRun, verify_run
+from clawblox.errors import ClawbloxError
+from clawblox.views.formatting import format_json
+from clawblox.views.verified_runs import describe_replay, sum_up
+
+
+@click.command(
+    "verify",
+    cls=OptionsCommand,
+    epilog=examples("""
+      clawblox verify runs/r001                   all recordings of a run
+      clawblox verify runs/r001 --recording 2     one of them
+      clawblox verify recording-0001.jsonl.zst --world worlds/panda
+
+    The exit status is 0 if every recording is equal to its replay, 1 if one differs, 3 if none
+    differs and one cannot be verified. The recordings of one instance are also compared with each
+    other: where a restored world continues an earlier life, that is the state it must begin with.
+    Values of --env of the run are not on disk: set these variables in the environment, or give
+    --env again.
+    """),
+)
+@click.argument("run", type=PATH, metavar="RUN")
+@click.option(
+    "--recording",
+    "number",
+    type=count_type(1),
+    metavar="N",
+    help="Verify only this recording of the run, counted from 1.",
+)
+@click.option(
+    "--world",
+    "world_dir",
+    type=PATH,
+    metavar="WORLD",
+    help="World directory; by default the world that ran.",
+)
+@options_from(VerifyOptions, "options")
+@json_option
+def command(
+    *,
+    run: str,
+    number: int | None,
+    world_dir: str | None,
+    options: VerifyOptions,
+    as_json: bool,
+) -> int | None:
+    """Repeat the recordings of a run in new processes of its world, and compare.
+
+    RUN is a run directory, or a file with a recording. Each replay begins with the recorded state,
+    applies every event at its tick, and compares what happens and what agents and spectators see,
+    until the first difference. The code of the world runs here, from a private copy of its
+    directory; nothing remains.
+
+    \f
+    Raises:
+        ClawbloxError: RUN does not exist, or Zstandard is missing.
+        ConfigError: The directory of the world is no world, or a variable has no value.
+        ManifestError: RUN is a directory without a manifest.
+        UsageError: There is no such recording, or its world is not known.
+        OSError: A file cannot be read or written.
+    """
+    existing_path(run)
+    configure_logging()
+    signals = CommandSignals()
+    try:
+        verified = anyio.run(
+            partial(_verify, run, number, world_dir, options, signals, is_quiet=as_json)
+        )
+    except ModuleNotFoundError as error:
+        raise ClawbloxError(str(error)) from error
+    if verified is None:
+        return signals.exit_status
+    click.echo(format_json(verified.document()) if as_json else sum_up(verified))
+    return verified.exit_status
+
+
+async def _verify(
+    run: str,
+    number: int | None,
+    world_dir: str | None,
+    options: VerifyOptions,
+    signals: CommandSignals,
+    *,
+    is_quiet: bool,
+) -> VerifiedRun | None:
+    """Return the results; None if a signal came first, when everything has been stopped again."""
+    work = partial(
+        verify_run,
+        run,
+        number=number,
+        world_dir=world_dir,
+        env=options.env,
+        in_place=options.in_place,
+        health_timeout=options.health_timeout,
+        stall_timeout=options.stall_timeout,
+    )
+    with Output(sys.stdout) as output:
+        async with progress_bar("Verifying", 0) as bar, signals.cancelling() as scope:
+
+            async def show(replay: VerifiedReplay) -> None:
+                if not is_quiet:
+                    await bar.write_line(output, describe_replay(replay))
+
+            with scope:
+                return await relay(
+                    lambda on_replay: work(on_progress=bar.reach, on_replay=on_replay), show
+                )
+    return None

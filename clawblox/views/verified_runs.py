@@ -1,0 +1,90 @@
+"""Verified replays as text for people: a line for each recording, then the sum. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, Final
+
+from clawblox.conformance.verified_run import Link, VerifiedReplay, VerifiedRun
+from clawblox.differences import common_length
+from clawblox.printable import printable, printable_name
+from clawblox.recording.replays import Divergence, ReplayProgress
+from clawblox.views.formatting import count_words, format_seconds, shorten_path
+
+_MAX_CHARS: Final = 120
+"""Maximum length of a recorded or replayed value."""
+_BEFORE: Final = 20
+"""How much of a longer value is shown before the place where the other one differs."""
+_COUNTED: Final = ("event", "observation", "frame", "fingerprint", "state")
+
+
+def describe_replay(replay: VerifiedReplay) -> str:
+    """Return the result of a recording as a line."""
+    name = f"recording {replay.number}" if replay.number else shorten_path(replay.recording)
+    where = f" ({printable_name(replay.instance)})" if replay.instance else ""
+    link = "" if replay.link is None else f"; {_describe_link(replay.link)}"
+    return f"{name}{where}: {printable(_describe(replay.progress))}{link}"
+
+
+def sum_up(run: VerifiedRun) -> str:
+    """Return how many recordings were equal, a sentence."""
+    outcomes: Counter[str] = Counter(
+        "different" if replay.is_different else replay.progress.outcome for replay in run.replays
+    )
+    total = count_words(len(run.replays), "recording")
+    words = {"equal": "equal", "different": "different", "impossible": "not verified"}
+    parts = [f"{outcomes[key]} {words[key]}" for key in words if outcomes[key]]
+    seconds = format_seconds(sum(replay.seconds for replay in run.replays))
+    return f"{total} in {seconds}: {', '.join(parts)}"
+
+
+def _describe(progress: ReplayProgress) -> str:
+    if progress.outcome == "impossible":
+        return f"cannot be verified: {progress.reason}{_describe_reach(progress)}"
+    if progress.divergence is not None:
+        return _describe_divergence(progress.divergence)
+    counts = _describe_counts(progress)
+    if progress.is_complete:
+        return f"equal to the end: {counts}"
+    text = "the recording has no end, its world was killed"
+    return f"equal to tick {progress.tick}: {counts}; {text}"
+
+
+def _describe_reach(progress: ReplayProgress) -> str:
+    return f" (equal to tick {progress.tick})" if progress.tick > progress.first_tick else ""
+
+
+def _describe_counts(progress: ReplayProgress) -> str:
+    numbers = {noun: getattr(progress, f"{noun}s") for noun in _COUNTED}
+    ticks = count_words(progress.tick - progress.first_tick, "tick")
+    return ", ".join([ticks, *(count_words(n, noun) for noun, n in numbers.items() if n)])
+
+
+def _describe_divergence(divergence: Divergence) -> str:
+    what = " ".join(filter(None, (divergence.what, divergence.path)))
+    moment = f"tick {divergence.tick} (t = {divergence.time:.3f} s)"
+    recorded, replayed = _show_sides(divergence.recorded, divergence.replayed)
+    return f"differs at {moment}: {what}: recorded {recorded}, replayed {replayed}"
+
+
+def _show_sides(recorded: Any, replayed: Any) -> tuple[str, str]:  # noqa: ANN401 - JSON
+    """Return both values, from where long ones begin to differ."""
+    sides = tuple("nothing" if side is None else json.dumps(side) for side in (recorded, replayed))
+    if max(map(len, sides)) <= _MAX_CHARS:
+        return sides[0], sides[1]
+    begin = max(0, common_length(*sides) - _BEFORE)
+    return _cut(sides[0], begin), _cut(sides[1], begin)
+
+
+def _cut(text: str, begin: int) -> str:
+    shown = text[begin : begin + _MAX_CHARS]
+    return f"{'...' if begin else ''}{shown}{'...' if begin + _MAX_CHARS < len(text) else ''}"
+
+
+def _describe_link(link: Link) -> str:
+    if link.kind == "continues":
+        return f"continues recording {link.number} at tick {link.tick}"
+    if link.kind == "differs":
+        return f"does not continue recording {link.number}, whose state at tick {link.tick} differs"
+    return f"no earlier recording was verified up to tick {link.tick}, at which this one begins"
