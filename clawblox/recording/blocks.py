@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -42,6 +43,7 @@ MAX_START_MEMBERS: Final = 1 << 22
 
 _UTC: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _MAX_TIME: Final = 1e300
+_T = TypeVar("_T")
 
 
 class Track(StrEnum):
@@ -151,18 +153,14 @@ def parse_header(data: bytes, *, max_content: int = MAX_BLOCK_BYTES) -> BlockHea
         track = Track(str(document.get("track")))
     except ValueError:
         raise ValueError(f"track: must be one of {', '.join(Track)}") from None
-    moments = zip(
-        _pair(document, "ticks", whole_number),
-        _pair(document, "times", _read_time),
-        _pair(document, "utc", _read_utc),
-        strict=True,
-    )
-    first, last = (Moment(*moment) for moment in moments)
+    ticks = _pair(document, "ticks", whole_number)
+    times = _pair(document, "times", _read_time)
+    utcs = _pair(document, "utc", _read_utc)
     return BlockHeader(
         track,
         _whole(document, "records", BLOCK_RECORDS),
-        first,
-        last,
+        Moment(ticks[0], times[0], utcs[0]),
+        Moment(ticks[1], times[1], utcs[1]),
         # Incompressible content grows a little.
         _whole(document, "compressed", max_content + max_content // 128 + 512),
         _whole(document, "uncompressed", max_content),
@@ -176,14 +174,14 @@ def _whole(document: dict[str, Any], key: str, high: int) -> int:
     return number
 
 
-def _pair(document: dict[str, Any], key: str, read: Any) -> list[Any]:  # noqa: ANN401
+def _pair(document: dict[str, Any], key: str, read: Callable[[object], _T | None]) -> tuple[_T, _T]:
     values = document.get(key)
     if not isinstance(values, list) or len(values) != 2:  # noqa: PLR2004, RUF100
         raise ValueError(f"{key}: must be a list of two values")
-    checked = [read(value) for value in values]
-    if None in checked:
+    first, last = read(values[0]), read(values[1])
+    if first is None or last is None:
         raise ValueError(f"{key}: has a value of the wrong type")
-    return checked
+    return first, last
 
 
 def read_moment(fields: dict[str, Any]) -> Moment:
