@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from clawblox.recording.blocks import Track
 from clawblox.rundir.manifest import manifest_path
 from tests.cli.conftest import Start
 from tests.recording.files import Recorded
+from tests.server.conftest import TALLY
 from tests.support import marked_processes, wait_until
 from tests.worlds.viewers import world_with_viewer
 
@@ -217,6 +219,25 @@ def test_hostile_text_in_a_recording_controls_no_terminal(call: Start, tmp_path:
         command = call("replay", str(path), *options)
         assert (command.wait(), command.err) == (0, "")
         assert all(char == "\n" or char.isprintable() for char in command.out), options
+
+
+def test_what_a_run_recorded_is_shown_in_the_viewer_of_its_world(
+    start: Start, call: Start, tmp_path: Path
+) -> None:
+    world, run = world_with_viewer(tmp_path, "{recording}"), tmp_path / "run"
+    shutil.copy(TALLY, world)
+    with (world / "world.toml").open("a") as config:
+        config.write(f"[run]\ncommand = ['{sys.executable}', 'tally.py']\n")
+    words = ("run", str(world), "--port", "0", "--record", "--run-dir", str(run))
+    command = start(*words)
+    command.wait_for("is ready at")
+    assert call("act", str(run), "Add", "2", "--as", "Rocky").wait() == 0
+    command.interrupt()
+    lines = call("replay", str(run)).out.splitlines()
+    assert [line.split()[-1] for line in lines[1:3]] == ["joins", "2"]
+    assert lines[-1].endswith("the world ended")
+    shown = call("replay", str(run), "--viewer")
+    assert shown.out.startswith(f"{run}/recordings/recording-0001.jsonl.zst\n"), shown.err
 
 
 # ------------------------------------------------------------------------------------- the viewer

@@ -16,6 +16,7 @@ from clawblox.recording.writer import RecordingFile
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
 from clawblox.server.recording import Recorder, digest_state, open_recording
+from clawblox.server.sessions import AgentSession
 from clawblox.server.snapshot_document import restore_document, with_new_secrets
 from tests.recording.files import read_all, reading
 from tests.server.conftest import TALLY
@@ -239,6 +240,15 @@ def test_the_event_that_halts_a_world_is_recorded_before_the_halt(hosted, cause,
         "halted",
         call,
     )
+
+
+def test_an_agent_is_admitted_with_the_id_that_it_had(hosted):
+    hosted.recorder = recorder = Seen()
+    for number in range(hosted.simulation.max_agents + 1):  # the original decided who may join
+        hosted.admit(AgentSession(f"s{number}", f"a{number}", "Rocky"))
+    assert recorder.events[0] == ("join", {"agent_id": "a0", "name": "Rocky"})
+    assert [session.agent_id for session in hosted.sessions] == ["a0", "a1", "a2", "a3"]
+    assert [*hosted.simulation.sums] == ["a0", "a1", "a2", "a3"]
 
 
 def test_an_observation_is_recorded_once_for_each_version_of_the_state(hosted):

@@ -8,13 +8,16 @@ import anyio
 import httpx
 import pytest
 
+from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.page import PAGE_DIR
 from clawblox.engine.settings import read_settings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import Clock, Halted, HostedWorld, Settings, create_app
+from clawblox.server.recording import open_recording
 from clawblox.server.snapshot_document import make_snapshot, restore_snapshot
+from tests.recording.files import read_all
 
 MAIN = """
 local Players = game:GetService("Players")
@@ -227,3 +230,57 @@ def test_a_world_announces_where_it_is_reached(hosted, lines):
         "Server running on http://localhost:8080/one",
         "Spectator frontend: http://127.0.0.1:8080/one/",
     ]
+
+
+# --------------------------------------------------------------------------------------- recordings
+
+
+def test_a_recorded_engine_world_has_frames_with_fingerprints_and_states(directory, lines):
+    hosted = make_hosted(directory, lines)
+    hosted.begin()
+    hosted.join("Rocky")
+    hosted.recorder = open_recording(directory, hosted, resumed=False)
+    fingerprints = []
+    for _ in range(12):
+        hosted.step()
+        fingerprints.append(hosted.simulation.fingerprint())
+    hosted.recorder.close()
+    frames = [fields for fields in read_all(hosted.recorder.path) if "after" in fields]
+    assert [fields["tick"] for fields in frames] == [0, 6, 12]
+    assert [fields["frame"]["tick"] for fields in frames] == [0, 6, 12]
+    assert [fields.get("fingerprints") for fields in frames] == [
+        None, fingerprints[:6], fingerprints[6:]
+    ]  # fmt: skip
+
+
+def test_a_fingerprint_changes_with_what_scripts_do_and_draw(directory, lines):
+    (directory / "main.lua").write_text("""
+    local idle = 0
+    while true do
+        task.wait()
+        idle += 1
+        if idle == 5 then for _ = 1, 10 do end end
+        if idle == 9 then math.random() end
+    end
+    """)
+    hosted = make_hosted(directory, lines)
+    hosted.begin()
+    fingerprints = []
+    for _ in range(12):
+        hosted.step()
+        fingerprints.append(hosted.simulation.fingerprint())
+    numbers = list(dict.fromkeys(fingerprints))
+    order = [numbers.index(number) for number in fingerprints]
+    assert order == [0] * 4 + [1] + [0] * 3 + [2] * 4  # the loop, and then the other random state
+
+
+def test_only_a_database_that_worlds_share_is_missing_in_a_recording(directory, tmp_path):
+    class Shared(SqliteStore):
+        is_shared = True
+
+    settings = read_settings(directory)
+    stores = [None, SqliteStore(tmp_path / "rows.db"), Shared(tmp_path / "rows.db")]
+    shared = [
+        EngineWorld(settings, Console(print), store=store).has_shared_rows for store in stores
+    ]
+    assert shared == [False, False, True]
