@@ -33,7 +33,10 @@ WANTED_TIMES: Final = 60
 """Different times after which enough has been seen of a life."""
 _QUIET_TIMES: Final = 30
 """Different times at which a life is observed before it is also saved."""
-_EXPECTED: Final = 1.5 * LEAST_COMMON
+_EXPECTED: Final = 4 * LEAST_COMMON
+"""Expected common times after which enough has been seen; luck and load may quarter them."""
+_DENSE: Final = 0.7
+"""Share of the ticks that is seen of a life after which it needs no more time."""
 _SHORT_S, _LONG_S = 1.2, 8.0
 """Real time in seconds for which documents without a time are asked for, and documents at most."""
 _WARM_ROUNDS: Final = 4
@@ -107,7 +110,7 @@ async def collect(
             documents.setdefault(time, exchange)
         elapsed = anyio.current_time() - begun
         is_timeless = seen.count == 0 and elapsed > _SHORT_S
-        is_enough = seen.count >= wanted and (wanted == 1 or seen.expected_common >= _EXPECTED)
+        is_enough = seen.count >= wanted and (wanted == 1 or seen.will_meet())
         if is_enough or is_timeless or elapsed > _LONG_S:
             return
 
@@ -124,11 +127,13 @@ class _Seen:
         """Number of different times."""
         return len(self._times)
 
-    @property
-    def expected_common(self) -> float:
-        """Number of times that another life, seen as often, has in common with this one."""
+    def will_meet(self) -> bool:
+        """Return whether another life, seen as often, has enough times in common with this one."""
         span = max(self._times) - min(self._times) if self._times else 0.0
-        return self.count**2 * self._tick_length() / span if span else float(self.count)
+        if not span:
+            return True
+        ticks = span / self._tick_length()
+        return self.count >= _DENSE * ticks or self.count**2 / ticks >= _EXPECTED
 
     def add(self, body: bytes) -> float | None:
         """Note a document, and return its time; None if it has none."""

@@ -8,8 +8,16 @@ from typing import Final
 from clawblox.conformance.lab import Findings
 from clawblox.conformance.report import CheckResult, Verdict
 
-_ALWAYS: Final = ("restore.trace", "restore.second", "restore.again", "restore.sessions")
+_ALWAYS: Final = (
+    "restore.trace",
+    "restore.second",
+    "restore.again",
+    "restore.save_changes_nothing",
+    "restore.sessions",
+)
 """Checks without which a restore is not shown to be exact, whatever the clock."""
+_DECISIVE: Final = frozenset({*_ALWAYS, "restore.landings"})
+"""Checks that weaken the verdict if they cannot run."""
 
 
 def judge(results: Sequence[CheckResult], findings: Findings) -> Verdict:
@@ -54,7 +62,7 @@ def _find_gaps(by_id: Mapping[str, CheckResult]) -> list[str]:
     could_not = [
         f"{result.id} could not run"
         for result in by_id.values()
-        if result.status == "could_not_run" and result.level == "must"
+        if result.status == "could_not_run" and result.id in _DECISIVE
     ]
     return missing + could_not
 

@@ -9,7 +9,13 @@ from clawblox.conformance.lab import Findings
 from clawblox.conformance.report import CheckResult
 from clawblox.conformance.verdict import judge
 
-IDS = ("restore.trace", "restore.second", "restore.again", "restore.sessions")
+IDS = (
+    "restore.trace",
+    "restore.second",
+    "restore.again",
+    "restore.save_changes_nothing",
+    "restore.sessions",
+)
 
 
 def passed(*ids: str) -> list[CheckResult]:
