@@ -10,6 +10,7 @@ those of the world that was saved.
 - ``lab``: a world under test, and what several checks learn from it only once.
 - ``live``: one running instance, its agents, and scripts.
 - ``actions``: the inputs that the checks may send.
+- ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
 - ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.
@@ -20,7 +21,6 @@ those of the world that was saved.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.
 - ``wording``: a failed check as facts for people.
-- ``pytest_plugin``: the checks as tests of pytest.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from clawblox.conformance.actions import configured_actions, documented_actions
 from clawblox.conformance.live import NAMES, Action, LiveWorld, Player, read_time
 from clawblox.conformance.registry import CouldNotRun, NotApplicable
 from clawblox.errors import WorldExitedBeforeReadyError, WorldStartError
-from clawblox.protocol import API_ROUTE
+from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
 from clawblox.results import ProcessExit, SavedSnapshot
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
@@ -153,9 +153,11 @@ class Lab:
         self._results: dict[str, Any] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
-    def close(self) -> None:
-        """Close the connections to the instance that most checks use."""
+    async def close(self) -> None:
+        """Stop every instance that still runs, and close the connections."""
         self._close_probe()
+        if self.world is not None:
+            await self.world.stop_all(grace_seconds=STOP_GRACE_S)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -350,6 +352,14 @@ class Lab:
             WorldError: It cannot be saved.
         """
         return await self.require_world().save(dir=self.scratch / "saves", instance=live.name)
+
+    def find_secrets(self, live: LiveWorld) -> dict[str, str]:
+        """Return the secrets that an instance got, by their descriptions."""
+        env: Mapping[str, str] = {} if live.started is None else live.started.env
+        names = [*SECRET_ENV, LEASE_ENV]
+        return {f"the value of {name}": env[name] for name in names if env.get(name)} | {
+            f"the value of {name}": value for name, value in self.secret.items()
+        }
 
     # -- what is learned once -----------------------------------------------------------------
 

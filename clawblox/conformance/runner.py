@@ -113,7 +113,7 @@ async def _open_lab(
             lab = make_lab(None, url=target)
         else:
             lab = await _open_directory(stack, target, scratch, make_lab, in_place=in_place)
-        stack.callback(lab.close)
+        stack.push_async_callback(lab.close)
         yield lab
 
 

@@ -5,13 +5,23 @@
 - ``gate``: what a world refuses, and to whom.
 - ``restore``: a restored world continues exactly.
 - ``refuse``: snapshots that a world cannot restore.
+- ``invisible``: what agents must not see.
+- ``hygiene``: what a world keeps and leaves.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from clawblox.conformance.checks import contract, gate, refuse, restore, static
+from clawblox.conformance.checks import (
+    contract,
+    gate,
+    hygiene,
+    invisible,
+    refuse,
+    restore,
+    static,
+)
 from clawblox.conformance.registry import Check
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -20,5 +30,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *gate.CHECKS,
     *restore.CHECKS,
     *refuse.CHECKS,
+    *invisible.CHECKS,
+    *hygiene.CHECKS,
 )
 """All checks in the order in which they are reported."""

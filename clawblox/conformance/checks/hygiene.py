@@ -1,0 +1,168 @@
+"""Checks of what a world keeps and leaves: in snapshots, on the disk, and as processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.host_traces import find_body_leaves, find_host_path, find_secret
+from clawblox.conformance.lab import Lab
+from clawblox.conformance.live import LiveWorld
+from clawblox.conformance.ordinary import GROWTH_BYTES, live_ordinary
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed
+from clawblox.differences import ABSENT, Difference
+from clawblox.results import StopResult
+from clawblox.system.regular_files import read_file, read_regular
+from clawblox.world.sources import digest_sources
+
+CHECKS: Final = Checks("hygiene")
+_check = partial(CHECKS.add, needs_directory=True)
+
+_MAX_FILE_BYTES: Final = 64 << 20
+_SHOWN: Final = 5
+
+
+@_check(
+    "growth",
+    "should",
+    "A snapshot has the state, not the history: it does not grow with every input.",
+)
+async def look_at_growth(lab: Lab) -> str:
+    """Compare the sizes of snapshots between blocks of equal inputs."""
+    await lab.require_actions()
+    ordinary = await live_ordinary(lab)
+    growths = ordinary.require(ordinary.growth)
+    described = [
+        f"{growth.action}: {' → '.join(map(str, growth.sizes))} bytes in blocks of"
+        f" {growth.inputs[0]} inputs"
+        for growth in growths
+    ]
+    if all(growth.is_history for growth in growths):
+        raise Failed(
+            f"the snapshot grew by more than {GROWTH_BYTES} bytes an input in every block: "
+            + "; ".join(described)
+        )
+    return described[-1]
+
+
+async def _read_snapshots(lab: Lab) -> tuple[LiveWorld, bytes]:
+    """Return the instance that was saved, and its latest snapshot."""
+    ordinary = await live_ordinary(lab)
+    snapshots = [each for each in ordinary.snapshots if each.is_accepted]
+    return ordinary.live, ordinary.require(snapshots)[-1].content
+
+
+@_check("secrets", "must", "A snapshot has no token and no secret variable of the environment.")
+async def look_at_secrets(lab: Lab) -> str:
+    """Search a snapshot for the secrets that the world got."""
+    live, content = await _read_snapshots(lab)
+    secrets = lab.find_secrets(live)
+    for path, value in find_body_leaves(content):
+        trace = find_secret(path, value, secrets)
+        if trace is not None:
+            difference = Difference(trace.path, ABSENT, trace.value)
+            raise Failed(f"the snapshot has {trace.what}", difference=difference)
+    return f"{len(content)} bytes have none of {len(secrets)} secrets"
+
+
+@_check(
+    "paths", "should", "A snapshot has no absolute path of its machine, so that it fits any other."
+)
+async def look_at_paths(lab: Lab) -> str:
+    """Search a snapshot for paths."""
+    _, content = await _read_snapshots(lab)
+    count = 0
+    for path, value in find_body_leaves(content):
+        count += 1
+        trace = find_host_path(path, value)
+        if trace is not None:
+            difference = Difference(trace.path, ABSENT, trace.value)
+            raise Failed(f"the snapshot has {trace.what}", difference=difference)
+    return f"none of {count} values is a path"
+
+
+@_check("token_on_disk", "must", "A world writes no token and no secret variable to its files.")
+async def look_at_token_on_disk(lab: Lab) -> str:
+    """Search the log, and the files that the world changed, for the secrets that it got."""
+    live = (await live_ordinary(lab)).live
+    assert live.started is not None
+    secrets = {what: value.encode() for what, value in lab.find_secrets(live).items()}
+    contents = {"the log": partial(read_regular, live.started.log_file, max_bytes=_MAX_FILE_BYTES)}
+    directory = lab.require_world().dir
+    for name in await _find_changed_files(lab):
+        contents[name] = partial(read_file, directory, name, max_bytes=_MAX_FILE_BYTES)
+    for name, read in contents.items():
+        try:
+            content = await run_blocking(read)
+        except FileNotFoundError:  # another instance has removed it meanwhile
+            continue
+        except OSError as error:
+            raise CouldNotRun(f"{name} cannot be read: {error}") from None
+        for what, value in secrets.items():
+            if value in content:
+                raise Failed(f"{name} has {what}")
+    return f"the log and {len(contents) - 1} changed files have none of {len(secrets)} secrets"
+
+
+async def _find_changed_files(lab: Lab) -> list[str]:
+    """Return the files of the world that its instances made or changed."""
+    now = await run_blocking(digest_sources, lab.require_world().dir)
+    return sorted(name for name, digest in now.items() if lab.files.get(name) != digest)
+
+
+@_check(
+    "files",
+    "should",
+    "A world leaves no files in its directory: recordings belong to WORLD_RECORD_DIR.",
+)
+async def look_at_files(lab: Lab) -> str:
+    """Compare the world's directory with what it was before the first start."""
+    await live_ordinary(lab)
+    changed = await _find_changed_files(lab)
+    if changed:
+        raise Failed(f"these were made or changed: {_shorten(changed)}")
+    return f"its {len(lab.files)} files are as they were, and no other is there"
+
+
+def _shorten(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
+
+
+async def _find_stop(lab: Lab) -> tuple[int, StopResult]:
+    """Return the process id of an ordinary life, and how it was stopped."""
+    live = (await live_ordinary(lab)).live
+    assert live.started is not None
+    assert live.stopped is not None
+    return live.started.pid, live.stopped
+
+
+def _is_process(pid: int, described: str) -> bool:
+    return described.partition(" ")[0] == str(pid)
+
+
+@_check("stop", "must", "SIGTERM ends a world within the grace.")
+async def look_at_stop(lab: Lab) -> str:
+    """Look how the world's own process ended."""
+    pid, stopped = await _find_stop(lab)
+    if stopped.rung == "already_exited":
+        raise Failed(f"it had ended before it was stopped: {stopped.exit}")
+    if any(_is_process(pid, killed) for killed in stopped.killed):
+        raise Failed(f"it ignored SIGTERM, and was killed after {stopped.elapsed_s:.1f} s")
+    return f"SIGTERM ended it with {stopped.exit} in {stopped.elapsed_s:.2f} s"
+
+
+@_check("processes", "must", "Nothing of a world runs on after its stop.")
+async def look_at_processes(lab: Lab) -> str:
+    """Look for other processes that had to be killed."""
+    pid, stopped = await _find_stop(lab)
+    left = [killed for killed in stopped.killed if not _is_process(pid, killed)]
+    if left:
+        raise Failed(
+            f"these ignored SIGTERM, and were killed after {stopped.elapsed_s:.1f} s:"
+            f" {_shorten(left)}"
+        )
+    return f"all its processes ended within {stopped.elapsed_s:.2f} s"

@@ -1,0 +1,281 @@
+"""Checks of what agents must not see: the host, its time, and that the world was restored.
+
+The source of most is the world interface: "Agent-visible payloads expose simulation time only,
+never host wall-clock time. Wall time both leaks the host and makes restores observable; the
+save/load design keeps checkpoints invisible to agents."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from clawblox.conformance import lockstep, realtime
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.host_traces import (
+    HostTrace,
+    find_body_leaves,
+    find_header_leaves,
+    find_host_path,
+    find_host_time,
+    find_secret,
+)
+from clawblox.conformance.lab import Lab
+from clawblox.conformance.live import Player, is_missing
+from clawblox.conformance.ordinary import find_newcomers
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed
+from clawblox.differences import ABSENT, Difference, find_differences
+from clawblox.protocol import (
+    API_ALIAS_ROUTE,
+    API_ROUTE,
+    INPUT_ROUTE,
+    OBSERVE_ROUTE,
+)
+from clawblox.system.clock import utc_now
+
+CHECKS: Final = Checks("invisible")
+
+_MOST_ACTIONS: Final = 4
+_LEAST_PAIRS: Final = 3
+_TIME_HEADERS: Final = frozenset({"date", "last-modified", "expires", "age", "server-timing"})
+"""Headers that state times of the host, or durations on it."""
+_FRAMING_HEADERS: Final = frozenset({"content-length", "connection", "keep-alive"})
+
+
+@attrs.frozen
+class Seen:
+    """What agents saw of an instance.
+
+    Attributes:
+        answers: The answers, of every route that agents use, and refusals.
+        docs: The documentation.
+        twice: Pairs of answers to the same request.
+    """
+
+    answers: tuple[Exchange, ...]
+    docs: tuple[Exchange, ...]
+    twice: tuple[tuple[Exchange, Exchange], ...]
+
+    @property
+    def everything(self) -> Iterator[Exchange]:
+        """All answers."""
+        yield from (*self.docs, *self.answers)
+        for pair in self.twice:
+            yield from pair
+
+
+async def _see(lab: Lab) -> Seen:
+    async def see() -> Seen:
+        actions = (await lab.actions())[:_MOST_ACTIONS]
+        async with lab.playing() as players:
+            live, player = players[0].live, players[0]
+            guest = await live.try_join("Guest")
+            if isinstance(session := guest.fields.get("session"), str):
+                await Player(live, "Guest", session, "").leave()
+            answers = [guest, *[await each.observe() for each in players]]
+            answers += [await player.act(action) for action in actions]
+            answers += [await player.say("What time is it?"), await players[-1].hear()]
+            answers += [
+                await live.post(INPUT_ROUTE, {"type": "ClawbloxCheck"}),
+                await live.call("POST", INPUT_ROUTE, body=b"{"),
+                await live.call("POST", "/join"),
+            ]
+            docs = [await live.call("GET", route) for route in (API_ROUTE, API_ALIAS_ROUTE)]
+            twice = []
+            for route in (API_ROUTE, "/no-such-route", OBSERVE_ROUTE):
+                first, second = [await live.call("GET", route) for _ in range(2)]
+                twice.append((first, second))
+        return Seen(tuple(answers), tuple(docs), tuple(twice))
+
+    return await lab.once("seen", see)
+
+
+def _require_none(
+    answers: Iterable[Exchange],
+    find: Callable[[str, Any], HostTrace | None],
+    leaves: Callable[[Exchange], Iterable[tuple[str, Any]]],
+) -> int:
+    """Require that nothing is found in some answers, and return the number of values.
+
+    Raises:
+        Failed: Something is found.
+    """
+    count = 0
+    for exchange in answers:
+        for path, value in leaves(exchange):
+            count += 1
+            trace = find(path, value)
+            if trace is not None:
+                route = exchange.url.partition("://")[2].partition("/")[2]
+                evidence = f"the answer to {exchange.method} /{route} has {trace.what}"
+                difference = Difference(trace.path, ABSENT, trace.value)
+                raise Failed(evidence, exchange=exchange, difference=difference)
+    return count
+
+
+def _body_leaves(exchange: Exchange) -> Iterator[tuple[str, Any]]:
+    return find_body_leaves(exchange.content)
+
+
+@CHECKS.add(
+    "host_time",
+    "must",
+    "What agents get has simulated time only, never the host's time.",
+)
+async def look_at_host_time(lab: Lab) -> str:
+    """Search every body that agents get for times near now."""
+    seen = await _see(lab)
+    if not any(exchange.is_accepted for exchange in seen.answers):
+        raise CouldNotRun(f"the world accepted nothing: {seen.answers[0].outcome}")
+    now = utc_now()
+    answers = list(seen.everything)
+    count = _require_none(
+        answers, lambda path, value: find_host_time(path, value, now), _body_leaves
+    )
+    return f"none of {count} values in {len(answers)} answers is a time within a day of now"
+
+
+@CHECKS.add(
+    "headers",
+    "must",
+    "Headers of answers to agents state no host time, and equal requests get equal headers: a date"
+    " or a count shows agents that the world was restored.",
+)
+async def look_at_headers(lab: Lab) -> str:
+    """Look at the headers of all answers, and compare those of equal requests."""
+    seen = await _see(lab)
+    now = utc_now()
+
+    def find(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - a header
+        if path.partition(".")[2].lower() in _TIME_HEADERS:
+            return HostTrace(path, f"a header {path.partition('.')[2]}", value)
+        return find_host_time(path, value, now)
+
+    answers = list(seen.everything)
+    count = _require_none(answers, find, find_header_leaves)
+    if not count:
+        raise CouldNotRun("no answer had a header")
+    for first, second in seen.twice:
+        before, after = dict(find_header_leaves(first)), dict(find_header_leaves(second))
+        for path in before.keys() | after.keys():
+            if before.get(path) != after.get(path):
+                name = path.partition(".")[2]
+                difference = Difference(path, before.get(path), after.get(path))
+                evidence = f"two equal requests got different values of {name}"
+                raise Failed(evidence, exchange=second, difference=difference)
+    return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
+
+
+@CHECKS.add(
+    "operator",
+    "must",
+    "Agents get nothing of the operator: no token, no variable of the environment, no path of the"
+    " host.",
+)
+async def look_at_operator(lab: Lab) -> str:
+    """Search everything that agents get for secrets and absolute paths."""
+    seen = await _see(lab)
+    async with lab.probe() as live:
+        secrets = lab.find_secrets(live)
+    answers = list(seen.everything)
+    docs = {exchange.url for exchange in seen.docs}
+
+    def find(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - JSON
+        return find_secret(path, value, secrets)
+
+    for leaves in (_body_leaves, find_header_leaves):
+        count = _require_none(answers, find, leaves)
+    others = [exchange for exchange in answers if exchange.url not in docs]
+    _require_none(others, find_host_path, _body_leaves)
+    return f"{count} headers and {len(answers)} bodies have none of {len(secrets)} secrets, no path"
+
+
+@CHECKS.add(
+    "process_ids",
+    "should",
+    "What agents see after a restore has no ids of the process: agents and chat messages get the"
+    " same ids as without the restore, and no other value belongs to one process.",
+    needs_directory=True,
+)
+async def look_at_process_ids(lab: Lab) -> str:
+    """Compare ids in the original and in a restored world."""
+    pairs = await _pair_observations(lab)
+    for path, (before, after) in _find_constant_differences(pairs).items():
+        evidence = (
+            f"in each of {len(pairs)} observations at the same times, the restored world had"
+            " another value than the original: an id of the process"
+        )
+        difference = Difference(path, before, after)
+        raise Failed(evidence, exchange=pairs[0][1], difference=difference)
+    newcomers = await find_newcomers(lab)
+    original, restored = newcomers[:2]
+    ids = original.player.agent_id, restored.player.agent_id
+    if ids[0] != ids[1]:
+        evidence = "the next agent got another id in the restored world than in the original"
+        raise Failed(evidence, difference=Difference("body.agent_id", *ids))
+    if original.said is None or restored.said is None or is_missing(original.said):
+        return f"the next agent got {ids[0]} in both worlds; there is no chat"
+    said = original.said.fields.get("id"), restored.said.fields.get("id")
+    if said[0] != said[1]:
+        evidence = "the next chat message got another id in the restored world"
+        difference = Difference("body.id", *said)
+        raise Failed(evidence, exchange=restored.said, difference=difference)
+    return f"in both worlds the next agent got {ids[0]}, the next chat message {said[0]}"
+
+
+async def _pair_observations(lab: Lab) -> Sequence[tuple[Exchange, Exchange]]:
+    """Return observations of the original and of a restored world at the same simulated times.
+
+    Raises:
+        CouldNotRun: There are too few.
+    """
+    pairs: list[tuple[Exchange, Exchange]]
+    if await lab.clock() == "lockstep":
+        original = (await lockstep.live_original(lab)).life.trace
+        restored = (await lockstep.live_restored(lab, 1)).trace
+        steps = zip(original.steps, original.exchanges, restored.exchanges, strict=True)
+        pairs = [
+            (before, after)
+            for step, before, after in steps
+            if (step.kind, step.player) == ("observe", 0)
+        ]
+    else:
+        seen = (await realtime.live_original(lab)).watched.observations
+        again = (await realtime.live_restored(lab, saving=False)).watched.observations
+        pairs = [(seen[time], again[time]) for time in sorted(seen.keys() & again.keys())]
+    if len(pairs) < _LEAST_PAIRS:
+        raise CouldNotRun(f"only {len(pairs)} observations have the same time in both worlds")
+    return pairs
+
+
+def _find_constant_differences(
+    pairs: Sequence[tuple[Exchange, Exchange]],
+) -> dict[str, tuple[Any, Any]]:
+    """Return where all pairs differ in the same way: values of one process, by path."""
+    constant: dict[str, tuple[Any, Any]] | None = None
+    for before, after in pairs:
+        differing = {
+            difference.path: (difference.before, difference.after)
+            for difference in find_differences(_show(before), _show(after))
+            if _is_id(difference.before) and _is_id(difference.after)
+        }
+        if constant is None:
+            constant = differing
+        else:
+            constant = {k: v for k, v in constant.items() if differing.get(k) == v}
+    return constant or {}
+
+
+def _show(exchange: Exchange) -> dict[str, Any]:
+    headers = {
+        name.partition(".")[2]: value
+        for name, value in find_header_leaves(exchange)
+        if name.partition(".")[2].lower() not in _TIME_HEADERS | _FRAMING_HEADERS
+    }
+    return {"body": exchange.fields, "headers": headers}
+
+
+def _is_id(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, int | str) and not isinstance(value, bool)
