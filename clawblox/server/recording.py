@@ -7,35 +7,28 @@ a tick. Work that a world does for its recording alone is kept to a small share 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import logging
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import perf_counter as monotonic_s
 from typing import Any, Final, TypeVar
 
-import anyio
 from anyio import to_thread
 
+from clawblox.recording.background import BackgroundWriter
 from clawblox.recording.blocks import (
     FORMAT,
     KIT_WRITER,
     MAX_START_BYTES,
-    Block,
     Moment,
     Track,
     format_moment_utc,
 )
-from clawblox.recording.writer import (
-    BlockCollector,
-    RecordingFile,
-    create_next,
-    observation_fields,
-)
+from clawblox.recording.writer import RecordingFile, create_next, observation_fields
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
 from clawblox.server.simulation import Clock, Json, Simulation
@@ -49,8 +42,6 @@ STATE_SHARE: Final = 0.01
 """Maximum share of real time that is spent on digests of the state."""
 MAX_STATE_S: Final = 0.005
 """Digests are made only of states whose first digest took less time, in seconds."""
-MAX_WAITING_BYTES: Final = 64 << 20
-"""A recording ends when more waits to be written."""
 MAX_ROWS_BYTES: Final = MAX_START_BYTES // 4
 """Maximum size of a database that is copied into a recording, in bytes."""
 
@@ -75,10 +66,7 @@ class Recorder:
     def __init__(self, world: HostedWorld, file: RecordingFile) -> None:
         self.path = file.path
         self._world = world
-        self._file = file
-        self._collector = BlockCollector()
-        self._is_over = False
-        self._has_news = anyio.Event()
+        self._writer = BackgroundWriter(file, self._note_end)
         self._fingerprints: list[int | None] = []
         self._frame_slot = _frame_slot(world.time)
         self._frame_budget = _Budget(FRAME_SHARE)
@@ -115,13 +103,12 @@ class Recorder:
             **self._read_state(),
         }
         try:
-            self._collector.start(self._moment(), encode_json(fields))
+            self._writer.start(self._moment(), encode_json(fields))
         except (TypeError, ValueError) as error:
             _log.error("the recording has no snapshot of its start: %s", error)
             unavailable = {"unavailable": f"{type(error).__name__}: {error}"}
             fields |= {"snapshot": unavailable, "rows": unavailable}
-            self._collector.start(self._moment(), encode_json(fields))
-        self._file.write(self._collector.take(0.0))
+            self._writer.start(self._moment(), encode_json(fields))
         self._add_frame()
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
@@ -129,7 +116,7 @@ class Recorder:
         try:
             encoded = encode_json({"event": event, **fields})
         except (TypeError, ValueError) as error:
-            self._end(f"{event}: {error}")
+            self._writer.end(f"{event}: {error}")
         else:
             self._add(Track.INPUTS, encoded)
 
@@ -140,13 +127,13 @@ class Recorder:
             agent_id: The agent's id.
             observation: The body of the answer.
         """
-        after = self._collector.counts[Track.INPUTS]
+        after = self._writer.counts[Track.INPUTS]
         fields = observation_fields(encode_json(agent_id), after, observation)
         self._add(Track.OBSERVATIONS, fields)
 
     def ticked(self) -> None:
         """Record a fingerprint of the tick, and a frame if one is due."""
-        if self._is_over:
+        if self._writer.is_over:
             return
         fingerprint = self._ask("fingerprint", partial(read_fingerprint, self._world.simulation))
         self._fingerprints.append(fingerprint)
@@ -172,7 +159,7 @@ class Recorder:
         fingerprints, self._fingerprints = self._fingerprints, []
         known = any(value is not None for value in fingerprints)
         return {
-            "after": self._collector.counts[Track.INPUTS],
+            "after": self._writer.counts[Track.INPUTS],
             **({"fingerprints": fingerprints} if known else {}),
         }
 
@@ -183,7 +170,7 @@ class Recorder:
             return None
         digest = self._ask("snapshot", partial(digest_state, self._world.simulation))
         now = monotonic_s()
-        is_first = not self._collector.counts[Track.FRAMES]
+        is_first = not self._writer.counts[Track.FRAMES]
         if digest is None or (is_first and now - begun_at >= MAX_STATE_S):
             self._state_budget = None
         budget.spend(begun_at, now)
@@ -236,17 +223,8 @@ class Recorder:
         return Moment(world.tick, float(world.time), format_moment_utc(datetime.now(UTC)))
 
     def _add(self, track: Track, fields: bytes) -> None:
-        if self._is_over:
-            return
-        try:
-            has_news = self._collector.add(track, self._moment(), fields, monotonic_s())
-        except ValueError as error:
-            self._end(str(error))
-            return
-        if has_news:
-            self._has_news.set()
-        if self._collector.waiting_bytes > MAX_WAITING_BYTES:
-            self._end(f"more than {MAX_WAITING_BYTES} bytes wait to be written")
+        if not self._writer.is_over and self._writer.add(track, self._moment(), fields):
+            self._writer.wake()
 
     # Writing
 
@@ -255,15 +233,10 @@ class Recorder:
 
         Cancellation: no record is lost; :meth:`close` writes the rest.
         """
-        while True:
-            due_at = self._collector.due_at
-            delay = None if due_at is None else max(0.0, due_at - monotonic_s())
-            with anyio.move_on_after(delay):
-                await self._has_news.wait()
-            self._has_news = anyio.Event()
-            if blocks := self._collector.take(monotonic_s()):
-                with anyio.CancelScope(shield=True):
-                    await to_thread.run_sync(self._append, blocks)
+        await self._writer.run(self._write_ended)
+
+    async def _write_ended(self) -> None:
+        await to_thread.run_sync(self._writer.write, self._writer.take())
 
     def close(self, *, is_clean: bool = True) -> None:
         """Write the rest and close the file. Blocks.
@@ -275,20 +248,9 @@ class Recorder:
             self._add(Track.FRAMES, encode_json(self._take_fingerprints()))
         if is_clean:
             self.event("end", {})
-        self._append(self._collector.take(float("inf")))
-        with contextlib.suppress(OSError):  # reported before; the file is closed anyway
-            self._file.close()
+        self._writer.close()
 
-    def _append(self, blocks: Sequence[Block]) -> None:
-        if self._is_over:
-            return
-        try:
-            self._file.write(blocks)
-        except OSError as error:
-            self._end(error.strerror or str(error))  # nothing may follow half a block
-
-    def _end(self, reason: str) -> None:
-        self._is_over = True
+    def _note_end(self, reason: str) -> None:
         _log.error("%s: the recording ends here, and the world runs on: %s", self.path, reason)
 
 

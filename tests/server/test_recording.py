@@ -11,6 +11,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from clawblox.recording import background
 from clawblox.recording.blocks import Track
 from clawblox.recording.writer import RecordingFile
 from clawblox.server import Halted, HostedWorld
@@ -345,7 +346,7 @@ def test_a_world_runs_on_when_a_method_for_recordings_fails(
 @pytest.mark.anyio
 async def test_no_event_is_lost_when_the_writer_is_cancelled(hosted, tmp_path, monkeypatch):
     recorder = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
-    take = recorder._collector.take
+    take = recorder._writer._collector.take
 
     with anyio.CancelScope() as scope:
 
@@ -353,7 +354,7 @@ async def test_no_event_is_lost_when_the_writer_is_cancelled(hosted, tmp_path, m
             scope.cancel()
             return take(float("inf"))
 
-        monkeypatch.setattr(recorder._collector, "take", take_and_cancel)
+        monkeypatch.setattr(recorder._writer._collector, "take", take_and_cancel)
         await recorder.run()
     recorder.event("chat", {"number": 1})
     await to_thread.run_sync(recorder.close)
@@ -380,7 +381,7 @@ def test_a_full_disk_ends_the_recording_but_not_the_world(hosted, caplog):
     hosted.recorder = recorder = Recorder(hosted, file)
     for name in ("Rocky", "Molly"):
         hosted.join(name)
-        recorder._append(recorder._collector.take(float("inf")))
+        recorder._writer.write(recorder._writer._collector.take(float("inf")))
     recorder.close()
     reason = "/dev/full: the recording ends here, and the world runs on: No space left on device"
     assert caplog.messages == [reason]
@@ -388,7 +389,7 @@ def test_a_full_disk_ends_the_recording_but_not_the_world(hosted, caplog):
 
 
 def test_a_recording_ends_when_too_much_waits_to_be_written(hosted, recorder, monkeypatch, caplog):
-    monkeypatch.setattr(recording_module, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(background, "MAX_WAITING_BYTES", 1000)
     rocky = hosted.join("Rocky")
     for _ in range(10):
         hosted.say(rocky, "x" * 500)

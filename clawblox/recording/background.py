@@ -1,0 +1,157 @@
+"""A recording in the making: records are added without waiting, and written by other threads.
+
+This is what a program that records drives, whether it is a world or an orchestrator: a slow disk
+delays nothing, and a full one ends the recording, not the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import anyio
+
+from clawblox.recording.blocks import Block, Moment, Track
+from clawblox.recording.writer import BlockCollector, RecordingFile
+
+MAX_WAITING_BYTES: Final = 64 << 20
+"""A recording ends when more waits to be written."""
+
+
+class BackgroundWriter:
+    """Collects the records of a recording, and writes its blocks as they end.
+
+    One thread at a time may add records and take blocks; another may write those that were taken.
+
+    Args:
+        file: The file of the recording; it is closed by :meth:`close`.
+        on_end: Called with the reason when the recording ends early.
+
+    Attributes:
+        path: Path of the file.
+        is_over: Whether the recording has ended early; later records are dropped.
+    """
+
+    def __init__(self, file: RecordingFile, on_end: Callable[[str], object]) -> None:
+        self.path: Path = file.path
+        self.is_over = False
+        self._file = file
+        self._on_end = on_end
+        self._collector = BlockCollector()
+        self._news = anyio.Event()
+
+    @property
+    def counts(self) -> Mapping[Track, int]:
+        """Number of records that were added to each track so far."""
+        return self._collector.counts
+
+    @property
+    def due_at(self) -> float | None:
+        """When :meth:`take` next returns a block, in seconds of ``time.monotonic``."""
+        return self._collector.due_at
+
+    def start(self, moment: Moment, fields: bytes) -> None:
+        """Write the first record. Blocks.
+
+        Args:
+            moment: When the recording starts.
+            fields: The other fields of the record ``start``, encoded as a JSON object in one line.
+
+        Raises:
+            ValueError: It is too long, or has too many values for its readers; nothing is written.
+            OSError: It cannot be written.
+        """
+        self._collector.start(moment, fields)
+        self._file.write(self.take())
+
+    def add(self, track: Track, moment: Moment, fields: bytes, now: float | None = None) -> bool:
+        """Add a record; one that is too long, or too much for the memory, ends the recording.
+
+        Args:
+            track: Its track.
+            moment: When it was made.
+            fields: Its other fields: a JSON object with at least one, encoded in one line.
+            now: The same in seconds of ``time.monotonic``; None means this moment.
+
+        Returns:
+            Whether a block is due earlier than before; call :meth:`wake` then.
+        """
+        if self.is_over:
+            return False
+        try:
+            is_news = self._collector.add(
+                track, moment, fields, monotonic() if now is None else now
+            )
+        except ValueError as error:
+            self.end(str(error))
+            return False
+        self.limit(self._collector.waiting_bytes)
+        return is_news
+
+    def limit(self, waiting_bytes: int) -> None:
+        """End the recording if too much waits to be written.
+
+        Args:
+            waiting_bytes: Length of everything that waits.
+        """
+        if waiting_bytes > MAX_WAITING_BYTES and not self.is_over:
+            self.end(f"more than {MAX_WAITING_BYTES} bytes wait to be written")
+
+    def take(self) -> list[Block]:
+        """Remove and return the blocks that have ended, for :meth:`write`."""
+        return self._collector.take(monotonic())
+
+    def write(self, blocks: Sequence[Block]) -> None:
+        """Append blocks; where that fails, the recording ends. Blocks."""
+        if self.is_over:
+            return
+        try:
+            self._file.write(blocks)
+        except OSError as error:
+            self.end(error.strerror or str(error))  # nothing may follow half a block
+
+    def end(self, reason: str) -> None:
+        """End the recording early, and report why."""
+        self.is_over = True
+        self._on_end(reason)
+
+    def close(self) -> None:
+        """Write the rest and close the file. Blocks."""
+        self.write(self._collector.take(float("inf")))
+        with contextlib.suppress(OSError):  # reported before; the file is closed anyway
+            self._file.close()
+
+    def wake(self) -> None:
+        """Make :meth:`run` look now; only in the thread of its event loop."""
+        self._news.set()
+
+    async def run(
+        self,
+        write: Callable[[], Awaitable[object]],
+        *,
+        due_at: Callable[[], float | None] | None = None,
+        look_every_s: float = float("inf"),
+    ) -> None:
+        """Call a function whenever something is due to be written, until cancelled.
+
+        Args:
+            write: Takes what has ended, and writes it in another thread.
+            due_at: Returns when the next call is due, in seconds of ``time.monotonic``, or None;
+                by default :attr:`due_at`.
+            look_every_s: Seconds between two looks at ``due_at`` without :meth:`wake`.
+
+        Cancellation: waits for a call under way. No record is lost; :meth:`close` writes the rest.
+        """
+        while True:
+            due = self.due_at if due_at is None else due_at()
+            delay = float("inf") if due is None else max(0.0, due - monotonic())
+            with anyio.move_on_after(min(delay, look_every_s)):
+                await self._news.wait()
+            self._news = anyio.Event()
+            due = self.due_at if due_at is None else due_at()
+            if due is not None and due <= monotonic():
+                with anyio.CancelScope(shield=True):
+                    await write()
