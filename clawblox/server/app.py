@@ -163,14 +163,14 @@ class _Api:
         self._operator_token = operator_token
 
     def routes(self) -> list[BaseRoute]:
-        return [
+        return [  # the busiest first: a request is compared with one after the other
+            Route(OBSERVE_ROUTE, self.observe),
+            Route(INPUT_ROUTE, self.input, methods=["POST"]),
             Route(API_ROUTE, self.api_doc),
             Route(API_ALIAS_ROUTE, self.api_doc),
             Route(HEALTH_ROUTE, self.health),
             Route(JOIN_ROUTE, self.join, methods=["POST"]),
             Route(LEAVE_ROUTE, self.leave, methods=["POST"]),
-            Route(OBSERVE_ROUTE, self.observe),
-            Route(INPUT_ROUTE, self.input, methods=["POST"]),
             Route(CHAT_ROUTE, self.chat, methods=["POST"]),
             Route(CHAT_MESSAGES_ROUTE, self.chat_messages),
             Route(SNAPSHOT_ROUTE, self.snapshot),

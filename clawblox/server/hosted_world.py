@@ -210,7 +210,7 @@ class HostedWorld:
         waiting, self.pending = self.pending, []
         for item in waiting:
             self.version += 1
-            with self._applying("input", partial(attrs.asdict, item)):
+            with self._applying("input", partial(attrs.asdict, item, recurse=False)):
                 try:
                     self.simulation.act(item.agent_id, item.action, item.data)
                 except InputError as error:
@@ -301,7 +301,8 @@ class HostedWorld:
             try:
                 yield
             finally:
-                self._event(event, fields())
+                if self.recorder is not None:
+                    self.recorder.event(event, fields())
 
     def _halt(self, reason: str, call: str, fields: Mapping[str, object]) -> None:
         self.failure = reason

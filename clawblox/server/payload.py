@@ -103,7 +103,10 @@ def _members_of_list(value: list[object] | tuple[object, ...], depth: int) -> It
 
 
 def _nesting(body: bytes) -> int:
-    """Return how deeply a JSON text is nested, without building its values."""
+    """Return how deeply a JSON text may be nested at most, without building its values."""
+    opened = body.count(b"[") + body.count(b"{")
+    if opened <= MAX_DEPTH:
+        return opened
     brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
