@@ -136,6 +136,26 @@ def test_a_torn_recording_is_printed_with_a_note(call: Start, recording: Path) -
     assert command.wait() == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--at", "1", "--since", "1"], "--at shows all tracks at one time"),
+        (["--at", "1", "--track", "frames"], "--at shows all tracks at one time"),
+        (["--at", "nan"], "must be"),
+        (["--viewer", "--json"], "--viewer gets all of the recording"),
+        (["--world", "."], "--world is the world of the viewer"),
+        (["--recording", "1"], "--recording is for run directories"),
+        (["--track", "secrets"], "is not one of 'inputs', 'observations', 'frames'"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_refused(
+    call: Start, recording: Path, options: list[str], message: str
+) -> None:
+    command = call("replay", str(recording), *options)
+    assert (command.wait(), command.out) == (2, "")
+    assert message in command.err
+
+
 # --------------------------------------------------------------------------------- run directories
 
 

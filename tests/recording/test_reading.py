@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -202,3 +203,18 @@ def test_moments_are_written_in_the_documented_form():
     assert blocks.format_moment_utc(at) == "2026-06-02T08:09:05.007Z"
     assert blocks._UTC.fullmatch(UTC.format(7))
     assert read_all(OLD)[0]["tick"] == 0
+
+
+def test_without_zstandard_the_error_has_the_command_that_installs_it(tmp_path, monkeypatch):
+    path = Recorded(tmp_path).close()
+    for name in ("compression.zstd", "zstandard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with (
+        pytest.raises(ModuleNotFoundError, match=r"use Python 3.14, or pip install .*\[zstd\]"),
+        reading(path),
+    ):
+        pass
+    with pytest.raises(ModuleNotFoundError):
+        Recorded(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["recording-0001.jsonl.zst"]
+    assert len(read_all(OLD)) == 6

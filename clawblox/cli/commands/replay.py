@@ -109,14 +109,21 @@ def command(
         UsageError: The run has no recordings, or several; or options exclude each other.
         OSError: The recording cannot be read.
     """
-    if at is not None and (tracks or since is not None):
+    has_part = bool(tracks) or since is not None
+    if at is not None and has_part:
         raise UsageError("--at shows all tracks at one time; leave out --track and --since")
+    if viewer and (at is not None or has_part or as_json):
+        raise UsageError("--viewer gets all of the recording; leave out options of other output")
+    if world_dir is not None and not viewer:
+        raise UsageError("--world is the world of the viewer; add --viewer")
     place = existing_path(run)
+    if number is not None and not place.is_dir():
+        raise UsageError("--recording is for run directories; RUN is a file")
     run_dir = place.absolute() if place.is_dir() else None
     found = _choose(run_dir, number) if run_dir else FoundRecording(place.absolute())
     if viewer:
-        with opened_recording(found.path, run_dir):
-            pass  # it is readable, and a recording
+        with _reading(found.path, run_dir):
+            pass  # a viewer gets nothing but a recording
         world = Path(world_dir) if world_dir else _world_of(run_dir, found)
         return anyio.run(run_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
