@@ -50,7 +50,7 @@ __all__ = [
 _ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = [
     _ROOT / "README.md",
-    *(_ROOT / "docs" / name for name in ("engine.md", "world.md", "many.md")),
+    *(_ROOT / "docs" / name for name in ("engine.md", "world.md", "many.md", "conformance.md")),
 ]
 PAGES_WITH_AGENTS: Final = [_ROOT / "docs" / "experiments.md"]
 LONG_PAGES: Final = [_ROOT / "docs" / "tutorial.md", *PAGES_WITH_AGENTS]
