@@ -21,6 +21,7 @@ those of the world that was saved.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.
 - ``wording``: a failed check as facts for people.
+- ``pytest_plugin``: the checks as tests of pytest.
 """
 
 from __future__ import annotations

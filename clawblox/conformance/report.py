@@ -155,6 +155,12 @@ class Report:
         }
 
 
+def read_report(fields: Mapping[str, Any]) -> Report:
+    """Return a report from its fields, as ``attrs.asdict`` gives them."""
+    checks = tuple(CheckResult(**result) for result in fields["checks"])
+    return Report(**{**fields, "verdict": Verdict(**fields["verdict"]), "checks": checks})
+
+
 def is_counted(result: CheckResult, *, strict: bool) -> bool:
     """Return whether a result makes the whole fail.
 

@@ -165,10 +165,11 @@ class _Page:
             yield from self._wrap(f"{result.id}: {result.evidence}", _INDENT, "  - ")
 
     def areas(self) -> Iterator[str]:
-        """Yield one line with how many checks of each area passed."""
+        """Yield one line with how many of the checks of each area passed, of those that apply."""
+        applying = self._report.having("failed", "could_not_run", "passed")
         areas = [
-            f"{area} {sum(one.status == 'passed' for one in results)}/{len(results)}"
-            for area, results in group_by_area(self._report.checks)
+            f"{area} {sum(result.status == 'passed' for result in results)}/{len(results)}"
+            for area, results in _group_by_area(applying)
         ]
         if areas:
             yield from self._wrap(f"Passed: {', '.join(areas)}")
@@ -186,7 +187,7 @@ class _Page:
                 yield from self._wrap(text, _INDENT, f"  {sign} ")
 
 
-def group_by_area(results: Sequence[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
+def _group_by_area(results: Sequence[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
     """Return results by the area of their checks, in their order."""
     areas: dict[str, list[CheckResult]] = {}
     for result in results:
