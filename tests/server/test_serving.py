@@ -278,6 +278,7 @@ def test_importing_the_kit_loads_nothing_of_the_orchestrator():
         "clawblox.host_gate",
         "clawblox.protocol",
         "clawblox.recording",
+        "clawblox.recording.background",
         "clawblox.recording.blocks",
         "clawblox.recording.writer",
         "clawblox.telemetry",
