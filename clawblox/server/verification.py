@@ -44,7 +44,7 @@ MAX_CONTINUED_TICKS: Final = 600
 MAX_FINGERPRINTS: Final = 1 << 17
 """Maximum number of ticks whose fingerprints wait for the frame that has the recorded ones."""
 _STAMPS: Final = frozenset({"tick", "time", "utc", "event"})
-_OWN_EVENTS: Final = frozenset({"halted", "removed"})
+_OWN_EVENTS: Final = ("halted", "removed")
 """Events that a world causes itself, within a tick."""
 _TICKS_BETWEEN_PAUSES: Final = 4
 _SLICE_S: Final = 0.02
@@ -64,13 +64,13 @@ class _Listener:
 
     def __init__(self, world: HostedWorld) -> None:
         self._world = world
-        self.events: deque[dict[str, Any]] = deque()
+        self.events: deque[tuple[float, dict[str, Any]]] = deque()
         self.fingerprints: dict[int, tuple[float, int | None]] = {}
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
         # As a reader sees it: tuples are lists, and the world may change what it gave.
         document = parse_document(encode_json({"event": event, **fields}))
-        self.events.append({"tick": self._world.tick, **document})
+        self.events.append((self._world.time, {"tick": self._world.tick, **document}))
 
     def observed(self, agent_id: str, observation: bytes) -> None:
         return
@@ -219,6 +219,8 @@ class Replay:
         world, wanted = self._world, record.moment.tick
         if self.progress.is_complete:
             raise Unverifiable("it follows the event 'end'")
+        if record.track is Track.INPUTS and not record.number and wanted != world.tick:
+            raise Unverifiable(f"its tick is {wanted}, and that of its snapshot {world.tick}")
         if wanted < world.tick:
             raise Unverifiable(f"its tick is {wanted}, after one of tick {world.tick}")
         if wanted - world.tick > MAX_GAP_TICKS:
@@ -270,7 +272,7 @@ class Replay:
         recorded = _unstamped(fields)
         if not self._listener.events:
             return self._diverge(f"the event {name!r} does not happen", "", recorded, None)
-        happened = self._listener.events.popleft()
+        _, happened = self._listener.events.popleft()
         expected = {"tick": record.moment.tick, "event": name, **recorded}
         if differences := find_differences(expected, happened):
             first = differences[0]
@@ -325,9 +327,9 @@ class Replay:
         """Return the event of the replay that the recording does not have, if any."""
         if not self._listener.events:
             return None
-        event = self._listener.events[0]
+        time, event = self._listener.events[0]
         what = f"the event {event['event']!r} happens only in the replay"
-        return self._diverge(what, "", None, event)
+        return Divergence(event["tick"], time, what, "", None, event)
 
     # -- observations and frames --------------------------------------------------------------
 

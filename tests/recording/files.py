@@ -5,10 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.blocks import (
+    BLOCK_RECORDS,
+    Block,
+    Moment,
+    Track,
+    encode_block,
+    read_moment,
+    require_zstandard,
+)
 from clawblox.recording.reader import RecordingReader
 from clawblox.recording.writer import BlockCollector, RecordingFile, create_next
 
@@ -63,3 +72,39 @@ def read_all(path: Path) -> list[dict]:
     """Return the fields of all records, in the order in which they happened."""
     with reading(path) as recording:
         return [record.fields for record in recording.read()]
+
+
+Records: TypeAlias = "list[tuple[Track, dict[str, Any]]]"
+"""Records in the order in which they happened."""
+
+
+def rewrite(source: Path, target: Path, edit: Callable[[Records], Records]) -> Path:
+    """Write a recording with other records; ``after`` follows from their order."""
+    with reading(source) as recording:
+        records = edit([(record.track, record.fields) for record in recording.read()])
+    lines: dict[Track, list[bytes]] = {track: [] for track in Track}
+    last = Moment(0, 0.0, UTC.format(0))
+    for track, fields in records:
+        if "after" in fields:
+            fields["after"] = len(lines[Track.INPUTS])
+        lines[track].append(json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+        with contextlib.suppress(TypeError, ValueError):
+            last = max(last, read_moment(fields), key=lambda moment: moment.tick)
+    blocks = [
+        Block(track, len(part), moment(0), last, b"".join(part))
+        for track in Track
+        for part in batched(lines[track], BLOCK_RECORDS)
+    ]
+    first, *others = blocks
+    start, *rest = first.content.splitlines(keepends=True)
+    parts = [Block(Track.INPUTS, 1, moment(0), moment(0), start), *others]
+    if rest:
+        parts.insert(1, Block(Track.INPUTS, len(rest), moment(0), last, b"".join(rest)))
+    zstandard = require_zstandard()
+    with target.open("xb") as file:
+        file.writelines(encode_block(block, zstandard) for block in parts)
+    return target
+
+
+def batched(items: list[bytes], size: int) -> Iterator[list[bytes]]:
+    return (items[begin : begin + size] for begin in range(0, len(items), size))

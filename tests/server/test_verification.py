@@ -1,0 +1,568 @@
+"""A world that repeats its recording finds each difference, at its place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clawblox.recording.blocks import Track
+from clawblox.recording.replays import Divergence, ReplayProgress, StateDigest
+from clawblox.server import Halted, HostedWorld
+from clawblox.server import recording as recording_module
+from clawblox.server.recording import Recorder, digest_state, open_recording
+from clawblox.server.snapshot_document import make_snapshot, restore_document
+from clawblox.server.verification import MAX_GAP_TICKS, Replay
+from tests.recording.files import Records, read_all, reading, rewrite
+from tests.server.dice import Dice
+
+SEED = 5
+OLD = Path(__file__).parents[1] / "recording" / "events-v1.jsonl"
+
+
+class Script:
+    """A recorded world that a test drives."""
+
+    def __init__(self, directory: Path, *, resumed: HostedWorld | None = None) -> None:
+        self.world = HostedWorld(Dice())
+        if resumed is not None:
+            restore_document(self.world, copy.deepcopy(make_snapshot(resumed)))
+        else:
+            self.world.reseed(SEED)
+            self.world.begin()
+        reseed = None if resumed else SEED
+        self.recorder: Recorder = open_recording(
+            directory, self.world, resumed=resumed is not None, reseed=reseed
+        )
+        self.world.recorder = self.recorder
+        self.path = self.recorder.path
+        self.agents = {session.name: session for session in self.world.sessions}
+
+    def join(self, name: str) -> str:
+        self.agents[name] = self.world.join(name)
+        return self.agents[name].agent_id
+
+    def act(self, name: str, action: str, data: object = None) -> None:
+        self.world.queue(self.agents[name], action, data)
+        self.world.apply_inputs()
+
+    def look(self, name: str) -> None:
+        self.world.observe(self.agents[name])
+
+    def step(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.world.step()
+
+    def close(self, *, is_clean: bool = True) -> Path:
+        self.recorder.close(is_clean=is_clean)
+        return self.path
+
+
+def play(script: Script) -> None:
+    """Two agents bet, talk, look, are refused, removed and leave, in 100 ticks."""
+    script.join("Ada")
+    bo = script.join("Bo")
+    script.look("Ada")
+    for number in range(10):
+        script.act("Ada", "Bet", number)
+        script.step(10)
+        script.look("Ada")
+        if number == 3:
+            script.act("Bo", "Bet", "all")
+            script.world.say(script.agents["Bo"], "hello")
+            script.look("Bo")
+        if number == 5:
+            script.act("Ada", "Kick", bo)
+        if number == 7:
+            script.world.leave(script.agents["Ada"])
+            script.join("Ada")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _record_everything() -> Iterator[None]:
+    """Frames and digests of the state are limited by real time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording_module, "FRAME_SHARE", 1e9)
+        patch.setattr(recording_module, "STATE_SHARE", 1e9)
+        patch.setattr(recording_module, "MAX_STATE_S", 60.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory, _record_everything: None) -> Path:
+    script = Script(tmp_path_factory.mktemp("recorded"))
+    play(script)
+    return script.close()
+
+
+def replay(
+    path: Path, simulation: Dice | None = None, digest_ticks: tuple[int, ...] = ()
+) -> ReplayProgress:
+    with reading(path) as recorded:
+        repeated = Replay(HostedWorld(simulation or Dice()), recorded, digest_ticks=digest_ticks)
+        anyio.run(repeated.run)
+        return repeated.progress
+
+
+Edit = Callable[[Records], Records]
+
+
+def changing(chosen: dict[str, Any], **changes: Any) -> Edit:
+    """Change keys of the first record that has the chosen ones."""
+
+    def edit(records: Records) -> Records:
+        fields = next(fields for _, fields in records if chosen.items() <= fields.items())
+        fields.update(changes)
+        return records
+
+    return edit
+
+
+def changing_on(track: Track, tick: int, **changes: Any) -> Edit:
+    """Change keys of the first record of a track at a tick."""
+
+    def edit(records: Records) -> Records:
+        chosen = (fields for on, fields in records if (on, fields["tick"]) == (track, tick))
+        next(chosen).update(changes)
+        return records
+
+    return edit
+
+
+def without(**chosen: Any) -> Edit:
+    """Leave out the record that has the chosen keys."""
+
+    def edit(records: Records) -> Records:
+        kept = [record for record in records if not chosen.items() <= record[1].items()]
+        assert len(kept) == len(records) - 1
+        return kept
+
+    return edit
+
+
+def without_hints(records: Records) -> Records:
+    """Leave out fingerprints and digests, so that only what shows is compared."""
+    for track, fields in records:
+        if track is Track.FRAMES:
+            fields.pop("fingerprints", None)
+            fields.pop("state", None)
+    return records
+
+
+def shown_only(edit: Edit) -> Edit:
+    return lambda records: without_hints(edit(records))
+
+
+def test_a_recording_is_repeated_to_its_end(recording: Path) -> None:
+    progress = replay(recording)
+    assert (progress.outcome, progress.reason, progress.divergence) == ("equal", "", None)
+    assert (progress.is_complete, progress.tick, progress.last_tick) == (True, 100, 100)
+    records = read_all(recording)
+    events = [fields["event"] for fields in records if "event" in fields]
+    assert progress.events == len(events) - 2
+    assert {"join", "leave", "removed", "input", "chat"} < set(events)
+    assert progress.observations == sum("observation" in fields for fields in records) > 10
+    assert progress.frames == sum("frame" in fields for fields in records) == 17
+    assert progress.fingerprints == 100
+    assert progress.states > 0
+
+
+PLANTED: list[tuple[Edit, int, str, str]] = [
+    (shown_only(changing({"data": 4}, data=5)), 50, "the observation of 'Ada'", "bets"),
+    (changing({"data": 4}, data=5), 42, "the digest of the state", ""),
+    (changing({"data": "all"}, data=7), 40, "the event 'input'", "refusal"),
+    (changing({"data": "all"}, refusal=None), 40, "the event 'input'", "refusal"),
+    (changing({"event": "chat"}, agent_name="Al"), 40, "the event 'chat'", "agent_name"),
+    (changing({"event": "chat"}, id=7), 40, "the event 'chat'", "id"),
+    (changing({"event": "join", "name": "Bo"}, extra=1), 0, "the event 'join'", "extra"),
+    (changing({"event": "removed"}, agent_id="x"), 61, "the event 'removed'", "agent_id"),
+    (changing_on(Track.OBSERVATIONS, 60, observation={"shown": 1}), 60,
+     "the observation of 'Ada'", "shown"),
+    (changing_on(Track.FRAMES, 42, frame={"shown": 0}), 42, "the view of a spectator", "shown"),
+    (changing_on(Track.FRAMES, 42, state="0" * 64), 42, "the digest of the state", ""),
+    (changing_on(Track.FRAMES, 42, fingerprints=[0] * 6), 37, "the fingerprint of the state", ""),
+    (changing_on(Track.FRAMES, 42, time=0.71), 42, "the simulation time of the tick", ""),
+    (changing({"data": "all"}, time=0.6), 40, "the simulation time of the tick", ""),
+    (without(event="removed"), 61, "the event 'removed' happens only in the replay", ""),
+    (shown_only(without(data=2)), 30, "the observation of 'Ada'", "bets"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "tick", "what", "path"), PLANTED)
+def test_a_planted_difference_is_found_at_its_place(
+    recording: Path, tmp_path: Path, edit: Edit, tick: int, what: str, path: str
+) -> None:
+    progress = replay(rewrite(recording, tmp_path / "planted", edit))
+    assert progress.outcome == "different", progress
+    found = progress.divergence
+    assert found is not None
+    assert (found.tick, found.what, found.path) == (tick, what, path)
+    assert found.recorded != found.replayed
+
+
+# ---------------------------------------------------------------------------- another world
+
+
+class TwoDraws(Dice):
+    extra_draw_at = 33
+
+
+class Unmarked(Dice):
+    has_fingerprint = False
+
+
+def test_a_fingerprint_finds_another_draw_at_its_tick(recording: Path) -> None:
+    found = replay(recording, TwoDraws()).divergence
+    assert found is not None
+    assert (found.tick, found.what) == (33, "the fingerprint of the state")
+
+
+def test_without_fingerprints_another_draw_is_found_where_it_shows(
+    recording: Path, tmp_path: Path
+) -> None:
+    path = rewrite(recording, tmp_path / "shown", without_hints)
+    found = replay(path, TwoDraws()).divergence
+    assert found is not None
+    assert (found.tick, found.what, found.path) == (60, "the view of a spectator", "shown")
+
+
+def test_a_fingerprint_is_found_before_what_differs_earlier_in_the_recording(
+    recording: Path, tmp_path: Path
+) -> None:
+    """An observation at tick 40 differs; the frame at tick 42 has the fingerprint of tick 39."""
+
+    class Cheat(Dice):
+        def observe(self, agent_id):
+            return {**super().observe(agent_id), "extra": self.ticks == 40}
+
+    class Early(Cheat):
+        extra_draw_at = 39
+
+    path = rewrite(recording, tmp_path / "path", lambda records: records)
+    found = replay(path, Early()).divergence
+    assert found is not None
+    assert found.tick == 0  # the key is in each observation
+    ahead = replay(rewrite(recording, tmp_path / "bare", ignoring_extra), Early()).divergence
+    assert ahead is not None
+    assert (ahead.tick, ahead.what) == (39, "the fingerprint of the state")
+
+
+def ignoring_extra(records: Records) -> Records:
+    for track, fields in records:
+        if track is Track.OBSERVATIONS:
+            fields["observation"]["extra"] = False
+    return records
+
+
+def test_a_world_without_fingerprints_differs_from_one_with_them(recording: Path) -> None:
+    found = replay(recording, Unmarked()).divergence
+    assert found is not None
+    assert (found.tick, found.replayed) == (1, None)
+
+
+def test_a_fresh_world_with_other_files_begins_again_with_its_seed(recording: Path) -> None:
+    class Changed(Dice):
+        content = "other rules"
+
+    assert replay(recording, Changed()).outcome == "equal"
+
+    class ChangedDraws(Changed, TwoDraws):
+        pass
+
+    found = replay(recording, ChangedDraws()).divergence
+    assert found is not None
+    assert found.tick == 33
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reseed": None}, "the recording names no seed"),
+        ({"reseed": -1}, "the recording names no seed"),
+        ({"reseed": 1.5}, "the recording names no seed"),
+        ({"resumed": True}, "the world refuses the snapshot of the recording: its scene_hash"),
+    ],
+)
+def test_without_a_seed_a_world_with_other_files_cannot_repeat(
+    recording: Path, tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    class Changed(Dice):
+        content = "other rules"
+
+    path = rewrite(recording, tmp_path / "path", changing({"event": "start"}, **changes))
+    progress = replay(path, Changed())
+    assert progress.outcome == "impossible"
+    assert reason in progress.reason
+
+
+@pytest.mark.parametrize("call", ["spectate", "snapshot", "fingerprint"])
+def test_a_world_that_fails_where_it_had_not_is_different(recording: Path, call: str) -> None:
+    def fail(self: Dice) -> None:
+        raise RuntimeError("out of order")
+
+    progress = replay(recording, type("Failing", (Dice,), {call: fail})())
+    assert progress.outcome == "different"
+    assert progress.divergence is not None
+    shown = None if call == "fingerprint" else "the world fails: RuntimeError: out of order"
+    assert progress.divergence.replayed == shown
+
+
+# ---------------------------------------------------------------------------- halts
+
+
+@pytest.mark.parametrize("call", ["join", "input", "step", "observe", "audience", "chat"])
+def test_a_halt_is_repeated(tmp_path: Path, call: str) -> None:
+    script = Script(tmp_path)
+    script.join("Ada")
+    script.step(3)
+    script.act("Ada", "Break", call)
+    halting = {
+        "join": lambda: script.join("Jonah"),
+        "input": lambda: script.act("Ada", "Divide"),
+        "step": lambda: script.step(1),
+        "observe": lambda: script.look("Ada"),
+    }
+    with pytest.raises(Halted):
+        halting.get(call, lambda: script.world.say(script.agents["Ada"], "hello"))()
+    script.world.say(script.agents["Ada"], "is it over?")
+    path = script.close()
+    progress = replay(path)
+    assert (progress.outcome, progress.divergence) == ("equal", None)
+    events = [fields["event"] for fields in read_all(path) if "event" in fields]
+    assert "halted" in events
+    assert progress.events == len(events) - 2
+
+    class Sturdy(Dice):
+        def fail(self, call):
+            return
+
+    if call not in ("join", "input"):
+        found = replay(path, Sturdy()).divergence
+        assert found is not None
+        assert found.what == "the event 'halted' does not happen"
+
+
+def test_a_halt_that_is_new_is_different(recording: Path) -> None:
+    class Weak(Dice):
+        def step(self):
+            if self.ticks == 20:
+                raise Halted("too weak")
+            super().step()
+
+    found = replay(recording, Weak()).divergence
+    assert found is not None
+    assert (found.tick, found.what) == (20, "the event 'halted' happens only in the replay")
+    assert found.replayed["error"] == "too weak"
+
+
+# ---------------------------------------------------------------------------- what cannot be
+
+
+def adding(place: int, **fields: Any) -> Edit:
+    """Insert a record into the inputs, with the moment of the one before."""
+
+    def edit(records: Records) -> Records:
+        stamp = {key: records[place - 1][1][key] for key in ("tick", "time", "utc")}
+        return [*records[:place], (Track.INPUTS, {**stamp, **fields}), *records[place:]]
+
+    return edit
+
+
+def snapshot_with(**changes: Any) -> Edit:
+    def edit(records: Records) -> Records:
+        start = records[0][1]
+        start["snapshot"] = {**start["snapshot"], **changes}
+        return records
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (changing({"data": 4}, tick=3), "inputs, record 9: its tick is 3, after one of tick 40"),
+        (changing({"data": 4}, tick=10**15), f"inputs, record 9: its tick is {10**15}"),
+        (changing({"data": 4}, tick=41 + MAX_GAP_TICKS), "ticks after the last"),
+        (changing({"data": 4}, agent_id="nobody"), "the agent 'nobody' is not in the world"),
+        (changing({"data": 4}, agent_id=4), "inputs, record 9: its 'agent_id' is no text"),
+        (changing({"data": 4}, action=None), "its 'action' is no text"),
+        (changing({"data": 4}, event="jump"), "its event 'jump' is unknown"),
+        (changing({"data": 4}, event=["x"]), "its event ['x'] is unknown"),
+        (changing({"event": "chat"}, content=1), "its 'content' is no text"),
+        (changing({"event": "chat"}, media_url=1), "its 'media_url' is no text"),
+        (changing({"event": "join"}, name={}), "inputs, record 1: its 'name' is no text"),
+        (changing({"event": "leave"}, agent_id=""), "the agent '' is not in the world"),
+        (adding(2, event="start"), "the event 'start' is not at its place"),
+        (lambda records: [*records, records[-1]], "it follows the event 'end'"),
+        (changing({"event": "start"}, writer="other"), "not recorded by a world on the kit"),
+        (changing({"event": "start"}, snapshot=3), "no snapshot of its start"),
+        (changing({"event": "start"}, snapshot={}), "the snapshot of the recording: it has no"),
+        (changing({"event": "start"}, snapshot={"unavailable": "x\n"}), "has no snapshot: x"),
+        (changing({"event": "start"}, rows={"unavailable": "shared"}), "has no rows: shared"),
+        (changing({"event": "start"}, tick=4), "its tick is 4, and that of its snapshot 0"),
+        (snapshot_with(state=None), "its state cannot be restored"),
+        (snapshot_with(tick="x"), "its 'tick' is of the wrong type"),
+        (snapshot_with(tick=10**30), "its tick is 0, and that of its snapshot 1000000"),
+        (snapshot_with(sessions=[3]), "its 'sessions' are malformed"),
+        (snapshot_with(sessions=[{"agent_id": 3, "name": ""}]), "its 'sessions' are malformed"),
+        (snapshot_with(chat=[]), "its 'chat' is of the wrong type"),
+    ],
+)  # fmt: skip
+def test_a_hostile_recording_cannot_be_verified(
+    recording: Path, tmp_path: Path, edit: Edit, reason: str
+) -> None:
+    progress = replay(rewrite(recording, tmp_path / "hostile", edit))
+    assert progress.outcome == "impossible", progress
+    assert reason in progress.reason
+
+
+def test_an_agent_joins_once(recording: Path, tmp_path: Path) -> None:
+    def edit(records: Records) -> Records:
+        place = next(n for n, (_, fields) in enumerate(records) if fields.get("event") == "join")
+        return [*records[: place + 1], *records[place:]]
+
+    progress = replay(rewrite(recording, tmp_path / "twice", edit))
+    assert progress.outcome == "impossible"
+    assert "joins a second time" in progress.reason
+
+
+def test_a_route_of_the_world_that_halted_it_is_in_no_recording(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    with pytest.raises(Halted), script.world.running():
+        raise Halted("by a route")
+    progress = replay(script.close())
+    assert progress.outcome == "impossible"
+    assert "a route of the world's own halted it" in progress.reason
+
+
+def test_a_recording_of_the_older_format_cannot_be_verified() -> None:
+    progress = replay(OLD)
+    assert progress.outcome == "impossible"
+    assert "older format" in progress.reason
+
+
+def test_a_damaged_recording_names_the_file_and_the_place(recording: Path, tmp_path: Path) -> None:
+    content = bytearray(recording.read_bytes())
+    content[-20] ^= 255
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    progress = replay(path)
+    assert progress.outcome == "impossible"
+    assert str(path) in progress.reason
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_value_anywhere_gives_an_outcome(
+    recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    def edit(records: Records) -> Records:
+        _, fields = data.draw(st.sampled_from(records))
+        key = data.draw(st.sampled_from(sorted(fields)))
+        if key == "snapshot" and data.draw(st.booleans()):
+            fields = fields[key]
+            key = data.draw(st.sampled_from(sorted(fields)))
+        fields[key] = data.draw(VALUES)
+        return records
+
+    path = rewrite(recording, tmp_path_factory.mktemp("any") / "recording", edit)
+    progress = replay(path)
+    assert progress.outcome in ("equal", "different", "impossible")
+    assert "the replay failed" not in progress.reason
+
+
+# ---------------------------------------------------------------------------- lives
+
+
+def test_a_replay_reaches_the_state_that_a_later_recording_begins_with(tmp_path: Path) -> None:
+    first = Script(tmp_path)
+    first.join("Ada")
+    first.step(20)
+    first.act("Ada", "Bet", 3)
+    later = Script(tmp_path, resumed=first.world)
+    first.act("Ada", "Bet", 4)  # in the same tick, after the save
+    first.step(5)
+    first.close(is_clean=False)
+    later.step(7)
+    later.look("Ada")
+    later.close()
+
+    start = replay(later.path).start
+    assert start == StateDigest(20, digest_state(saved_at(later)))
+    progress = replay(first.path, digest_ticks=(20, 23, 1000))
+    assert (progress.outcome, progress.is_complete) == ("equal", False)
+    assert [digest.tick for digest in progress.digests] == [20, 20, 20, 23]
+    assert start in progress.digests
+    assert progress.start is None
+
+
+def saved_at(script: Script) -> Dice:
+    with reading(script.path) as recorded:
+        state = recorded.start()["snapshot"]["state"]
+    simulation = Dice()
+    simulation.restore(state)
+    return simulation
+
+
+def test_a_killed_world_without_further_inputs_reaches_later_saves(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    script.step(5)
+    path = script.close(is_clean=False)
+    script.step(3)
+    progress = replay(path, digest_ticks=(8,))
+    assert progress.digests == (StateDigest(8, digest_state(script.world.simulation)),)
+    assert (progress.outcome, progress.tick, progress.last_tick) == ("equal", 5, 5)
+
+
+def test_a_recording_with_another_seed_continues_nothing(tmp_path: Path) -> None:
+    first = Script(tmp_path)
+    first.step(5)
+    first.close()
+    later = Script(tmp_path, resumed=first.world)
+    path = later.close()
+    reseeded = rewrite(path, tmp_path / "reseeded", changing({"event": "start"}, reseed=3))
+    assert replay(path).start is not None
+    assert replay(reseeded).start is None
+
+
+# ---------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"outcome": "fine"}, {"outcome": ["equal"]}, {"outcome": 1}],
+)
+def test_a_progress_needs_an_outcome(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no known outcome"):
+        ReplayProgress.parse(fields)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(ReplayProgress().document())), VALUES))
+def test_a_progress_of_any_values_is_parsed(fields: dict[str, Any]) -> None:
+    progress = ReplayProgress.parse({**fields, "outcome": "different"})
+    assert ReplayProgress.parse(progress.document()) == progress
+
+
+def test_a_difference_survives_its_json() -> None:
+    found = Divergence(3, 0.5, "the event 'input'", "data.x", [1, 2.5], None)
+    progress = ReplayProgress(
+        "different", divergence=found, start=StateDigest(1, "0" * 64),
+        digests=(StateDigest(2, "1" * 64),),
+    )  # fmt: skip
+    document = progress.document() | {"digests": [{"tick": 2, "digest": "1" * 64}]}
+    assert ReplayProgress.parse(document) == progress
