@@ -396,13 +396,12 @@ class Replay:
 
         Fingerprints are recorded with the next frame, so they come later in the recording.
         """
-        with suppress(OSError, RecordingError):  # what follows is damaged
-            for record in self._reader.read_track(Track.FRAMES, since=self._world.time):
-                earlier = self._compare_fingerprints(record)
-                if earlier is not None and earlier.tick < found.tick:
-                    return earlier
-                if record.moment.tick >= found.tick:
-                    break
+        for record in self._reader.read_track(Track.FRAMES, since=self._world.time):
+            earlier = self._compare_fingerprints(record)
+            if earlier is not None and earlier.tick < found.tick:
+                return earlier
+            if record.moment.tick >= found.tick:
+                break
         return found
 
 

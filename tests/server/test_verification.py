@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clawblox.recording.blocks import Track
 from clawblox.recording.replays import Divergence, ReplayProgress, StateDigest
-from clawblox.server import Halted, HostedWorld
+from clawblox.server import Halted, HostedWorld, verification
 from clawblox.server import recording as recording_module
 from clawblox.server.recording import Recorder, digest_state, open_recording
 from clawblox.server.snapshot_document import make_snapshot, restore_document
@@ -361,6 +361,16 @@ def test_a_halt_that_is_new_is_different(recording: Path) -> None:
     assert found.replayed["error"] == "too weak"
 
 
+def test_a_halt_that_the_recording_lacks_at_its_end_is_different(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    with pytest.raises(Halted):
+        script.join("Jonah")
+    path = rewrite(script.close(is_clean=False), tmp_path / "cut", without(event="halted"))
+    found = replay(path).divergence
+    assert found is not None
+    assert found.what == "the event 'halted' happens only in the replay"
+
+
 # ---------------------------------------------------------------------------- what cannot be
 
 
@@ -457,6 +467,21 @@ def test_a_damaged_recording_names_the_file_and_the_place(recording: Path, tmp_p
     assert str(path) in progress.reason
 
 
+def test_a_difference_counts_although_the_recording_is_damaged_later(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    script.world.say(script.world.join("Ada"), "hello")
+    script.step(6 * 60)  # more frames than fit in a block
+    chat = rewrite(script.close(), tmp_path / "chat", changing({"event": "chat"}, id=7))
+    with reading(chat) as recorded:
+        last = [block for block in recorded.index if block.header.track is Track.FRAMES][-1]
+    content = bytearray(chat.read_bytes())
+    content[last.offset + last.header.compressed // 2] ^= 255
+    chat.write_bytes(content)
+    found = replay(chat).divergence
+    assert found is not None
+    assert (found.what, found.path) == ("the event 'chat'", "id")
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.floats(allow_nan=False)
     | st.text(max_size=5),
@@ -509,6 +534,28 @@ def test_a_replay_reaches_the_state_that_a_later_recording_begins_with(tmp_path:
     assert [digest.tick for digest in progress.digests] == [20, 20, 20, 23]
     assert start in progress.digests
     assert progress.start is None
+
+
+def test_inputs_that_waited_in_the_snapshot_are_applied_once(tmp_path: Path) -> None:
+    first = Script(tmp_path)
+    first.join("Ada")
+    first.world.queue(first.agents["Ada"], "Bet", 3)
+    later = Script(tmp_path, resumed=first.world)
+    first.close()
+    later.world.apply_inputs()
+    later.look("Ada")
+    later.step(1)
+    progress = replay(later.close())
+    assert (progress.outcome, progress.events, progress.observations) == ("equal", 1, 1)
+
+
+def test_few_fingerprints_wait_for_their_frame(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "MAX_FINGERPRINTS", 3)
+    progress = replay(recording)
+    assert progress.outcome == "equal"
+    assert progress.fingerprints == 16 * 3 + 3
 
 
 def saved_at(script: Script) -> Dice:
