@@ -12,10 +12,13 @@ import attrs
 
 from clawblox.conformance.exchange import Exchange, is_json, read_json
 from clawblox.differences import add_index, add_key
+from clawblox.foreign_values import finite_number
 
 _MAX_DEPTH: Final = 100
 _NEAR: Final = timedelta(days=1)
 _LARGEST_OFFSET: Final = timedelta(hours=14)
+_LARGEST: Final = 1e19
+"""Larger than any time near now in ns."""
 _UNITS: Final = (("seconds", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _DIGITS: Final = re.compile(r"(?<![\w.])\d{10,19}(?:\.\d+)?(?![\w.])")
 _ISO: Final = re.compile(
@@ -83,8 +86,9 @@ def find_host_time(path: str, value: Any, now: datetime) -> HostTrace | None:  #
             text; texts as ISO 8601, dates of HTTP (RFC 9110, 5.6.7) and of C's ``asctime``.
         now: The host's time.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _from_number(path, value, value, now)
+    number = finite_number(value, high=_LARGEST)
+    if number is not None:
+        return _from_number(path, number, value, now)
     if not isinstance(value, str):
         return None
     for match in _DIGITS.finditer(value):

@@ -5,7 +5,9 @@ By default each defect is checked in one clock, and by the check that must find 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import pytest
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import CHECKS, CheckResult, Report, check_world
-from tests.provable import make_provable_world
+from clawblox.system.tree_digests import digest_files
+from tests.provable import make_provable_world, running_orchard
 from tests.worlds.defects import CLOCKS, DEFECTS
 
 pytestmark = pytest.mark.anyio
@@ -160,3 +163,23 @@ async def test_a_world_without_defects_passes_every_check(tmp_path: Path, clock:
     assert (
         report.verdict.grade == {"lockstep": "exact", "realtime": "exact_in_simulated_time"}[clock]
     )
+
+
+async def test_a_running_instance_is_checked_at_its_address(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        orchard = await run_blocking(stack.enter_context, running_orchard(tmp_path))
+        report = await check_world(f"http://127.0.0.1:{orchard.port}", seed=1)
+    statuses = Counter(result.status for result in report.checks)
+    assert statuses["failed"] == 0
+    assert {"contract.chat", "gate.unknown_session", "invisible.host_time"} <= {
+        result.id for result in report.checks if result.status == "passed"
+    }
+    assert report.verdict.grade == "not_shown"
+
+
+async def test_a_world_is_checked_in_place_and_left_as_it_was(tmp_path: Path) -> None:
+    world = await run_blocking(partial(make_provable_world, tmp_path, clock="lockstep"))
+    before = await run_blocking(digest_files, world)
+    report = await check_world(world, ["hygiene"], seed=1, in_place=True)
+    assert {result.status for result in report.checks} == {"passed"}
+    assert await run_blocking(digest_files, world) == before
