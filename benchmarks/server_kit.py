@@ -1,16 +1,18 @@
-"""What the kit of `clawblox.server` costs: round trips, against Starlette and bare asyncio.
+"""What the kit of `clawblox.server` costs: round trips, recordings and verified replays.
 
     python -m benchmarks.server_kit [--rounds 5] [--json FILE] [--quick]
 
 Agents observe or act in a closed loop, each on a kept connection of its own. The servers share the
 first core, and one at a time is asked; the process of the agents has the other cores. In each
-round the servers are new, and all cases come in shuffled order.
+round the servers are new, and all cases come in shuffled order. The floors of round trips are
+Starlette and bare asyncio; that of a recording is the same world without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +23,17 @@ import attrs
 from benchmarks.engine_processes import Served, serve_on_first_core
 from benchmarks.fresh import call_in_fresh_process
 from benchmarks.kit_clients import VERBS, connect_while_busy, drive
+from benchmarks.kit_recordings import WORLDS, measure_recording
 from benchmarks.kit_servers import PROGRAMS, Table
 from benchmarks.measure import Row, median, print_rows, write_json
 from benchmarks.plots import case_title
+from clawblox.recording.blocks import Track
 
 _KIT: Final = "kit"
 _REALTIME: Final = "kit, real time"
 _FLOORS: Final = {"starlette": "Starlette", "asyncio": "asyncio"}
+_GOAL_RECORDING: Final = 1.15
+_GOAL_MB: Final = 10.0
 _TICK_MS: Final = 1e3 / Table.tick_rate
 
 Trips = Mapping[str, Mapping[str, float]]
@@ -42,14 +48,16 @@ class Scale:
         rounds: How often each thing is measured.
         counts: Numbers of agents.
         trips_s: How long agents send requests, in seconds.
+        record_s: How long agents play a world that is recorded, in seconds.
     """
 
     rounds: int = 5
     counts: Sequence[int] = (1, 8, 32, 128)
     trips_s: float = 1.0
+    record_s: float = 30.0
 
 
-QUICK: Final = Scale(1, (1, 8), 0.2)
+QUICK: Final = Scale(1, (1, 8), 0.2, 1.0)
 
 
 def measure_trips(scale: Scale) -> dict[str, dict[str, float]]:
@@ -61,10 +69,11 @@ def measure_trips(scale: Scale) -> dict[str, dict[str, float]]:
     for _ in range(scale.rounds):
         for name, figures in _take_trips(scale).items():
             samples.setdefault(name, []).append(figures)
-    return {
-        name: {key: median(figures[key] for figures in taken) for key in taken[0]}
-        for name, taken in samples.items()
-    }
+    return {name: _medians(taken) for name, taken in samples.items()}
+
+
+def _medians(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {key: median(figures[key] for figures in samples) for key in samples[0]}
 
 
 def _take_trips(scale: Scale) -> dict[str, dict[str, float]]:
@@ -178,10 +187,43 @@ def _client_rows(trips: Trips) -> list[Row]:
     return rows
 
 
+def measure_recordings(scale: Scale) -> dict[str, dict[str, float]]:
+    """Return the medians of all figures of recordings, by world."""
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in WORLDS}
+    for _ in range(math.ceil(scale.rounds / 2)):
+        for name in random.sample(list(WORLDS), len(WORLDS)):
+            taken[name].append(call_in_fresh_process(measure_recording, name, scale.record_s))
+    return {name: _medians(samples) for name, samples in taken.items()}
+
+
+def make_recording_rows(recordings: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    """Return the rows of recordings: for a simulated minute, but sizes for an hour."""
+    rows = []
+    for name, figures in recordings.items():
+        recorded, plain = figures["recorded_s"], figures["plain_s"]
+        goal = None if name == "marbles" else _GOAL_RECORDING
+        rows.append(Row(f"{name}, a minute with recording", recorded, "s", floor=plain, goal=goal))
+    for name, figures in recordings.items():
+        what = f"{name}, verifying a minute, against real time"
+        rows.append(Row(what, figures["verify_s"], "s", floor=60.0))
+    for name, figures in recordings.items():
+        in_all = _megabytes_per_hour(figures["bytes"])
+        rows.append(Row(f"{name}, an hour of recording", in_all, "MB", goal=_GOAL_MB))
+        for track in Track:
+            part = _megabytes_per_hour(figures[f"{track}_bytes"])
+            rows.append(Row(f"{name}, of these {track}", part, "MB"))
+    return rows
+
+
+def _megabytes_per_hour(bytes_per_minute: float) -> float:
+    return 60 * bytes_per_minute / 1e6
+
+
 def measure(scale: Scale) -> tuple[list[Row], dict[str, Any]]:
     """Measure everything; return the rows, and all figures behind them."""
-    trips = measure_trips(scale)
-    return make_rows(trips, scale.counts), {"trips": trips}
+    trips, recordings = measure_trips(scale), measure_recordings(scale)
+    rows = [*make_rows(trips, scale.counts), *make_recording_rows(recordings)]
+    return rows, {"trips": trips, "recordings": recordings}
 
 
 def main() -> None:

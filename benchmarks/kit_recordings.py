@@ -1,0 +1,153 @@
+"""What recording adds to a world in real time, and how fast `clawblox verify` repeats it.
+
+Two agents play the same world twice at a time: one records, one does not, and both share a core, so
+whatever else the machine does disturbs both alike.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.engine_processes import Served, serve_on_first_core
+from clawblox.recording.blocks import Track
+from clawblox.recording.reader import RecordingReader
+
+__all__ = ["WORLDS", "measure_recording"]
+
+_EXAMPLES: Final = Path(__file__).parent.parent / "examples"
+_ENGINE: Final = [sys.executable, "-m", "clawblox.engine"]
+_AGENTS: Final = 2
+_OBSERVE_S: Final = 0.1
+_MINUTE_TICKS: Final = 3600
+_ACT_EVERY: Final = 5
+"""Observations of an agent between two of its inputs."""
+
+Input = tuple[str, Any]
+
+
+def _steer(turn: int, seen: Any) -> Input:
+    return "Steer", {"direction": [math.cos(turn), math.sin(turn)]}
+
+
+def _race(turn: int, seen: Any) -> Input:
+    return "Leap", {"position": seen["player"]["attributes"]["NextPosition"]}
+
+
+def _build(turn: int, seen: Any) -> Input:
+    place = [10 * math.cos(turn / 4), 2, 16 + 10 * math.sin(turn / 4)]
+    inputs: list[Input] = [
+        ("MoveTo", {"position": place}),
+        ("Gather", None),
+        ("Craft", {"item": "Plank"}),
+        ("Place", {"position": place, "block": "Plank"}),
+    ]
+    return inputs[turn % len(inputs)]
+
+
+WORLDS: Final[dict[str, tuple[list[str], Callable[[int, Any], Input]]]] = {
+    "marbles": ([sys.executable, "marbles/world.py", "--clock", "realtime"], _steer),
+    "platform_race": ([*_ENGINE, "platform_race"], _race),
+    "workshop": ([*_ENGINE, "workshop"], _build),
+}
+"""The programs of the worlds, by name, and what their agents do."""
+
+
+def measure_recording(name: str, seconds: float) -> dict[str, float]:
+    """Let two agents play a world with and without a recording, and verify the recording.
+
+    Args:
+        name: One of :data:`WORLDS`.
+        seconds: How long they play.
+
+    Returns:
+        For a simulated minute: `plain_s` and `recorded_s`, the CPU time without and with a
+        recording; `bytes`, and the same by track; `verify_s`, the real time in which `clawblox
+        verify` repeats it. And `start_bytes`, the size of the first block, which is not counted.
+
+    Raises:
+        RuntimeError: The replay differs from the recording.
+    """
+    program, choose = WORLDS[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        recorded = [*program, "--record", "--record-dir", scratch]
+        programs = {"plain_s": [*program, "--no-record"], "recorded_s": recorded}
+        kinds = random.sample(list(programs), len(programs))
+        with serve_on_first_core([programs[kind] for kind in kinds]) as worlds:
+            played = dict(zip(kinds, _play(worlds, choose, seconds), strict=True))
+        (path,) = Path(scratch).iterdir()
+        return {**played, **_read_sizes(path), "verify_s": _verify(path, name)}
+
+
+def _play(worlds: list[Served], choose: Callable[[int, Any], Input], seconds: float) -> list[float]:
+    """Play all worlds alike; return the CPU time of each for a simulated minute."""
+    agents = [[world, *_join(world)] for world in worlds]
+    begun = [(world.cpu_s(), world.ask("GET", "/observe")["tick"]) for world in worlds]
+    begun_at = time.monotonic()
+    turn = 0
+    while time.monotonic() < begun_at + seconds:
+        for number in range(_AGENTS):
+            for players in agents:
+                seen = players[number].ask("GET", "/observe")
+                if turn % _ACT_EVERY == number:
+                    action, data = choose(turn // _ACT_EVERY, seen)
+                    players[number].ask("POST", "/input", {"type": action, "data": data})
+        turn += 1
+        time.sleep(max(0.0, begun_at + turn * _OBSERVE_S - time.monotonic()))
+    costs = []
+    for world, (cpu_s, tick) in zip(worlds, begun, strict=True):
+        minutes = (world.ask("GET", "/observe")["tick"] - tick) / _MINUTE_TICKS
+        costs.append((world.cpu_s() - cpu_s) / minutes)
+    for players in agents:
+        for player in players[1:]:
+            player.close()
+    return costs
+
+
+def _join(world: Served) -> list[Served]:
+    """Let further agents join, each with a connection of its own."""
+    others = [Served(world.pid, world.port) for _ in range(_AGENTS - 1)]
+    for other in others:
+        other.wait()
+    return others
+
+
+def _read_sizes(path: Path) -> dict[str, float]:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        start, *blocks = RecordingReader(fd, path).index
+        sizes = Counter(dict.fromkeys(Track, 0))
+        for block in blocks:
+            sizes[block.header.track] += block.header.compressed
+        end = max(block.header.last.time for block in blocks)
+    finally:
+        os.close(fd)
+    minutes = (end - start.header.first.time) / 60
+    start_bytes = start.offset + start.header.compressed
+    return {
+        "start_bytes": start_bytes,
+        "bytes": (path.stat().st_size - start_bytes) / minutes,
+        **{f"{track}_bytes": size / minutes for track, size in sizes.items()},
+    }
+
+
+def _verify(path: Path, name: str) -> float:
+    """Return the real time in which a simulated minute is verified, start included."""
+    words = ["verify", str(path), "--world", str(_EXAMPLES / name), "--json"]
+    verifying = subprocess.run(
+        [sys.executable, "-m", "clawblox", *words], capture_output=True, text=True, check=False
+    )
+    if verifying.returncode != 0:
+        raise RuntimeError(f"{name}: {verifying.stdout}{verifying.stderr}")
+    (replay,) = json.loads(verifying.stdout)["recordings"]
+    return float(60 * replay["seconds"] / replay["time"])
