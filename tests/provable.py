@@ -58,9 +58,10 @@ def make_provable_world(
     directory = parent / name
     directory.mkdir()
     declares_actions = declares_actions and defect != "api-without-actions"
+    describes = "descripton" if defect == "misspelled-key" else "description"
     toml = [
         'name = "Orchard"',
-        'description = "Agents carry apples in the wind."',
+        f'{describes} = "Agents carry apples in the wind."',
         'max_players = "eight"' if defect == "broken-world-toml" else "max_players = 8",
         "[run]",
         f"command = {json.dumps(provable_command(clock, defect))}",

@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import signal
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -325,6 +326,12 @@ def bodies_are_limited(bed: Bed) -> bool:
     return act(world, world.join(), {**PUSH, "padding": "x" * 65536}).status == 413
 
 
+def sessions_are_random(bed: Bed) -> bool:
+    world = bed.start()
+    sessions = [world.join(name)["X-Session"] for name in ("Ann", "Bob")]
+    return abs(int(sessions[0], 16) - int(sessions[1], 16)) > 1000
+
+
 # ---------------------------------------------------------------------------------- refuse
 
 
@@ -358,6 +365,10 @@ def _change(**fields: Any) -> Callable[[bytes], bytes]:
 def refuses_corrupt(bed: Bed) -> bool:
     garbled = _refuses(bed, lambda saved: saved.replace(b'"agents"', b'"agentz"'))
     return garbled and _refuses(bed, _change(tick=3))
+
+
+def refuses_empty(bed: Bed) -> bool:
+    return _refuses(bed, lambda saved: b"")
 
 
 def refuses_truncated(bed: Bed) -> bool:
@@ -401,7 +412,8 @@ def files_conform(bed: Bed) -> bool:
     directory = make_provable_world(bed.parent, clock=bed.clock, defect=bed.defect)
     text = (directory / "API.md").read_text()
     is_documented = "/join" in text and '"type"' in text and "/snapshot" not in text
-    return is_documented and "max_players = 8\n" in (directory / "world.toml").read_text()
+    toml = (directory / "world.toml").read_text()
+    return is_documented and "max_players = 8\n" in toml and "description = " in toml
 
 
 # -------------------------------------------------------------------------------- contract
@@ -409,6 +421,20 @@ def files_conform(bed: Bed) -> bool:
 
 def gets_ready(bed: Bed) -> bool:
     return _first_answer(bed.start(listens=False)) == 200
+
+
+def has_alias(bed: Bed) -> bool:
+    world = bed.start()
+    return world.ask("GET", "/skill.md").body == world.ask("GET", "/api.md").body
+
+
+def listens_on_its_host(bed: Bed) -> bool:
+    world = bed.start()
+    try:
+        socket.create_connection(("127.0.0.2", world.port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def joins_differ(bed: Bed) -> bool:
@@ -487,7 +513,13 @@ def flags_override(bed: Bed) -> bool:
 
 def snapshot_has_header(bed: Bed) -> bool:
     document = bed.start().snapshot().json()
-    return document.get("format") == "orchard-v1" and isinstance(document.get("time"), float)
+    is_dated = document.get("format") == "orchard-v1" and isinstance(document.get("time"), float)
+    return is_dated and "scene_hash" in document
+
+
+def log_has_no_token(bed: Bed) -> bool:
+    world = bed.start()
+    return world.token not in world.log
 
 
 # --------------------------------------------------------------------------------- hygiene

@@ -143,6 +143,7 @@ _GATES = {
     "foreign-origin-accepted": _everywhere("gate.foreign_origin", "Any Origin is accepted."),
     "no-max-players": _everywhere("gate.limits", "More agents than max_players may join."),
     "unbounded-body": _everywhere("gate.large_body", "Bodies of any length are accepted."),
+    "sessions-count": _everywhere("gate.session_ids", "Sessions are numbers that count."),
 }
 
 _REFUSALS = {
@@ -151,6 +152,12 @@ _REFUSALS = {
     ),
     "refuses-late": _everywhere(
         "refuse.corrupt", "The snapshot is read only after the first request was answered."
+    ),
+    "refuses-without-error": _everywhere(
+        "refuse.corrupt", "A world that refuses a snapshot exits with status 0."
+    ),
+    "empty-starts-fresh": _everywhere(
+        "refuse.empty", "An empty snapshot is ignored, and the world starts fresh."
     ),
     "truncated-starts-fresh": _everywhere(
         "refuse.truncated", "A truncated snapshot is ignored, and the world starts fresh."
@@ -190,6 +197,9 @@ _VISIBLE = {
 
 _STATIC = {
     "broken-world-toml": _everywhere("static.world_toml", "max_players in world.toml is a text."),
+    "misspelled-key": _everywhere(
+        "static.spelling", "A key of world.toml is misspelled: descripton."
+    ),
     "api-empty": _everywhere("static.api_doc", "The API document is empty."),
     "api-mentions-snapshot": _everywhere(
         "static.hidden_routes", "The API document mentions /snapshot."
@@ -201,6 +211,7 @@ _STATIC = {
 
 _CONTRACT = {
     "exits-at-start": _everywhere("contract.ready", "The world exits without being ready."),
+    "alias-missing": _everywhere("contract.alias", "There is no /skill.md."),
     "join-shares-session": _everywhere(
         "contract.join", "A second agent gets the session of the first."
     ),
@@ -208,6 +219,9 @@ _CONTRACT = {
         "contract.rejoin", "A join with a known session answers another session."
     ),
     "observation-nan": _everywhere("contract.observe", "Observations have the number NaN."),
+    "observation-without-time": _everywhere(
+        "contract.time", "Observations have neither time nor tick."
+    ),
     "input-answers-text": _everywhere(
         "contract.input", "The answer to an input is a text instead of JSON."
     ),
@@ -224,11 +238,17 @@ _CONTRACT = {
         "contract.keep_alive", "The body of a join is left in the kept connection."
     ),
     "ignores-base-path": _everywhere("contract.environment", "WORLD_BASE_PATH is ignored."),
+    "listens-everywhere": _everywhere(
+        "contract.environment", "WORLD_HOST is ignored: it listens on every address."
+    ),
     "ignores-port-flag": _everywhere("contract.flags", "WORLD_PORT overrides --port."),
     "snapshot-without-format": _everywhere(
         "contract.snapshot_header", "The snapshot has no format."
     ),
     "snapshot-without-time": _everywhere("contract.snapshot_header", "The snapshot has no time."),
+    "snapshot-without-identity": _everywhere(
+        "contract.scene_identity", "The snapshot has no scene hash."
+    ),
 }
 
 _HYGIENE = {
@@ -238,6 +258,7 @@ _HYGIENE = {
         "hygiene.secrets", "The environment with its secrets is in snapshots."
     ),
     "snapshot-has-path": _everywhere("hygiene.paths", "An absolute path is in snapshots."),
+    "log-has-token": _everywhere("hygiene.token_on_disk", "The operator token is in the log."),
     "ignores-sigterm": _everywhere("hygiene.stop", "The world ignores SIGTERM."),
     "leaves-file": _everywhere("hygiene.files", "The world leaves a file in its directory."),
     "leaves-daemon": _everywhere("hygiene.processes", "The world leaves a daemon process."),

@@ -141,6 +141,8 @@ class Orchard:
         session = os.urandom(16).hex()
         if has("sessions-from-saved-key"):
             session = f"{int(Chance(self.session_key + self.next_agent).draw() * 2**64):032x}"
+        if has("sessions-count"):
+            session = f"{self.next_agent:032d}"
         self.sessions[session] = agent_id
         return session
 
@@ -214,6 +216,8 @@ class Orchard:
             "wind": self.wind,
             "harvest": self.harvest,
         }
+        if has("observation-without-time"):
+            del seen["tick"], seen["time"]
         return {**seen, **self.slips()}
 
     def slips(self) -> dict[str, Any]:
@@ -278,6 +282,8 @@ def spoil(document: dict[str, Any], orchard: Orchard) -> None:
         del document["format"]
     if has("snapshot-without-time"):
         del document["time"]
+    if has("snapshot-without-identity"):
+        del document["scene_hash"]
     if has("rounds-floats"):
         document["wind"] = round(document["wind"], 6)
         for agent in document["agents"]:
@@ -320,6 +326,8 @@ def load(orchard: Orchard, path: str) -> None:
         if has("missing-starts-fresh"):
             return
         raise Unusable(f"it cannot be read: {error.strerror}") from error
+    if has("empty-starts-fresh") and not data:
+        return
     try:
         document = parse(data)
         check_identity(document, orchard)
@@ -343,8 +351,9 @@ def check_identity(document: dict[str, Any], orchard: Orchard) -> None:
         raise Unusable(f"its format is {document.get('format')!r}, not {FORMAT!r}")
     if document["version"] != VERSION and not has("newer-accepted"):
         raise Unusable(f"its version is {document['version']!r}, not {VERSION}")
-    if document["scene_hash"] != orchard.scene_hash and not has("foreign-accepted"):
-        raise Unusable(f"its scene is {document['scene_hash']!r}, not {orchard.scene_hash!r}")
+    is_foreign = document.get("scene_hash") != orchard.scene_hash
+    if is_foreign and not (has("foreign-accepted") or has("snapshot-without-identity")):
+        raise Unusable(f"its scene is not {orchard.scene_hash!r}")
 
 
 def restore(orchard: Orchard, document: dict[str, Any]) -> None:
@@ -541,7 +550,7 @@ class Server:
         self.base_path = "" if has("ignores-base-path") else "".join(f"/{part}" for part in parts)
         self.routes: dict[tuple[str, str], Callable[[Request], Answer | Landing]] = {
             ("GET", "/api.md"): self.api_doc,
-            ("GET", "/skill.md"): self.api_doc,
+            **({} if has("alias-missing") else {("GET", "/skill.md"): self.api_doc}),
             ("POST", "/join"): self.join,
             ("POST", "/leave"): self.leave,
             ("GET", "/observe"): self.observe,
@@ -794,7 +803,7 @@ def load_or_exit(orchard: Orchard, path: str) -> None:
         load(orchard, path)
     except Unusable as error:
         print(f"cannot restore {path}: {error}", flush=True)
-        sys.exit(REFUSED_STATUS)
+        sys.exit(0 if has("refuses-without-error") else REFUSED_STATUS)
 
 
 def leave_daemon() -> None:
@@ -830,6 +839,10 @@ def main() -> NoReturn:
     if has("leaves-file"):
         with open("orchard.lock", "w") as file:
             file.write("locked\n")
+    if has("listens-everywhere"):
+        options.host = "0.0.0.0"
+    if has("log-has-token"):
+        print(f"operator: {setting('WORLD_OPERATOR_TOKEN')}", flush=True)
     orchard = Orchard(options.clock)
     if not has("refuses-late"):
         load_or_exit(orchard, options.resume)
