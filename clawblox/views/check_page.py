@@ -9,10 +9,12 @@ from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.differences import common_length
 from clawblox.views.check_report import (
+    FAILURE_SECTIONS,
     UNVERIFIED_TITLE,
     count_results,
+    group_failures,
     group_unverified,
-    select_failures,
+    name_others,
     sum_up,
 )
 from clawblox.views.formatting import count_words, format_seconds
@@ -25,7 +27,7 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "ink": ("#1f2328", "#e9eef4"),
     "muted": ("#59636f", "#9aa6b4"),
     "good": ("#0f66c3", "#69bcf6"),
-    "wait": ("#8b6505", "#daa012"),
+    "warning": ("#8b6505", "#daa012"),
     "bad": ("#8a1e2c", "#eb654e"),
     "lost": ("#692585", "#c650fc"),
     "mark": ("#ffe4b0", "#4d3a05"),
@@ -44,11 +46,11 @@ code,pre{font:12.5px/1.5 ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospac
 pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}
 .world{color:var(--muted);font-weight:600}
 .summary{font-size:16px}.muted{color:var(--muted)}
-.good{color:var(--good)}.wait{color:var(--wait)}.bad{color:var(--bad)}.lost{color:var(--lost)}
+.good{color:var(--good)}.warning{color:var(--warning)}.bad{color:var(--bad)}.lost{color:var(--lost)}
 .card{margin:0 0 12px;padding:12px 16px;background:var(--panel);border:1px solid var(--line);
 border-left:4px solid var(--ink);border-radius:6px}
-.card.bad,.card.wait,.card.lost{color:var(--ink)}
-.card.bad{border-left-color:var(--bad)}.card.wait{border-left-color:var(--wait)}
+.card.bad,.card.warning,.card.lost{color:var(--ink)}
+.card.bad{border-left-color:var(--bad)}.card.warning{border-left-color:var(--warning)}
 .card.lost{border-left-color:var(--lost)}
 .seen{margin:6px 0 0;font-weight:600;white-space:pre-wrap}
 .where{margin:6px 0 0;color:var(--muted)}.where code{color:var(--ink)}
@@ -87,15 +89,12 @@ def _rules() -> str:
 def _parts(report: Report) -> Iterator[Child]:
     yield from _head(report)
     yield from _unverified(report)
-    failures = select_failures(report)
-    for level, title, kind, sign in (
-        ("must", "Failed", "bad", "✕"),
-        ("should", "Recommendations that are not met", "wait", "!"),
-    ):
-        results = [result for result in failures if result.level == level]
-        if results:
-            yield element("h2", f"{title} ({len(results)})", class_=kind)
-        yield from (_failure(report, result, kind, sign) for result in results)
+    for level, kind, title, sign in FAILURE_SECTIONS:
+        groups = group_failures(report, level)
+        if groups:
+            count = sum(map(len, groups))
+            yield element("h2", f"{title} ({count})", class_=kind)
+        yield from (_failure(report, group, kind, sign) for group in groups)
     expected = [result for result in report.having("failed") if result.is_expected]
     yield _folded("Failures that were expected", expected)
     yield _folded("Not applicable", report.having("not_applicable"))
@@ -119,13 +118,15 @@ def _unverified(report: Report) -> Iterator[Child]:
         yield element("section", element("h3", "? ", ids), reason_lines, class_="card lost")
 
 
-def _failure(report: Report, result: CheckResult, kind: str, sign: str) -> Markup:
+def _failure(report: Report, group: Sequence[CheckResult], kind: str, sign: str) -> Markup:
+    result, others = group[0], name_others(group)
     facts = {fact.label: fact for fact in describe_failure(report, result, width=_VALUE_CHARS)}
     return element(
         "section",
         element("h3", element("span", sign, class_=kind), " ", result.id),
         element("p", facts["requirement"].text),
         element("p", facts["seen"].text, class_="seen"),
+        element("p", "also ", element("code", others), class_="where") if others else None,
         *_values(facts),
         *_commands(facts),
         class_=f"card {kind}",

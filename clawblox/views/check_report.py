@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Final, Literal, TypeAlias
 
-from clawblox.conformance.registry import Check
+from clawblox.columns import shorten
+from clawblox.conformance.registry import Check, Level
 from clawblox.conformance.report import CheckResult, Report, Status, count_statuses
-from clawblox.conformance.wording import describe_failure
+from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.printable import printable, printable_lines, printable_name
 from clawblox.views.formatting import count_words, format_seconds
 
@@ -26,6 +26,12 @@ STATUS_WORDS: Final[dict[Status, str]] = {
     "not_applicable": "not applicable",
     "passed": "passed",
 }
+FAILURE_SECTIONS: Final[tuple[tuple[Level, Kind, str, str], ...]] = (
+    ("must", "bad", "Failed", "✗"),
+    ("should", "warning", "Recommendations that are not met", "!"),
+)
+"""Level, kind, title and sign of the sections with failures."""
+_MAX_COMMAND_WIDTH: Final = 600
 _MIN_WIDTH: Final = 40
 _MAX_WIDTH: Final = 110
 _LABEL_WIDTH: Final = 10
@@ -41,6 +47,25 @@ def select_failures(report: Report) -> list[CheckResult]:
     """Return the failures that are not expected: *must* before *should*, else in their order."""
     failures = [result for result in report.having("failed") if not result.is_expected]
     return sorted(failures, key=lambda result: result.level != "must")
+
+
+def group_failures(report: Report, level: Level) -> list[list[CheckResult]]:
+    """Return the failures of a level, those together that the same answer has caused.
+
+    A world that no agent can join, for example, fails half of the checks for this one reason.
+    """
+    groups: dict[tuple[str, str | None, str], list[CheckResult]] = {}
+    for result in select_failures(report):
+        if result.level == level:
+            values = repr((result.path, result.expected, result.got))
+            key = result.evidence, result.request, values
+            groups.setdefault(key, []).append(result)
+    return list(groups.values())
+
+
+def name_others(group: Sequence[CheckResult]) -> str:
+    """Return the ids of the checks that failed with the first of a group; empty for none."""
+    return ", ".join(result.id for result in group[1:])
 
 
 def group_unverified(report: Report) -> list[tuple[str, list[CheckResult]]]:
@@ -133,24 +158,26 @@ class _Page:
             yield from self._wrap(reason, _INDENT)
 
     def failures(self) -> Iterator[str]:
-        failures = select_failures(self._report)
-        for level, results in groupby(failures, lambda result: result.level):
-            is_must = level == "must"
-            title = "Failed" if is_must else "Recommendations that are not met"
-            yield self._paint("bad" if is_must else "warning", title)
-            for result in results:
-                yield from self._failure(result, "✗" if is_must else "!")
+        for level, kind, title, sign in FAILURE_SECTIONS:
+            groups = group_failures(self._report, level)
+            if groups:
+                yield self._paint(kind, title)
+            for group in groups:
+                yield from self._failure(group, sign)
                 yield ""
 
-    def _failure(self, result: CheckResult, sign: str) -> Iterator[str]:
-        yield self._paint("strong", f"  {sign} {result.id}")
+    def _failure(self, group: Sequence[CheckResult], sign: str) -> Iterator[str]:
+        yield self._paint("strong", f"  {sign} {group[0].id}")
         room = self._width - len(_INDENT) - _LABEL_WIDTH
-        for fact in describe_failure(self._report, result, width=2 * room):
+        requirement, *facts = describe_failure(self._report, group[0], width=2 * room)
+        yield from self._wrap(requirement.text, _INDENT)
+        if others := name_others(group):
+            facts.insert(0, Fact("also", others))
+        for fact in facts:
             label = _INDENT + fact.label.ljust(_LABEL_WIDTH)
-            if fact.label == "requirement":
-                yield from self._wrap(fact.text, _INDENT)
-            elif fact.is_verbatim:
-                yield self._paint("dim", label) + printable_name(fact.text)
+            if fact.is_verbatim:
+                text = shorten(printable_name(fact.text), _MAX_COMMAND_WIDTH, "middle")
+                yield self._paint("dim", label) + text
             else:
                 indent = " " * len(label)
                 first, *rest = self._wrap(fact.text, indent) or [indent]

@@ -17,7 +17,13 @@ from clawblox.views.check_junit import render_junit
 from clawblox.views.check_page import COLOURS, render_page
 from tests.cli.test_hostile_text import unsafe
 from tests.cli.test_html import Reader
-from tests.conformance.reports import REPORTS, failing_report, make_report, make_result
+from tests.conformance.reports import (
+    REPORTS,
+    failing_report,
+    failures_with_one_cause,
+    make_report,
+    make_result,
+)
 
 LEAST_CONTRAST = 4.9
 TAGS = {"html", "meta", "title", "style", "body", "main", "section", "div", "details", "summary"}
@@ -35,7 +41,7 @@ def test_a_page_shows_what_to_mend_in_the_order_of_its_weight() -> None:
         "Not verified: a skip is not a pass (1)",
         "? restore.chatthere is no second agent",
         "Failed (1)",
-        "✕ restore.traceA restored world continues.it differs in answer 17 of 44at body.x",
+        "✗ restore.traceA restored world continues.it differs in answer 17 of 44at body.x",
         "expected0.25got0.75",
         "requestcurl -i -X POST http://127.0.0.1:20001/input",
         "repeatclawblox check worlds/panda restore.trace --seed 7",
@@ -68,6 +74,13 @@ def test_the_part_of_the_values_that_differs_is_marked() -> None:
     page = render_page(make_report(make_result("restore.trace", "failed", **fields)))
     assert '{"a": 1<mark>, "b": 2</mark>}' in page
     assert '{"a": 1}' in page
+
+
+def test_failures_with_one_cause_are_one_card() -> None:
+    page = render_page(make_report(*failures_with_one_cause()))
+    assert page.count("<section") == 2
+    assert '<p class="where">also <code>contract.chat, gate.sessions</code></p>' in page
+    assert "Failed (3)" in page
 
 
 @settings(max_examples=50)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from clawblox.conformance import CHECKS, Report
 from clawblox.views.check_report import render_list, render_report
 from tests.cli.test_hostile_text import unsafe
-from tests.conformance.reports import REPORTS, failing_report, make_report, make_result
+from tests.conformance.reports import (
+    REPORTS,
+    failing_report,
+    failures_with_one_cause,
+    make_report,
+    make_result,
+)
 
 
 def test_a_report_shows_what_to_do_in_the_order_of_its_weight() -> None:
@@ -53,6 +59,26 @@ def test_a_reason_that_many_checks_share_is_shown_once() -> None:
     lines = render_report(make_report(*results), width=100).splitlines()
     assert lines.count("  ? restore.trace, restore.again") == 1
     assert lines.count("      | Traceback") == 1
+
+
+def test_failures_with_one_cause_are_shown_once() -> None:
+    lines = render_report(make_report(*failures_with_one_cause()), width=100).splitlines()
+    assert [line for line in lines if line.startswith("  ✗")] == ["  ✗ contract.join"]
+    assert lines.count("    also      contract.chat, gate.sessions") == 1
+    assert sum("no agent could join" in line for line in lines) == 2
+    other = attrs.evolve(failures_with_one_cause()[1], expected=1, path="status")
+    text = render_report(make_report(failures_with_one_cause()[0], other), width=100)
+    assert "also" not in text
+
+
+def test_a_huge_command_does_not_fill_the_terminal() -> None:
+    request = f"curl --data-binary '{'x' * 5000}' http://127.0.0.1:1/input"
+    text = render_report(
+        make_report(make_result("gate.limits", "failed", request=request)), width=80
+    )
+    (line,) = (line for line in text.splitlines() if "curl" in line)
+    assert len(line) < 700
+    assert line.endswith(" http://127.0.0.1:1/input")
 
 
 def test_a_report_without_findings_is_short() -> None:

@@ -45,6 +45,14 @@ def failing_report() -> Report:
     )
 
 
+def failures_with_one_cause() -> list[CheckResult]:
+    """Return three failures that the same answer has caused, and a recommendation not met."""
+    fields = {"evidence": "no agent could join", "request": "curl -i http://127.0.0.1:1/join"}
+    names = ("contract.join", "contract.chat", "gate.sessions")
+    failures = [make_result(name, "failed", **fields) for name in names]
+    return [*failures, make_result("contract.alias", "failed", level="should", **fields)]
+
+
 _TEXT = st.one_of(st.just(HOSTILE), st.text(max_size=20), st.text("\x00\x1b\u202e\ud800<&\n\r\t "))
 _JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | _TEXT,
