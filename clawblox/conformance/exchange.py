@@ -101,9 +101,15 @@ class Exchange:
         if self.host is not None:
             words += ["-H", shlex.quote(f"Host: {self.host}")]
         if self.body is not None:
-            text = self.body[:_MAX_CURL_BODY].decode(errors="replace")
-            words += ["--data-binary", shlex.quote(text)]
+            words += ["--data-binary", _body_word(self.body)]
         return " ".join([*words, shlex.quote(self.url)])
+
+
+def _body_word(body: bytes) -> str:
+    """Return a body as a word of the shell; a file that would have it where it is too long."""
+    if len(body) > _MAX_CURL_BODY:
+        return f"@body-of-{len(body)}-bytes"
+    return shlex.quote(body.decode(errors="replace"))
 
 
 def _header_word(name: str, value: str) -> str:

@@ -303,7 +303,7 @@ class Lab:
             return self._probe
         self._close_probe()
         if self.world is None and self._url:
-            self._probe = LiveWorld(self._url)
+            self._probe = await self._reach()
             return self._probe
         if self._probe_failure is not None:
             raise self._probe_failure
@@ -316,6 +316,19 @@ class Lab:
             raise
         self._probe = LiveWorld(started.url, started)
         return self._probe
+
+    async def _reach(self) -> LiveWorld:
+        """Return the instance at the address.
+
+        Raises:
+            WorldStartError: Nothing answers there.
+        """
+        live = LiveWorld(self._url)
+        exchange = await live.call("GET", API_ROUTE)
+        if exchange.answer is None:
+            live.close()
+            raise WorldStartError(f"no world answers at {self._url}: {exchange.failure}")
+        return live
 
     @asynccontextmanager
     async def playing(self) -> AsyncIterator[list[Player]]:

@@ -67,6 +67,12 @@ def test_strict_counts_what_could_not_run(call: Start) -> None:
     assert call(*words, "--strict").wait() == 1
 
 
+def test_an_address_that_answers_nothing_is_no_world(call: Start) -> None:
+    command = call("check", "http://127.0.0.1:1", "contract.join")
+    assert command.wait() == 3
+    assert "no world answers at http://127.0.0.1:1" in command.out
+
+
 def test_the_checks_are_listed_and_none_runs(call: Start) -> None:
     out = call("check", "--list").out
     assert [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == IDS
