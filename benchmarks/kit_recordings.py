@@ -30,6 +30,8 @@ _ENGINE: Final = [sys.executable, "-m", "clawblox.engine"]
 _AGENTS: Final = 2
 _OBSERVE_S: Final = 0.1
 _MINUTE_TICKS: Final = 3600
+_WARM_UP: Final = 0.5
+"""Time that is played before, as a share of the time that counts: recorders start with a burst."""
 _ACT_EVERY: Final = 5
 """Observations of an agent between two of its inputs."""
 
@@ -68,7 +70,7 @@ def measure_recording(name: str, seconds: float) -> dict[str, float]:
 
     Args:
         name: One of :data:`WORLDS`.
-        seconds: How long they play.
+        seconds: How long they play while processor time counts; they have played before.
 
     Returns:
         For a simulated minute: `plain_s` and `recorded_s`, the CPU time without and with a
@@ -92,10 +94,25 @@ def measure_recording(name: str, seconds: float) -> dict[str, float]:
 def _play(worlds: list[Served], choose: Callable[[int, Any], Input], seconds: float) -> list[float]:
     """Play all worlds alike; return the CPU time of each for a simulated minute."""
     agents = [[world, *_join(world)] for world in worlds]
-    begun = [(world.cpu_s(), world.ask("GET", "/observe")["tick"]) for world in worlds]
     begun_at = time.monotonic()
-    turn = 0
-    while time.monotonic() < begun_at + seconds:
+    turn = _play_until(begun_at + _WARM_UP * seconds, 0, agents, choose)
+    before = [(world.cpu_s(), _tick(world)) for world in worlds]
+    _play_until(begun_at + (1 + _WARM_UP) * seconds, turn, agents, choose)
+    costs = [
+        _MINUTE_TICKS * (world.cpu_s() - cpu_s) / (_tick(world) - tick)
+        for world, (cpu_s, tick) in zip(worlds, before, strict=True)
+    ]
+    for _, *others in agents:
+        for other in others:
+            other.close()
+    return costs
+
+
+def _play_until(
+    ends_at: float, turn: int, agents: list[list[Served]], choose: Callable[[int, Any], Input]
+) -> int:
+    """Let the agents of each world observe in each turn, and act in some; return the next turn."""
+    while (begun_at := time.monotonic()) < ends_at:
         for number in range(_AGENTS):
             for players in agents:
                 seen = players[number].ask("GET", "/observe")
@@ -103,15 +120,12 @@ def _play(worlds: list[Served], choose: Callable[[int, Any], Input], seconds: fl
                     action, data = choose(turn // _ACT_EVERY, seen)
                     players[number].ask("POST", "/input", {"type": action, "data": data})
         turn += 1
-        time.sleep(max(0.0, begun_at + turn * _OBSERVE_S - time.monotonic()))
-    costs = []
-    for world, (cpu_s, tick) in zip(worlds, begun, strict=True):
-        minutes = (world.ask("GET", "/observe")["tick"] - tick) / _MINUTE_TICKS
-        costs.append((world.cpu_s() - cpu_s) / minutes)
-    for players in agents:
-        for player in players[1:]:
-            player.close()
-    return costs
+        time.sleep(max(0.0, begun_at + _OBSERVE_S - time.monotonic()))
+    return turn
+
+
+def _tick(world: Served) -> int:
+    return int(world.ask("GET", "/observe")["tick"])
 
 
 def _join(world: Served) -> list[Served]:
