@@ -241,6 +241,7 @@ _RUN: Final = _Table(
         "liveness": _LIVENESS,
         "listen": _choice("bind", "inherit"),
         "reseed": _boolean,
+        "recorder": _choice("world", "clawblox"),
     }
 )
 _SANDBOX: Final = _Table(

@@ -242,6 +242,11 @@ class WorldConfig:
         return bool(self.run.get("reseed", self.is_engine_world))
 
     @property
+    def records_itself(self) -> bool:
+        """Whether the world writes its recordings; otherwise, clawblox records its agents."""
+        return bool(self.run.get("recorder", "world") == "world")
+
+    @property
     def shares_source(self) -> bool:
         """Whether agents of an experiment get a copy of the world directory."""
         return bool(self._table("agent").get("source_workspace", True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -29,13 +29,21 @@ class Calls:
     Args:
         instance: The instance.
         lifecycle: Its state.
+        on_over: Called when the instance has ended or is about to, also before a restart; perhaps
+            more than once.
 
     Attributes:
         pacer: Hurries its liveness probes; a call that is answered 503 does.
     """
 
-    def __init__(self, instance: SupervisedInstance, lifecycle: Lifecycle[State]) -> None:
+    def __init__(
+        self,
+        instance: SupervisedInstance,
+        lifecycle: Lifecycle[State],
+        on_over: Callable[[], None] = lambda: None,
+    ) -> None:
         self._instance = instance
+        self._on_over = on_over
         self._lifecycle = lifecycle
         self._scopes: set[anyio.CancelScope] = set()
         self._changed = anyio.Event()
@@ -83,6 +91,7 @@ class Calls:
         for scope in self._scopes:
             scope.cancel()
         self.note_change()
+        self._on_over()
 
     def note_change(self) -> None:
         """Wake the tasks that wait for the instance, because its state has changed."""

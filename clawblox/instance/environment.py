@@ -61,6 +61,7 @@ def world_environment(
         variables: Variables of a world that runs already, with its tokens.
     """
     manifest, rows = manifest_path(launch.instance_dir), launch.own_rows(name)
+    record_dir = launch.record_dir if launch.config.records_itself else None
     outer = launch.inherited
     if outer.get(protocol.LEASE_ENV) and outer.get(protocol.PORT_ENV) == str(port):
         manifest = Path(outer.get(protocol.MANIFEST_ENV) or manifest)
@@ -69,8 +70,8 @@ def world_environment(
         host=launch.options.host,
         port=port,
         base_path=launch.options.base_path,
-        record=launch.record_dir is not None,
-        record_dir=launch.record_dir,
+        record=record_dir is not None,
+        record_dir=record_dir,
         resume_path=launch.resume_path,
         reseed=launch.options.reseed,
         datastore_path=rows,

@@ -33,6 +33,7 @@ from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import read_variables
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.zstd import find_zstandard
 
 _log = OwnLog(__name__)
 
@@ -77,7 +78,7 @@ class Launch:
         instance_dir: Directory with the manifest and files of this instance; the run directory
             itself, except for one of many.
         index: Its index among many; None if it was started alone.
-        record_dir: Directory for recordings; None does not record.
+        record_dir: Directory for recordings, of the world or of its agents; None does not record.
         resume_path: Snapshot to restore; None starts a new world.
         parent_sha256: Digest of that snapshot; None if not known.
         archive: The archive that the snapshot was taken out of; None if it was in none.
@@ -229,6 +230,7 @@ def plan_launch(config: WorldConfig, options: StartOptions) -> Launch:
             because a directory is missing; names the key and the value.
     """
     resume_path, digest = _check_start(config, options, 1)
+    _require_recorder(config, options.record)
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
     if options.record_dir is not None and not options.record:
@@ -299,6 +301,7 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
     """Return the launch of one of many: the common one, changed by its spec."""
     options = common.options
     record = options.record if spec.record is None else spec.record
+    _require_recorder(common.config, record)
     env = options.env if spec.env is None else {**options.env, **spec.env}
     labels = options.labels if spec.labels is None else {**options.labels, **spec.labels}
     directory = common.instance_dir / name
@@ -347,6 +350,7 @@ def plan_resume(
         is_labelled=found.is_labelled,
     )
     begun = _plan_begun(config, run_dir, record, env)
+    _require_recorder(config, begun.options.record)
     first = attrs.evolve(begun, past=past, saves=found.saves)
     return first if found.save is None else first.restored(found.save.path, found.save.sha256)
 
@@ -469,6 +473,17 @@ def _check_start(
                 hint="leave it out",
             )
     return find_resume(options.resume, config.dir)
+
+
+def _require_recorder(config: WorldConfig, record: bool) -> None:  # noqa: FBT001, RUF100
+    """Refuse to record a world for which clawblox records, without what that needs."""
+    if record and not config.records_itself and find_zstandard() is None:
+        raise ConfigError(
+            "recordings need the package zstandard, or Python 3.14",
+            key="record",
+            value=record,
+            hint=f"install it: {install_command('zstd')}",
+        )
 
 
 def _require_parent(key: str, path: Path | None) -> None:

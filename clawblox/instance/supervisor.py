@@ -47,6 +47,7 @@ class Supervisor:
         write: Writes an update to the manifest of the instance. Blocks.
         on_settled: Called when it is ready, or when nothing is left of a failed start.
         on_back: Called before it counts as ready; the function that it returns is called after.
+        on_over: Called when a life of it has ended or is about to; perhaps more than once.
 
     Attributes:
         instance: The instance.
@@ -68,11 +69,12 @@ class Supervisor:
         *,
         on_settled: Callable[[], None],
         on_back: Callable[[], Awaitable[Callable[[], None]]],
+        on_over: Callable[[], None] = lambda: None,
     ) -> None:
         self.instance = instance
         self.lifecycle = Lifecycle(MOVES, State.LEASING)
         self.started: StartedWorld | None = None
-        self.calls = Calls(instance, self.lifecycle)
+        self.calls = Calls(instance, self.lifecycle, on_over)
         self.ends_on_purpose = False
         self.has_died = False
         self._emit = emit

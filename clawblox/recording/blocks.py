@@ -23,6 +23,8 @@ from clawblox.zstd import Zstandard, find_zstandard
 
 FORMAT: Final = "clawblox-recording-v2"
 SUFFIX: Final = ".jsonl.zst"
+ORCHESTRATOR_WRITER: Final = "clawblox"
+"""The ``writer`` in recordings of what agents sent to a world and saw of it."""
 KIT_WRITER: Final = "clawblox.server"
 """The ``writer`` in recordings of worlds on the kit, those on the engine included."""
 
@@ -42,7 +44,8 @@ MAX_START_MEMBERS: Final = 1 << 22
 """Maximum number of JSON values in the first record."""
 
 _UTC: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
-_MAX_TIME: Final = 1e300
+MAX_TIME_S: Final = 1e300
+"""Maximum simulation time of a record, in seconds; its negative is the minimum."""
 _T = TypeVar("_T")
 
 
@@ -205,7 +208,7 @@ _NO_UTC: Final = ""
 
 
 def _read_time(value: object) -> float | None:
-    return finite_number(value, low=-_MAX_TIME, high=_MAX_TIME)
+    return finite_number(value, low=-MAX_TIME_S, high=MAX_TIME_S)
 
 
 def _read_utc(value: object) -> str | None:

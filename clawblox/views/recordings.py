@@ -132,21 +132,35 @@ def _describe_frame(fields: Mapping[str, Any]) -> str:
 def _describe_event(fields: Mapping[str, Any]) -> str:
     event = _text(fields.get("event"))
     if event == "input":
-        text = " ".join([_text(fields.get("action")), *_data(fields.get("data"))])
-        refusal = fields.get("refusal")
-        return printable_name(text + ("" if refusal is None else f"  refused: {_short(refusal)}"))
+        parts = [_text(fields.get("action")), *_data(fields.get("data"))]
+        text = " ".join(filter(None, parts))
+        return printable_name(text) + _describe_outcome(fields)
     if event == "chat":
-        return f"says {_short(fields.get('content'))}"
+        return f"says {_short(fields.get('content'))}" + _describe_outcome(fields)
     if event == "halted":
         return f"the world halted: {_short(fields.get('error'))}"
     texts = {
         "start": "the recording starts" + (", from a snapshot" if fields.get("resumed") else ""),
-        "join": "joins",
+        "join": "is in the world already" if fields.get("rejoined") else "joins",
         "leave": "leaves",
         "removed": "is removed",
-        "end": "the world ended",
+        "end": _describe_exit(fields),
     }
     return texts.get(event) or printable_name(event)
+
+
+def _describe_outcome(fields: Mapping[str, Any]) -> str:
+    """Return what the world answered to an input or a message, if it did not accept it."""
+    if fields.get("refusal") is not None:
+        return f"  refused: {_short(fields['refusal'])}"
+    return "  without an answer" if fields.get("status", 0) is None else ""
+
+
+def _describe_exit(fields: Mapping[str, Any]) -> str:
+    if "exit" not in fields:
+        return "the world ended"
+    exit_ = _text(fields["exit"])
+    return f"the world ended: {printable_name(exit_)}" if exit_ else "the recording ends"
 
 
 def _data(value: object) -> Iterator[str]:

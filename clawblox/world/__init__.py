@@ -25,5 +25,7 @@
 - ``kept_sessions``: the sessions that ``clawblox act`` keeps between its calls.
 - ``settling``: lets agents join again whose sessions a restore has lost.
 - ``places``: an instance as the client of an agent reaches it, joins, and grants of access.
+- ``recorder``: records the agents of an instance whose world does not record itself.
+- ``exchanges``: requests of agents with their answers, as records.
 - ``recorded``: an instance of another process as the client of an agent reaches it.
 """

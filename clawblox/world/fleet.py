@@ -395,12 +395,17 @@ class Fleet(KnownInstances):
                 if on_settled is not None:
                     on_settled(handle)
 
+        async def come_back() -> Callable[[], None]:
+            await handle.begin_recording(self.tasks, self.writers)
+            return await self._settle_sessions(handle)
+
         supervisor = Supervisor(
             instance,
             self.emit,
             write,
             on_settled=note_settled,
-            on_back=lambda: self._settle_sessions(handle),
+            on_back=come_back,
+            on_over=lambda: handle.end_recording(),
         )
         handle = InstanceHandle(supervisor, instance)
         old = None if launch.past is None else self._last.get(handle.name)

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import attrs
 
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import SaveOptions
 from clawblox.instance.instance import Instance
@@ -26,7 +27,11 @@ from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
 from clawblox.telemetry.logs import LogReader
-from clawblox.world.rosters import Roster
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.recorder import AgentRecorder, Life, register_recording
+from clawblox.world.rosters import Roster, Seat
+
+_log = OwnLog(__name__)
 
 
 class InstanceHandle:
@@ -47,6 +52,7 @@ class InstanceHandle:
         stop: Ends it; see :meth:`Supervisor.stop`.
         restart: Restarts it; see :meth:`Supervisor.restart`.
         roster: Who joined it; shared with the handle of the run before a revival.
+        recorder: Records its agents, in its latest life; None where nothing or the world does.
     """
 
     def __init__(self, supervisor: Supervisor, instance: Instance) -> None:
@@ -60,6 +66,7 @@ class InstanceHandle:
         self.stop = supervisor.stop
         self.restart = supervisor.restart
         self.roster = Roster()
+        self.recorder: AgentRecorder | None = None
         self._connections: tuple[int, Connections] | None = None
 
     # -- facts --------------------------------------------------------------------------
@@ -147,6 +154,88 @@ class InstanceHandle:
         if self._connections is not None:
             self._connections[1].close()
             self._connections = None
+
+    # -- recordings -------------------------------------------------------------------------
+
+    async def begin_recording(self, tasks: Tasks, writers: ManifestWriters) -> None:
+        """Record its agents from now on, if its world was asked to record and cannot do so itself.
+
+        Args:
+            tasks: Run the task of the recording.
+            writers: Register the recording in the manifest.
+
+        Raises:
+            OSError: The recording of its first life cannot be written; later, that is logged.
+            ModuleNotFoundError: As before: Zstandard is missing.
+
+        Cancellation: the recording ends.
+        """
+        launch = self.launch
+        if launch.record_dir is None or launch.config.records_itself:
+            return
+        if self.started is None and self.instance.record is None:
+            await self._begin_recording(launch.record_dir, tasks, writers)
+            return
+        expected = (OSError, ModuleNotFoundError)
+        with _log.contain("agents are not recorded", expected=expected, instance=self.name):
+            await self._begin_recording(launch.record_dir, tasks, writers)
+
+    async def _begin_recording(
+        self, directory: Path, tasks: Tasks, writers: ManifestWriters
+    ) -> None:
+        launch, tokens = self.launch, self.instance.running.environment.secrets().values()
+        self.recorder = None
+        recorder = AgentRecorder(
+            Life(
+                instance=self.name,
+                world=launch.config.name,
+                directory=directory,
+                api=launch.config.api,
+                resumed=launch.resume_path is not None,
+                time=self._restored_time(),
+                reseed=launch.options.reseed,
+                secrets=(*tokens, *self.roster.sessions),
+                register=partial(register_recording, writers, self.instance_dir),
+            )
+        )
+        tasks.start_soon(recorder.run)
+        await recorder.is_open.wait()
+        if recorder.failure is not None:
+            raise recorder.failure
+        self.recorder = recorder
+
+    def _restored_time(self) -> float:
+        """Return the simulation time of the save that it was restored from; 0 if unknown."""
+        times = (save.time for save in self.source.saves if save.path == self.resume_path)
+        return next(times, None) or 0.0
+
+    def note_join(self, seat: Seat, *, rejoined: bool) -> None:
+        """Note in the recording that an agent has joined.
+
+        Args:
+            seat: The session of the agent.
+            rejoined: Whether it had the session before.
+        """
+        if self.recorder is not None:
+            self.recorder.note_join(seat.actor, rejoined=rejoined)
+
+    def note_leave(self, session: str) -> None:
+        """Note that an agent has left, in the roster and in the recording."""
+        seat = self.roster.find(session)
+        self.roster.leave(session)
+        if self.recorder is not None and seat is not None:
+            self.recorder.note_leave(seat.actor)
+
+    def end_recording(self) -> None:
+        """End the recording of its agents, if there is one, because its life is over."""
+        if self.recorder is None:
+            return
+        with _log.contain("recording not ended", instance=self.name):
+            exit_, halt = self.instance.exit, self.instance.halt
+            self.recorder.end(
+                exit=None if exit_ is None else str(exit_),
+                halt=None if halt is None else self.instance.masked(halt),
+            )
 
     # -- verbs --------------------------------------------------------------------------
 

@@ -576,7 +576,7 @@ class InstanceCalls(OpenWorld):
             async with handle.calls.call():
                 roster.require_kept(session, name)
                 await leave(handle.connections, access, timeout=timeout)
-                roster.leave(session)
+                handle.note_leave(session)
 
         await fleet.tasks.own(call)
 

@@ -11,11 +11,12 @@ import attrs
 from clawblox.agents.access.grant import Grant, Policy
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldExitedError, WorldSessionError
-from clawblox.protocol import JoinAnswer
+from clawblox.protocol import SESSION_HEADER, JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
 from clawblox.system.request import Answer, Request
 from clawblox.world.access import AgentProgram, Member, join, read_session, record_session
+from clawblox.world.exchanges import Actor
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.players import Restored, SavedPlayers, recall
@@ -224,6 +225,7 @@ class FleetPlace:
         joined_at = anyio.current_time() if restored is None else roster.saved_at(restored)
         seat = make_seat(member, access, joined_at)
         over = roster.add(seat)
+        instance.note_join(seat, rejoined=access.rejoined)
         if member.driver is not None and member.dir is not None:
             fleet.leave_elsewhere(member.dir, instance)
         if known is None:
@@ -249,12 +251,31 @@ class FleetPlace:
             try:
                 async with calls.call():
                     self.instance.roster.require_kept(access.session, access.name)
-                    return await send_once(self.connections, request, body, waits.timeout, delivery)
+                    answer = await self._send(request, body, waits.timeout, delivery, access)
+                    return require_usable(request, answer)
             except WorldExitedError:
                 if not restart or (delivery.has_begun and request.method != "GET"):
                     raise
                 if not await calls.wait_serving(after=life, until=give_up_at):
                     raise
+
+    async def _send(
+        self,
+        request: Request,
+        body: bytes | None,
+        timeout: float,
+        delivery: Delivery,
+        access: Access,
+    ) -> Answer:
+        """Send a request, and note it with its answer in the recording of the instance."""
+        recorder, answer = self.instance.recorder, None
+        try:
+            answer = await self.connections.send(request, body, timeout=timeout, delivery=delivery)
+        finally:
+            if recorder is not None and delivery.has_begun:
+                actor = Actor.from_access(access)
+                recorder.note(actor, request.method, request.route, body, answer)
+        return answer
 
 
 async def send_once(
@@ -272,6 +293,15 @@ async def send_once(
     Cancellation: ``delivery`` has whether the request may have been received.
     """
     answer = await connections.send(request, body, timeout=timeout, delivery=delivery)
+    return require_usable(request, answer)
+
+
+def require_usable(request: Request, answer: Answer) -> Answer:
+    """Return an answer that means success or a refusal.
+
+    Raises:
+        WorldCallError: It means neither.
+    """
     if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
         raise unusable(request, answer, f"has the status {answer.status}")
     return answer
@@ -309,12 +339,22 @@ def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitabl
         return None if instance.calls.life is None else instance.url
 
     async def grant_access(agent: AgentProgram, access: Access) -> Access:
+        headers = live_headers(place.instance.roster, access)
+
+        def note(method: str, path: str, body: bytes | None, answer: Answer | None) -> None:
+            instance = place.instance
+            if instance.recorder is not None:
+                seat = instance.roster.find(headers[SESSION_HEADER])
+                actor = Actor.from_access(access) if seat is None else seat.actor
+                instance.recorder.note(actor, method, path, body, answer)
+
         grant = Grant(
             world=config.name,
-            headers=live_headers(place.instance.roster, access),
+            headers=headers,
             policy=policy,
             upstream=find_upstream,
             suspect=lambda: place.instance.calls.pacer.hurry(),
+            note=note,
             sandbox=sandbox,
         )
         return attrs.evolve(access, base_url=await run_blocking(agent.grant_access, grant))

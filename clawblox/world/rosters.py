@@ -17,6 +17,7 @@ from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.world.access import Member, join_answer
+from clawblox.world.exchanges import Actor
 
 LOST_HINT = "the instance was restarted from a state without this session; join again"
 
@@ -45,6 +46,11 @@ class Seat:
     joined_at: float
     headers: dict[str, str] | None = attrs.field(default=None, repr=False)
     loss: str | None = None
+
+    @property
+    def actor(self) -> Actor:
+        """The agent, as recordings know it."""
+        return Actor(self.session, self.agent_id, self.member.name)
 
     @property
     def entry(self) -> ManifestEntry | None:

@@ -165,6 +165,7 @@ class _Settling:
         joined = attrs.evolve(make_seat(seat.member, access, anyio.current_time()), headers=headers)
         headers.update(access.headers)
         over = self.instance.roster.add(joined)
+        self.instance.note_join(joined, rejoined=False)
         try:
             writer = self.fleet.writers.of(self.instance.instance_dir)
             await list_agent(writer, self.instance.run_id, joined.member, joined.agent_id, over)

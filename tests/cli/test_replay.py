@@ -9,14 +9,16 @@ import signal
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from clawblox import ActionRefusedError, AsyncWorld
 from clawblox.recording.blocks import Track
 from clawblox.rundir.manifest import manifest_path
 from tests.cli.conftest import Start
 from tests.recording.files import Recorded
 from tests.server.conftest import TALLY
-from tests.support import marked_processes, wait_until
+from tests.support import make_world, marked_processes, wait_until
 from tests.worlds.viewers import world_with_viewer
 
 OLD = Path(__file__).parents[1] / "recording" / "events-v1.jsonl"
@@ -314,3 +316,52 @@ def test_a_world_without_a_viewer_is_an_error(call: Start, tmp_path: Path, recor
     (world / "world.toml").write_text('name = "w"\n[replay]\ncommand = ["./nothing"]\n')
     missing = call("replay", str(recording), "--viewer", "--world", str(world))
     assert (missing.wait(), "The viewer cannot be started" in missing.err) == (1, True)
+
+
+# -------------------------------------------------------- worlds that do not record themselves
+
+
+def test_the_agents_of_a_world_that_cannot_record_itself_are_shown(
+    call: Start, tmp_path: Path
+) -> None:
+    directory, run = make_world(tmp_path, toml_extra='recorder = "clawblox"'), tmp_path / "run"
+
+    async def live() -> None:
+        async with AsyncWorld(dir=directory) as world:
+            await world.start(run_dir=run, record=True)
+            async with await world.join("Rocky") as rocky:
+                await rocky.act("add", 2)
+                with pytest.raises(ActionRefusedError):
+                    await rocky.act("fly")
+
+    anyio.run(live)
+    assert call("replay", str(run)).out == (
+        "     0.000s        0                the recording starts\n"
+        "     0.000s        0  Rocky         joins\n"
+        "     0.000s        0  Rocky         add 2\n"
+        '     0.500s        0  Rocky         sees {agent_id: "agent-1", time: 0.5, counter: 2}\n'
+        '     0.500s        0  Rocky         fly  refused: "unknown type of input"\n'
+        "     0.500s        0  Rocky         leaves\n"
+        "     0.500s        0                the recording ends\n"
+    )
+    assert "\nAgents: Rocky\n" in call("replay", str(run), "--at", "0.25").out
+    verified = call("verify", str(run))
+    assert "it was not recorded by a world on the kit or the engine" in verified.out
+    assert verified.wait() == 3
+
+
+def test_what_a_foreign_recording_adds_is_shown(call: Start, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    recorded.add(Track.INPUTS, 1, event="join", agent_id=ROCKY, name="Rocky", rejoined=True)
+    refused = {"agent_id": ROCKY, "content": "hi", "status": 400, "refusal": "too loud"}
+    recorded.add(Track.INPUTS, 2, event="chat", **refused)
+    unknown = {"agent_id": ROCKY, "action": None, "data": [1], "status": None, "refusal": None}
+    recorded.add(Track.INPUTS, 3, event="input", **unknown)
+    recorded.add(Track.INPUTS, 4, event="end", exit="killed by \x1b[31mSIGKILL")
+    lines = call("replay", str(recorded.close())).out.splitlines()
+    assert [line[36:] for line in lines[1:]] == [
+        "is in the world already",
+        'says "hi"  refused: "too loud"',
+        "[1]  without an answer",
+        "the world ended: killed by \\x1b[31mSIGKILL",
+    ]

@@ -15,6 +15,7 @@ import attrs
 from clawblox import protocol
 from clawblox.config.agent_routes import AgentRoute, is_reserved
 from clawblox.errors import ConfigError
+from clawblox.system.request import Answer
 
 _MAX_LABEL_CHARS = 63
 _NO_NAME = re.compile(r"|localhost|[0-9]+|0x[0-9a-f]*")
@@ -34,6 +35,9 @@ class Grant:
             serve. It is called for each request, from any thread, and must not block.
         suspect: Called when the world answers 503, as it does after halting. It is called from any
             thread, and must not block.
+        note: Called with each request that the world may have received: its method, its path, its
+            body, and the answer, or None without a usable one. It is called from any thread, and
+            must neither block nor raise.
         sandbox: The table ``[sandbox]`` of the ``world.toml``, with absolute paths.
     """
 
@@ -42,6 +46,9 @@ class Grant:
     policy: Policy
     upstream: Callable[[], str | None] = attrs.field(repr=False)
     suspect: Callable[[], None] = attrs.field(default=lambda: None, repr=False)
+    note: Callable[[str, str, bytes | None, Answer | None], None] = attrs.field(
+        default=lambda *_: None, repr=False
+    )
     sandbox: Mapping[str, Any] = attrs.field(factory=dict)
 
 

@@ -34,7 +34,7 @@ from clawblox.agents.access.request import (
 )
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError
-from clawblox.system.connection import Connections, NotSentError
+from clawblox.system.connection import Connections, Delivery, NotSentError
 from clawblox.system.request import MAX_ANSWER_BYTES, Answer
 from clawblox.system.sock_diag import peer_uid, read_peer_uid
 from clawblox.system.sockets import Place, receive, send_all, serve_connections
@@ -215,16 +215,23 @@ class Proxy:
             query=request.query,
             headers={**request.headers, **grant.headers},
         )
-        answer = None
+        answer, delivery = None, Delivery()
         try:
             with anyio.move_on_after(limits.world_s):
                 answer = await connections.send(
-                    prepared, body, timeout=math.inf, max_body_bytes=limits.answer_bytes
+                    prepared,
+                    body,
+                    timeout=math.inf,
+                    max_body_bytes=limits.answer_bytes,
+                    delivery=delivery,
                 )
         except NotSentError:
             raise Refusal(503, "The world cannot be reached at the moment. Try again.") from None
         except WorldCallError:
             raise Refusal(502, "The world gave no usable answer.") from None
+        finally:
+            if delivery.has_begun:
+                grant.note(request.method, request.path, body, answer)
         if answer is None:
             raise Refusal(504, f"The world did not answer within {limits.world_s:g} s.")
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
