@@ -14,7 +14,6 @@ from time import monotonic
 from typing import Any, Final
 
 import anyio
-import anyio.lowlevel
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
@@ -34,8 +33,6 @@ _log = OwnLog(__name__)
 
 _LOOK_EVERY_S: Final = 1.0
 """Seconds between two looks at notes of other threads, which cannot wake the writer."""
-_LAST_NOTES: Final = 3
-"""Rounds of the event loop in which calls that fail with the instance still note their requests."""
 _UNAVAILABLE: Final = {"unavailable": "the world does not record itself"}
 
 
@@ -142,7 +139,7 @@ class AgentRecorder:
         is_seen = exchange.kind is Kind.OBSERVE
         due_at = exchange.at + BLOCK_AGE_S[Track.OBSERVATIONS if is_seen else Track.INPUTS]
         with self._lock:
-            if self._is_over:
+            if self._is_over or (self._writer is not None and self._writer.is_over):
                 return False
             self._notes.append(exchange)
             self._notes_bytes += exchange.size_bytes
@@ -184,8 +181,6 @@ class AgentRecorder:
         finally:
             self.is_open.set()
             with anyio.CancelScope(shield=True):
-                for _ in range(_LAST_NOTES):
-                    await anyio.lowlevel.checkpoint()
                 await run_blocking(self._close)
 
     def _open(self) -> None:
@@ -238,7 +233,6 @@ class AgentRecorder:
         with self._lock:
             notes, self._notes = self._notes, []
             self._notes_bytes, self._notes_due_at = 0, float("inf")
-            self._is_over |= writer.is_over
         end = _log.contain("recording ended by a defect", on_defect=lambda e: writer.end(repr(e)))
         with end:
             for note in notes:

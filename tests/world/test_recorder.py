@@ -35,7 +35,7 @@ from clawblox.zstd import find_zstandard
 from tests.orchestrators import orchestrator
 from tests.provable import make_provable_world
 from tests.recording.files import read_all, reading
-from tests.running import manifest_of, next_event, switch
+from tests.running import manifest_of, next_event, requests, switch
 from tests.support import HANG_S, ask, make_world, marked_processes, wait_until, wait_until_async
 from tests.world.test_grants import Program, at_work
 
@@ -103,7 +103,7 @@ async def test_two_agents_are_recorded_through_a_death_and_a_restart(tmp_path: P
         rocky, molly = await world.join("Rocky"), await world.join("Molly")
         seen = await rocky.observe()
         seen_later = await rocky.act("push", {"force": 2.5})
-        await molly.say("hello")
+        await molly.say(f"hello {started.env['WORLD_SPECTATOR_TOKEN']}")
         with pytest.raises(ActionRefusedError):
             await molly.act("fly")
         await world.save()
@@ -124,7 +124,7 @@ async def test_two_agents_are_recorded_through_a_death_and_a_restart(tmp_path: P
         ("sees", "Rocky", ""),
         ("input", "Rocky", "push"),
         ("sees", "Rocky", ""),
-        ("chat", "Molly", "hello"),
+        ("chat", "Molly", "hello ***"),
         ("input", "Molly", "fly"),
         ("end", "", KILLED_TEXT),
     ]
@@ -192,8 +192,8 @@ async def test_an_agent_that_has_a_program_is_recorded_at_its_own_address(tmp_pa
     inputs = [fields for fields in read_all(recording(run)) if fields.get("event") == "input"]
     assert [fields["status"] for fields in inputs] == [200, 400, None]
     # Its session was lost, so it was joined again, before anything else.
-    assert [line[:2] for line in summary(recording(run, 2))] == [
-        ("start", ""), ("join", "Rocky"), ("sees", "Rocky"), ("end", "")
+    assert summary(recording(run, 2)) == [
+        ("start", "", ""), ("join", "Rocky", ""), ("sees", "Rocky", ""), ("end", "", "None")
     ]  # fmt: skip
     for path in (recording(run), recording(run, 2)):
         content = decompressed(path)
@@ -230,6 +230,24 @@ async def test_an_input_of_which_the_world_dies_is_recorded_without_an_answer(
     *_, acted, ended = read_all(recording(run))
     assert (acted["event"], acted["status"], acted["refusal"]) == ("input", None, None)
     assert (ended["event"], ended["exit"]) == ("end", KILLED_TEXT)
+
+
+async def test_an_input_that_fails_because_the_world_is_stopped_is_recorded(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with recorded(make_counter(tmp_path, "--acting", "hang"), run) as (world, started):
+        rocky = await world.join("Rocky")
+
+        async def act() -> None:
+            with pytest.raises(WorldExitedError):
+                await rocky.act("add", 1)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(act)
+            await wait_until_async(lambda: requests(started, "/input"))
+            await world.stop(grace_seconds=0.1)
+    *_, acted, ended = read_all(recording(run))
+    assert (acted["event"], acted["status"]) == ("input", None)
+    assert (ended["event"], ended["exit"]) == ("end", None)
 
 
 # --- which worlds ---------------------------------------------------------------------------
@@ -432,8 +450,8 @@ async def test_notes_of_other_threads_are_written_and_later_ones_are_dropped(
             await wait_until_async(lambda: not any(thread.is_alive() for thread in threads))
             await wait_until_async(lambda: len(read_all(path)) >= 400)
             recorder.end(exit=None, halt="the reactor melted")
+            recorder.end(exit="exit status 1", halt=None)
     recorder.note_join(ROCKY, rejoined=False)
-    recorder.end(exit="exit status 1", halt=None)
     records = await run_blocking(read_all, path)
     for number in range(4):
         sent = [
@@ -456,6 +474,7 @@ async def test_a_recording_ends_when_too_much_waits_to_be_written(
             await recorder.is_open.wait()
             for _ in range(20):
                 recorder.note(ROCKY, "GET", "/observe", None, Answer(200, b'"%b"' % (b"x" * 9000)))
+            assert 100_000 < recorder._notes_bytes < 120_000
             recorder.end(exit=None, halt=None)
     assert [log["reason"] for log in logs] == ["more than 100000 bytes wait to be written"]
 
