@@ -354,6 +354,58 @@ async def _take(step: Step, players: Sequence[Player]) -> Exchange:
     return await (player.observe() if step.kind == "observe" else player.hear())
 
 
+@attrs.frozen
+class Arrival:
+    """What agents find right after a restore, before anything else.
+
+    Attributes:
+        players: The agents.
+        observed: Their observations, without a new join.
+        heard: The chat messages that they get.
+    """
+
+    players: tuple[Player, ...]
+    observed: tuple[Exchange, ...]
+    heard: tuple[Exchange, ...]
+
+
+async def arrive(players: Sequence[Player]) -> Arrival:
+    """Let agents of an earlier life look around.
+
+    Raises:
+        Failed: A session is refused.
+    """
+    observed = [await player.observe() for player in players]
+    for player, exchange in zip(players, observed, strict=True):
+        if not exchange.is_accepted:
+            evidence = f"the session of {player.name} was refused: {exchange.outcome}"
+            raise Failed(evidence, exchange=exchange)
+    heard = [await player.hear() for player in players]
+    return Arrival(tuple(players), tuple(observed), tuple(heard))
+
+
+@attrs.frozen
+class Newcomer:
+    """The first agent that joined after a save.
+
+    Attributes:
+        player: The agent.
+        said: The answer to its first chat message; None if it sent none.
+    """
+
+    player: Player
+    said: Exchange | None
+
+
+async def welcome(live: LiveWorld, players: Sequence[Player]) -> Newcomer | None:
+    """Let one more agent join and talk; None if it is refused."""
+    try:
+        joined = await live.join(NAMES[len(players)])
+    except Failed:  # the world may be full
+        return None
+    return Newcomer(joined, await joined.say("hello"))
+
+
 class _Times(msgspec.Struct):
     """The members of a document that state its simulated time."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -11,10 +12,13 @@ from clawblox.conformance.exchange import Exchange, compare_answers
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
     NAMES,
+    Arrival,
     LiveWorld,
+    Newcomer,
     Player,
     Step,
     Trace,
+    arrive,
     make_script,
     run_script,
 )
@@ -24,8 +28,6 @@ from clawblox.results import SavedSnapshot
 _WARM_ROUNDS: Final = 6
 _ROUNDS: Final = 12
 _AFTER_ROUNDS: Final = 4
-_SAVE_EVERY: Final = 3
-_CUT_ROUNDS: Final = 8
 
 
 @attrs.frozen
@@ -33,16 +35,33 @@ class Life:
     """A stretch of the life of an instance.
 
     Attributes:
+        arrival: What the agents found at its begin.
         trace: The answers to the script.
         final: The snapshot after it.
         joined: An agent that joined after that; None if it was refused.
         after: The answers to the script with that agent; its session and id are numbered.
     """
 
+    arrival: Arrival
     trace: Trace
     final: Exchange
     joined: Player | None
     after: Trace
+
+    @property
+    def newcomer(self) -> Newcomer | None:
+        """The agent that joined; None if it was refused."""
+        if self.joined is None:
+            return None
+        pairs = zip(self.after.steps, self.after.exchanges, strict=True)
+        said = next((exchange for step, exchange in pairs if step.kind == "say"), None)
+        return Newcomer(self.joined, said)
+
+    @property
+    def said(self) -> Exchange | None:
+        """The answer to the first chat message in the script; None without one."""
+        pairs = zip(self.trace.steps, self.trace.exchanges, strict=True)
+        return next((exchange for step, exchange in pairs if step.kind == "say"), None)
 
     def since(self, step: int) -> Life:
         """Return the life from a step of the script on."""
@@ -57,7 +76,6 @@ class Beginning:
         players: The agents that had joined when it was saved; those of the original.
         save: The save.
         saved: The snapshot that the original answered right after the save.
-        heard: What each agent heard right after the save.
         script: The script that every life continues with.
         after: The script after that, with one more agent.
     """
@@ -65,7 +83,6 @@ class Beginning:
     players: tuple[Player, ...]
     save: SavedSnapshot
     saved: Exchange
-    heard: tuple[Exchange, ...]
     script: tuple[Step, ...]
     after: tuple[Step, ...]
 
@@ -99,30 +116,40 @@ async def live_original(lab: Lab) -> Original:
             await run_script(players, warm)
             save = await lab.save(live)
             saved = await live.snapshot()
-            heard = [await player.hear() for player in players]
             script = make_script(lab.random("script"), actions, rounds=_ROUNDS, players=count)
             after = make_script(
                 lab.random("after"), actions, rounds=_AFTER_ROUNDS, players=count + 1
             )
-            beginning = Beginning(tuple(players), save, saved, tuple(heard), script, after)
+            beginning = Beginning(tuple(players), save, saved, script, after)
             return Original(beginning, await _continue(players, beginning))
 
     return await lab.once("lockstep.original", live_it)
 
 
-async def _continue(players: Sequence[Player], beginning: Beginning) -> Life:
-    return await _finish(await run_script(players, beginning.script), players, beginning)
+async def _continue(
+    players: Sequence[Player],
+    beginning: Beginning,
+    run: Callable[[Sequence[Player], Sequence[Step]], Awaitable[Trace]] = run_script,
+    since: int = 0,
+) -> Life:
+    """Live on from a save.
 
-
-async def _finish(trace: Trace, players: Sequence[Player], beginning: Beginning) -> Life:
+    Args:
+        players: The agents in this life.
+        beginning: The scripts.
+        run: Runs the first of them.
+        since: Number of steps of it that came before the save.
+    """
     live = players[0].live
+    arrival = await arrive(players)
+    trace = await run(players, beginning.script[since:])
     final = await live.snapshot()
     try:
         joined = await live.join(NAMES[len(players)])
     except Failed:  # the world may be full
-        return Life(trace, final, None, Trace((), ()))
+        return Life(arrival, trace, final, None, Trace((), ()))
     after = await run_script([*players, joined], beginning.after)
-    return Life(trace, final, joined, after.numbered([joined.session, joined.agent_id]))
+    return Life(arrival, trace, final, joined, after.numbered([joined.session, joined.agent_id]))
 
 
 async def live_restored(lab: Lab, number: int) -> Life:
@@ -143,52 +170,47 @@ async def live_restored(lab: Lab, number: int) -> Life:
 
 @attrs.frozen
 class Resaved:
-    """A restored life that is saved again and again.
+    """A restored life that is saved before every step.
 
     Attributes:
         first: The snapshot that it answered before anything else.
-        save: A save in the middle of the script.
-        saved_at: Number of steps before that save.
-        life: How it continued, with a save after every few steps.
+        saves: The save before each step of the script.
+        life: The life.
     """
 
     first: Exchange
-    save: SavedSnapshot
-    saved_at: int
+    saves: tuple[SavedSnapshot, ...]
     life: Life
+
+    @property
+    def middle(self) -> int:
+        """Number of the step in the middle of the script."""
+        return len(self.saves) // 2
 
 
 async def live_resaved(lab: Lab) -> Resaved:
-    """Return a restored life with saves in between; lived once."""
+    """Return a restored life that is saved before every step; lived once."""
 
     async def live_it() -> Resaved:
         beginning = (await live_original(lab)).beginning
+        saves: list[SavedSnapshot] = []
         async with lab.start(resume=beginning.save) as live:
             first = await live.snapshot()
-            players, script = beginning.moved(live), beginning.script
-            middle = len(script) // 2
-            trace = await _run_with_saves(players, script[:middle])
-            save = await lab.save(live)
-            rest = await _run_with_saves(players, script[middle:])
-            life = await _finish(_concatenate([trace, rest]), players, beginning)
-            return Resaved(first, save, middle, life)
+            run = partial(_run_with_saves, lab, saves)
+            life = await _continue(beginning.moved(live), beginning, run)
+        return Resaved(first, tuple(saves), life)
 
     return await lab.once("lockstep.resaved", live_it)
 
 
-async def _run_with_saves(players: Sequence[Player], script: Sequence[Step]) -> Trace:
-    parts: list[Trace] = []
-    for at in range(0, len(script), _SAVE_EVERY):
-        parts.append(await run_script(players, script[at : at + _SAVE_EVERY]))
-        await players[0].live.snapshot()
-    return _concatenate(parts)
-
-
-def _concatenate(parts: Sequence[Trace]) -> Trace:
-    return Trace(
-        tuple(step for part in parts for step in part.steps),
-        tuple(exchange for part in parts for exchange in part.exchanges),
-    )
+async def _run_with_saves(
+    lab: Lab, saves: list[SavedSnapshot], players: Sequence[Player], script: Sequence[Step]
+) -> Trace:
+    exchanges: list[Exchange] = []
+    for step in script:
+        saves.append(await lab.save(players[0].live))
+        exchanges += (await run_script(players, [step])).exchanges
+    return Trace(tuple(script), tuple(exchanges))
 
 
 async def live_again(lab: Lab) -> Life:
@@ -200,12 +222,29 @@ async def live_again(lab: Lab) -> Life:
     async def live_it() -> Life:
         beginning = (await live_original(lab)).beginning
         resaved = await live_resaved(lab)
-        async with lab.start(resume=resaved.save) as live:
-            players = beginning.moved(live)
-            rest = await run_script(players, beginning.script[resaved.saved_at :])
-            return await _finish(rest, players, beginning)
+        async with lab.start(resume=resaved.saves[resaved.middle]) as live:
+            return await _continue(beginning.moved(live), beginning, since=resaved.middle)
 
     return await lab.once("lockstep.again", live_it)
+
+
+async def continue_from_cut(lab: Lab, cut: int) -> None:
+    """Restore the save before a step, and require the rest of the script to be answered equally.
+
+    Args:
+        lab: The world under test.
+        cut: Number of the step, from 0.
+
+    Raises:
+        Failed: An answer differs.
+    """
+    beginning = (await live_original(lab)).beginning
+    resaved = await live_resaved(lab)
+    async with lab.start(resume=resaved.saves[cut]) as live:
+        # The resaved life was saved before each step too.
+        rest = await _run_with_saves(lab, [], beginning.moved(live), beginning.script[cut:])
+    who = f"the life restored before step {cut + 1}"
+    require_equal_traces(resaved.life.trace.since(cut), rest, who)
 
 
 def require_equal(expected: Life, actual: Life, who: str) -> int:
@@ -242,61 +281,3 @@ def require_equal_traces(expected: Trace, actual: Trace, who: str) -> None:
         if found is not None:
             evidence = f"{who} answered differently at step {number} of the script ({step})"
             raise Failed(evidence, exchange=after, difference=found)
-
-
-@attrs.frozen
-class CutLife:
-    """A life that was saved after every step.
-
-    Attributes:
-        script: Its script.
-        saves: The save before each step.
-        trace: Its answers.
-    """
-
-    script: tuple[Step, ...]
-    saves: tuple[SavedSnapshot, ...]
-    trace: Trace
-
-
-async def live_cuts(lab: Lab) -> CutLife:
-    """Return a restored life that was saved before every step; lived once."""
-
-    async def live_it() -> CutLife:
-        actions = await lab.require_actions()
-        beginning = (await live_original(lab)).beginning
-        count = len(beginning.players)
-        script = make_script(lab.random("cuts"), actions, rounds=_CUT_ROUNDS, players=count)
-        saves: list[SavedSnapshot] = []
-        parts: list[Trace] = []
-        async with lab.start(resume=beginning.save) as live:
-            players = beginning.moved(live)
-            for step in script:
-                saves.append(await lab.save(live))
-                parts.append(await run_script(players, [step]))
-        return CutLife(script, tuple(saves), _concatenate(parts))
-
-    return await lab.once("lockstep.cuts", live_it)
-
-
-async def continue_from_cut(lab: Lab, cut: int) -> None:
-    """Restore the save before a step, and require the rest of the script to be answered equally.
-
-    Args:
-        lab: The world under test.
-        cut: Number of the step, from 0.
-
-    Raises:
-        Failed: An answer differs.
-    """
-    cuts = await live_cuts(lab)
-    beginning = (await live_original(lab)).beginning
-    async with lab.start(resume=cuts.saves[cut]) as live:
-        players = beginning.moved(live)
-        parts: list[Trace] = []
-        for number, step in enumerate(cuts.script[cut:]):
-            if number:  # the original was saved before each step too
-                await lab.save(live)
-            parts.append(await run_script(players, [step]))
-    rest = Trace(cuts.script[cut:], cuts.trace.exchanges[cut:])
-    require_equal_traces(rest, _concatenate(parts), f"the life restored before step {cut + 1}")

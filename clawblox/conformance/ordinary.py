@@ -9,10 +9,17 @@ from typing import Any, Final, TypeVar
 import anyio
 import attrs
 
-from clawblox.conformance import lockstep
+from clawblox.conformance import lockstep, realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import NAMES, LiveWorld, Player, make_script, run_script
+from clawblox.conformance.live import (
+    LiveWorld,
+    Newcomer,
+    Player,
+    make_script,
+    run_script,
+    welcome,
+)
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import WorldError
 from clawblox.results import SavedSnapshot
@@ -72,8 +79,7 @@ class Ordinary:
         players: Its agents.
         save: A save of it.
         snapshots: The snapshots that it answered, as the operator got them.
-        joined: An agent that joined right after the save; None if it was refused.
-        said: A chat message of that agent.
+        newcomer: An agent that joined right after the save; None if it was refused.
         growth: How the snapshot grew, for each input that was tried; empty without snapshots.
         overflow: The join of one agent more than ``max_players``; None without such a limit.
     """
@@ -83,8 +89,7 @@ class Ordinary:
     players: list[Player] = attrs.field(factory=list)
     save: SavedSnapshot | None = None
     snapshots: list[Exchange] = attrs.field(factory=list)
-    joined: Player | None = None
-    said: Exchange | None = None
+    newcomer: Newcomer | None = None
     growth: list[Growth] = attrs.field(factory=list)
     overflow: Exchange | None = None
 
@@ -127,7 +132,7 @@ async def _play(lab: Lab, ordinary: Ordinary, actions: Sequence[Any]) -> None:
     await run_script(players, script)
     ordinary.save = await lab.save(live)
     ordinary.snapshots.append(await live.snapshot())
-    await _let_join(ordinary)
+    ordinary.newcomer = await welcome(live, players)
     for action in actions[:_GROWTH_ACTIONS]:
         growth = await _grow(ordinary, action)
         if growth is not None:
@@ -135,14 +140,6 @@ async def _play(lab: Lab, ordinary: Ordinary, actions: Sequence[Any]) -> None:
         if growth is not None and not growth.is_history:
             break
     await _fill(lab, ordinary)
-
-
-async def _let_join(ordinary: Ordinary) -> None:
-    try:
-        ordinary.joined = await ordinary.live.join(NAMES[len(ordinary.players)])
-    except Failed:  # the world may be full
-        return
-    ordinary.said = await ordinary.joined.say("hello")
 
 
 async def _grow(ordinary: Ordinary, action: Any) -> Growth | None:  # noqa: ANN401 - an Action
@@ -168,7 +165,7 @@ async def _fill(lab: Lab, ordinary: Ordinary) -> None:
     limit = lab.config.get("max_players")
     if not isinstance(limit, int) or limit > _MOST_PLAYERS:
         return
-    present = len(ordinary.players) + (ordinary.joined is not None)
+    present = len(ordinary.players) + (ordinary.newcomer is not None)
     for number in range(present, limit):
         await ordinary.live.join(f"Guest{number}")
     ordinary.overflow = await ordinary.live.try_join("Overflow")
@@ -195,54 +192,22 @@ async def find_identity(lab: Lab) -> Mapping[str, str]:
 # -- agents that join after a save ----------------------------------------------------------------
 
 
-@attrs.frozen
-class Newcomer:
-    """The first agent that joined after a save.
-
-    Attributes:
-        player: The agent.
-        said: Its world's answer to a chat message right after; None if there was none.
-    """
-
-    player: Player
-    said: Exchange | None
-
-
 async def find_newcomers(lab: Lab) -> list[Newcomer]:
     """Return the agent that joined after a save: in the original and in two restored worlds.
 
     Raises:
         CouldNotRun: No agent could join one of them.
     """
+    newcomers: list[Newcomer | None]
     if await lab.clock() == "lockstep":
         original = (await lockstep.live_original(lab)).life
         lives = [original, *[await lockstep.live_restored(lab, number) for number in (1, 2)]]
-        newcomers = [_pick_newcomer(life) for life in lives]
+        newcomers = [life.newcomer for life in lives]
     else:
-        newcomers = await lab.once("newcomers", lambda: _let_join_running(lab))
+        newcomers = [(await realtime.live_original(lab)).newcomer]
+        for saving in (False, True):
+            newcomers.append((await realtime.live_restored(lab, saving=saving)).newcomer)
     present = [newcomer for newcomer in newcomers if newcomer is not None]
     if len(present) < len(newcomers):
         raise CouldNotRun("no further agent could join after the save")
     return present
-
-
-def _pick_newcomer(life: lockstep.Life) -> Newcomer | None:
-    if life.joined is None:
-        return None
-    pairs = zip(life.after.steps, life.after.exchanges, strict=True)
-    said = next((exchange for step, exchange in pairs if step.kind == "say"), None)
-    return Newcomer(life.joined, said)
-
-
-async def _let_join_running(lab: Lab) -> list[Newcomer | None]:
-    ordinary = await live_ordinary(lab)
-    save = ordinary.require(ordinary.save)
-    joined = ordinary.joined
-    newcomers = [None if joined is None else Newcomer(joined, ordinary.said)]
-    for _ in range(2):
-        if joined is None:
-            break
-        async with lab.start(resume=save) as live:
-            player = await live.join(joined.name)
-            newcomers.append(Newcomer(player, await player.say("hello")))
-    return newcomers

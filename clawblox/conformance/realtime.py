@@ -16,12 +16,16 @@ import attrs
 from clawblox.conformance.exchange import Exchange, is_json, read_json
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
+    Arrival,
     LiveWorld,
+    Newcomer,
     Player,
+    arrive,
     make_script,
     read_time,
     read_times,
     run_script,
+    welcome,
 )
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.differences import Difference, find_differences
@@ -35,6 +39,7 @@ _QUIET_TIMES: Final = 30
 """Different times at which a life is observed before it is also saved."""
 _EXPECTED: Final = 4 * LEAST_COMMON
 """Expected common times after which enough has been seen; luck and load may quarter them."""
+_BETWEEN_S: Final = 0.002
 _DENSE: Final = 0.7
 """Share of the ticks that is seen of a life after which it needs no more time."""
 _SHORT_S, _LONG_S = 1.2, 8.0
@@ -70,14 +75,16 @@ class Original:
     Attributes:
         players: Its agents.
         save: The save.
-        heard: What each agent heard right after the save.
+        arrival: What they found right after the save.
         watched: How it continued.
+        newcomer: An agent that joined at its end; None if it was refused.
     """
 
     players: tuple[Player, ...]
     save: SavedSnapshot
-    heard: tuple[Exchange, ...]
+    arrival: Arrival
     watched: Watched
+    newcomer: Newcomer | None
 
     def moved(self, live: LiveWorld) -> list[Player]:
         """Return the agents in another life."""
@@ -105,9 +112,12 @@ async def collect(
         exchange = await ask()
         if not exchange.is_accepted:
             raise Failed(f"the world did not answer: {exchange.outcome}", exchange=exchange)
+        known = seen.count
         time = seen.add(exchange.content)
         if time is not None:
             documents.setdefault(time, exchange)
+        if seen.count == known:  # the world has not ticked: asking on would only slow it down
+            await anyio.sleep(_BETWEEN_S)
         elapsed = anyio.current_time() - begun
         is_timeless = seen.count == 0 and elapsed > _SHORT_S
         is_enough = seen.count >= wanted and (wanted == 1 or seen.will_meet())
@@ -198,8 +208,10 @@ async def live_original(lab: Lab) -> Original:
             )
             await run_script(players, warm)
             save = await lab.save(live)
-            heard = [await player.hear() for player in players]
-            return Original(tuple(players), save, tuple(heard), await _watch(players[0]))
+            arrival = await arrive(players)
+            watched = await _watch(players[0])
+            newcomer = await welcome(live, players)
+            return Original(tuple(players), save, arrival, watched, newcomer)
 
     return await lab.once("realtime.original", live_it)
 
@@ -209,14 +221,18 @@ class Restored:
     """A restored life without inputs.
 
     Attributes:
+        arrival: What its agents found at the begin.
         watched: How it continued.
-        resave: A save of it, at the end; None if it was not asked for.
-        after: Snapshots after that save.
+        newcomer: An agent that joined at its end; None if it was refused.
+        resave: A save before that; None if it was not asked for.
+        after: Snapshots between that save and the join.
     """
 
+    arrival: Arrival
     watched: Watched
-    resave: SavedSnapshot | None
-    after: Mapping[float, Exchange]
+    newcomer: Newcomer | None
+    resave: SavedSnapshot | None = None
+    after: Mapping[float, Exchange] = attrs.field(factory=dict)
 
 
 async def live_restored(lab: Lab, *, saving: bool) -> Restored:
@@ -230,14 +246,15 @@ async def live_restored(lab: Lab, *, saving: bool) -> Restored:
     async def live_it() -> Restored:
         original = await live_original(lab)
         async with lab.start(resume=original.save) as live:
-            player = original.moved(live)[0]
-            watched = await _watch(player, saving=saving)
+            players = original.moved(live)
+            arrival = await arrive(players)
+            watched = await _watch(players[0], saving=saving)
             if saving:
-                return Restored(watched, None, {})
+                return Restored(arrival, watched, await welcome(live, players))
             after: Documents = {}
             resave = await lab.save(live)
-            await collect(player.observe if watched.is_opaque else live.snapshot, after)
-            return Restored(watched, resave, after)
+            await collect(players[0].observe if watched.is_opaque else live.snapshot, after)
+            return Restored(arrival, watched, await welcome(live, players), resave, after)
 
     return await lab.once(f"realtime.restored.{saving}", live_it)
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import attrs
 from anyio import from_thread
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import landings, lockstep, realtime
 from clawblox.conformance.exchange import Exchange, compare_answers, compare_bodies
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import NAMES, Player
+from clawblox.conformance.live import Arrival
+from clawblox.conformance.ordinary import find_newcomers
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
 from clawblox.extras import install_command
 
@@ -165,8 +165,8 @@ async def look_at_again(lab: Lab) -> str:
     """Compare a restored world with a restore of its own save."""
     who = "the restore of a restored world"
     if await lab.clock() == "lockstep":
-        saved_at = (await lockstep.live_resaved(lab)).saved_at
-        restored = (await lockstep.live_restored(lab, 1)).since(saved_at)
+        middle = (await lockstep.live_resaved(lab)).middle
+        restored = (await lockstep.live_restored(lab, 1)).since(middle)
         again = await lockstep.live_again(lab)
         return f"{lockstep.require_equal(restored, again, who)} answers were equal to the byte"
     after = (await realtime.live_restored(lab, saving=False)).after
@@ -222,7 +222,8 @@ async def look_at_cut_points(lab: Lab) -> str:
         from hypothesis import strategies
     except ImportError:
         raise CouldNotRun(f"it needs hypothesis: {install_command('check')}") from None
-    cuts = await lockstep.live_cuts(lab)
+    await lab.require_actions()
+    steps = len((await lockstep.live_resaved(lab)).saves)
     tried = set[int]()
 
     def search() -> None:
@@ -236,7 +237,7 @@ async def look_at_cut_points(lab: Lab) -> str:
             print_blob=False,
             report_multiple_bugs=False,
         )
-        @hypothesis.given(strategies.integers(0, len(cuts.script) - 1))
+        @hypothesis.given(strategies.integers(0, steps - 1))
         def continue_from(cut: int) -> None:
             tried.add(cut)
             from_thread.run(lockstep.continue_from_cut, lab, cut)
@@ -244,7 +245,7 @@ async def look_at_cut_points(lab: Lab) -> str:
         continue_from()
 
     await run_blocking(search)
-    return f"restores from {len(tried)} of {len(cuts.script)} cut points were exact"
+    return f"restores from {len(tried)} of {steps} cut points were exact"
 
 
 def _count(number: int, singular: str, plural: str = "") -> str:
@@ -254,43 +255,13 @@ def _count(number: int, singular: str, plural: str = "") -> str:
 # -- what a restore keeps -------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Kept:
-    """What the agents of the original find in a restored world, before anything else.
-
-    Attributes:
-        players: The agents.
-        observed: Their observations, without a join.
-        heard_before: What they heard when the world was saved.
-        heard: What they hear now.
-        said: The answer to a message that the first of them sends now.
-        joined: The answer to the join of a further agent.
-    """
-
-    players: tuple[Player, ...]
-    observed: tuple[Exchange, ...]
-    heard_before: tuple[Exchange, ...]
-    heard: tuple[Exchange, ...]
-    said: Exchange
-    joined: Exchange
-
-
-async def _look_after_restore(lab: Lab) -> Kept:
-    async def look() -> Kept:
-        original: lockstep.Beginning | realtime.Original
-        if await lab.clock() == "lockstep":
-            original = (await lockstep.live_original(lab)).beginning
-        else:
-            original = await realtime.live_original(lab)
-        async with lab.start(resume=original.save) as live:
-            players = original.moved(live)
-            observed = [await player.observe() for player in players]
-            heard = [await player.hear() for player in players]
-            said = await players[0].say("after the restore")
-            joined = await live.try_join(NAMES[len(players)])
-        return Kept(tuple(players), tuple(observed), original.heard, tuple(heard), said, joined)
-
-    return await lab.once("restore.kept", look)
+async def _find_arrivals(lab: Lab) -> tuple[Arrival, Arrival]:
+    """Return what the agents found right after the save, and right after the restore."""
+    if await lab.clock() == "lockstep":
+        original = (await lockstep.live_original(lab)).life
+        return original.arrival, (await lockstep.live_restored(lab, 1)).arrival
+    before = (await realtime.live_original(lab)).arrival
+    return before, (await realtime.live_restored(lab, saving=False)).arrival
 
 
 @_check(
@@ -300,12 +271,8 @@ async def _look_after_restore(lab: Lab) -> Kept:
 )
 async def look_at_sessions(lab: Lab) -> str:
     """Observe with every session of the original."""
-    kept = await _look_after_restore(lab)
-    for player, exchange in zip(kept.players, kept.observed, strict=True):
-        if not exchange.is_accepted:
-            evidence = f"the session of {player.name} was refused: {exchange.outcome}"
-            raise Failed(evidence, exchange=exchange)
-    return f"{len(kept.players)} sessions were accepted"
+    _, arrival = await _find_arrivals(lab)
+    return f"{len(arrival.observed)} sessions were accepted"
 
 
 @_check(
@@ -315,22 +282,31 @@ async def look_at_sessions(lab: Lab) -> str:
 )
 async def look_at_chat(lab: Lab) -> str:
     """Compare the chat of each agent before the save and after the restore."""
-    kept = await _look_after_restore(lab)
-    if not kept.heard_before[0].is_accepted:
-        raise NotApplicable(f"the world has no chat: {kept.heard_before[0].outcome}")
-    for player, before, after in zip(kept.players, kept.heard_before, kept.heard, strict=True):
-        found = compare_bodies(before.content, after.content)
-        if after.status != before.status or found is not None:
+    before, after = await _find_arrivals(lab)
+    if not before.heard[0].is_accepted:
+        raise NotApplicable(f"the world has no chat: {before.heard[0].outcome}")
+    for player, first, second in zip(after.players, before.heard, after.heard, strict=True):
+        found = compare_bodies(first.content, second.content)
+        if first.status != second.status or found is not None:
             evidence = f"the messages that {player.name} gets are others than before"
-            raise Failed(evidence, exchange=after, difference=found)
-    messages = kept.heard[0].fields.get("messages")
+            raise Failed(evidence, exchange=second, difference=found)
+    messages = after.heard[0].fields.get("messages")
     if not isinstance(messages, list) or not messages:
         raise CouldNotRun("no message was posted before the save")
-    new_id = kept.said.fields.get("id")
-    if new_id in [message.get("id") for message in messages if isinstance(message, dict)]:
-        evidence = f"a message after the restore got the id of an earlier one: {new_id!r}"
-        raise Failed(evidence, exchange=kept.said)
+    ids = [message.get("id") for message in messages if isinstance(message, dict)]
+    said = await _find_first_message(lab)
+    if said is not None and said.fields.get("id") in ids:
+        evidence = f"a message after the restore has the id of another: {said.fields['id']!r}"
+        raise Failed(evidence, exchange=said)
     return f"the history of {_count(len(messages), 'message')} was the same"
+
+
+async def _find_first_message(lab: Lab) -> Exchange | None:
+    """Return the answer to the first message after the restore; None without one."""
+    if await lab.clock() == "lockstep":
+        return (await lockstep.live_restored(lab, 1)).said
+    newcomer = (await realtime.live_restored(lab, saving=False)).newcomer
+    return None if newcomer is None else newcomer.said
 
 
 @_check(
@@ -340,21 +316,14 @@ async def look_at_chat(lab: Lab) -> str:
 )
 async def look_at_joins(lab: Lab) -> str:
     """Compare what a new agent sees in the original and in a restored world."""
-    kept = await _look_after_restore(lab)
-    agent_id = kept.joined.fields.get("agent_id")
-    if agent_id in {player.agent_id for player in kept.players}:
-        evidence = f"an agent that joined after the restore got the id of another: {agent_id!r}"
-        raise Failed(evidence, exchange=kept.joined)
+    _, arrival = await _find_arrivals(lab)
+    agent_id = (await find_newcomers(lab))[1].player.agent_id
+    if agent_id in {player.agent_id for player in arrival.players}:
+        raise Failed(f"an agent that joined after the restore got the id of another: {agent_id!r}")
     if await lab.clock() == "realtime":
-        if not kept.joined.is_accepted:
-            raise CouldNotRun(f"no further agent could join: {kept.joined.outcome}")
         return "an agent that joined after the restore got an id of its own"
     original = (await lockstep.live_original(lab)).life
     restored = await lockstep.live_restored(lab, 1)
-    if original.joined is None:
-        raise CouldNotRun("no further agent could join the original")
-    if restored.joined is None:
-        raise Failed("the restored world refuses an agent that the original admitted")
     who = "with an agent that joined after the restore, the world"
     lockstep.require_equal_traces(original.after, restored.after, who)
-    return f"{len(restored.after.exchanges)} answers were equal to the byte"
+    return f"{_count(len(restored.after.exchanges), 'answer')} were equal to the byte"
