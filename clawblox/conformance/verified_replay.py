@@ -7,9 +7,11 @@ nothing but its progress. So worlds run here under the same guard and the same s
 from __future__ import annotations
 
 import base64
+import re
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -30,12 +32,14 @@ from clawblox.protocol import (
 from clawblox.recording.blocks import MAX_START_BYTES
 from clawblox.recording.replays import MAX_DIGESTS, ReplayProgress, find_obstacle
 from clawblox.results import DataStoreBackend
-from clawblox.rundir.paths import DATASTORE_DIR_NAME
+from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
 _ASK_EVERY_S: Final = 0.1
+_GRACE_S: Final = 1.0
+_GAME_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _NAME: Final = "replay"
 _KIT_ONLY: Final = "only worlds on the kit or the engine can repeat a recording"
 
@@ -94,8 +98,10 @@ async def replay_recording(
     """
     try:
         async with AsyncExitStack() as stack:
-            directory = tempfile.TemporaryDirectory(prefix="clawblox-verify-")
-            scratch = Path(await run_blocking(stack.enter_context, directory))
+            create = partial(tempfile.TemporaryDirectory, prefix="clawblox-verify-")
+            directory = await run_blocking(create)
+            stack.push_async_callback(run_blocking, directory.cleanup)
+            scratch = Path(directory.name)
             obstacle = await run_blocking(_prepare, recording, run_dir, scratch)
             if obstacle is not None:
                 return ReplayProgress("impossible", obstacle)
@@ -103,6 +109,7 @@ async def replay_recording(
             if not options.in_place:
                 place = scratch / "world"
                 await run_blocking(copy_sources, AsyncWorld(dir=world_dir).dir, place)
+                await run_blocking(_keep_game_id, recording, run_dir, place)
             world = AsyncWorld(dir=place, run_dir=scratch / "run")
             await stack.enter_async_context(world)
             ticks = ",".join(map(str, sorted(digest_ticks)[:MAX_DIGESTS]))
@@ -112,6 +119,7 @@ async def replay_recording(
                 datastore=options.datastore,
                 health_timeout=options.health_timeout,
             )
+            stack.push_async_callback(_stop, world)
             live = LiveWorld(started.url, started)
             stack.callback(live.close)
             return await _follow(world, live, options.stall_timeout, on_progress)
@@ -119,6 +127,12 @@ async def replay_recording(
         return ReplayProgress("impossible", str(error).partition("\n")[0])
     except WorldError as error:
         return ReplayProgress("impossible", f"the world does not repeat it: {error}")
+
+
+async def _stop(world: AsyncWorld) -> None:
+    """Stop the world, which has nothing to lose and may hang."""
+    with anyio.CancelScope(shield=True):
+        await world.stop(_NAME, grace_seconds=_GRACE_S)
 
 
 def _prepare(recording: Path, run_dir: Path | None, scratch: Path) -> str | None:
@@ -139,6 +153,17 @@ def _prepare(recording: Path, run_dir: Path | None, scratch: Path) -> str | None
     directory.mkdir(parents=True)
     (directory / f"{_NAME}.db").write_bytes(content)
     return None
+
+
+def _keep_game_id(recording: Path, run_dir: Path | None, world: Path) -> None:
+    """Give the copy of an engine world the id of the recorded one: spectators see it."""
+    with opened_recording(recording, run_dir) as reader:
+        state = reader.start()["snapshot"].get("state")
+    game_id = state.get("game_id") if isinstance(state, dict) else None
+    if isinstance(game_id, str) and _GAME_ID.fullmatch(game_id):
+        directory = world / STATE_DIR_NAME
+        directory.mkdir(mode=0o700)
+        (directory / "game_id").write_text(f"{game_id}\n")
 
 
 async def _follow(
@@ -166,9 +191,11 @@ async def _watch(live: LiveWorld, stall_timeout: float, on_progress: OnProgress)
     headers = {OPERATOR_HEADER: live.operator_token or ""}
     reached: Any = None
     moved_at = anyio.current_time()
-    while anyio.current_time() - moved_at <= stall_timeout:
-        exchange = await live.call("GET", VERIFICATION_ROUTE, headers=headers)
-        if exchange.answer is not None:
+    while (left := moved_at + stall_timeout - anyio.current_time()) > 0:
+        exchange = None
+        with anyio.move_on_after(left):
+            exchange = await live.call("GET", VERIFICATION_ROUTE, headers=headers)
+        if exchange is not None and exchange.answer is not None:
             try:
                 progress = ReplayProgress.parse(exchange.fields)
             except ValueError:

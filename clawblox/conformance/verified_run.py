@@ -277,7 +277,7 @@ def _read_source(
         return attrs.evolve(source, obstacle=reason)
     try:
         with opened_recording(found.path, run_dir) as reader:
-            first_tick = reader.index[0].header.first.tick
+            first_tick = reader.start()["tick"]
             last_tick = max(entry.header.last.tick for entry in reader.index)
     except RecordingError as error:
         return attrs.evolve(source, obstacle=str(error).partition("\n")[0])

@@ -123,20 +123,26 @@ def create_app(
 
 
 def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
-    """Build the application of a world that repeats a recording during its lifespan.
+    """Build the application of a world that repeats a recording.
 
-    It serves the progress to operators; any other path answers that it is up, because the
+    It serves the progress to operators, and begins with the first request for it: the world is up
+    before, however long its ticks take. Any other path answers that it is up, because the
     readiness probe of a world may use any.
 
     Args:
         replay: The replay, not yet begun.
         settings: Address and token.
     """
+    is_wanted = anyio.Event()
+
+    async def run() -> None:
+        await is_wanted.wait()
+        await replay.run()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(replay.run)
+            tasks.start_soon(run)
             yield
             tasks.cancel_scope.cancel()
 
@@ -146,6 +152,7 @@ def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
     async def progress(request: Request) -> Response:
         if not _is_operator(request, settings.operator_token):
             raise HTTPException(401, "Invalid operator token")
+        is_wanted.set()
         return _json(replay.progress.document())
 
     routes = [Route(VERIFICATION_ROUTE, progress), Route("/{path:path}", answer)]

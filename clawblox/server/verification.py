@@ -105,6 +105,9 @@ class Replay:
         self._reader = reader
         self._listener = _Listener(world)
         self._digest_ticks = frozenset(digest_ticks)
+        inputs = (e.header.records for e in reader.index if e.header.track is Track.INPUTS)
+        self._inputs = sum(inputs)
+        self._has_other_files = False
         last_tick = max((entry.header.last.tick for entry in reader.index), default=0)
         self.progress = ReplayProgress(last_tick=last_tick)
 
@@ -150,6 +153,7 @@ class Replay:
         has_changed = start.get("scene_hash") != self._world.simulation.content_hash()
         if has_changed and start.get("resumed") is False:
             self._begin_fresh(reseed)
+            self._has_other_files = True
         else:
             self._restore(snapshot)
         if start.get("resumed") is True and reseed is None:
@@ -187,6 +191,8 @@ class Replay:
         """
         progress = self.progress
         for record in self._reader.read():
+            if record.after > self._inputs:  # the input before it was lost with a killed world
+                break
             yield
             try:
                 yield from self._advance(record)
@@ -350,7 +356,8 @@ class Replay:
         if found is not None:
             return found
         simulation, fields = self._world.simulation, record.fields
-        if (recorded := fields.get("state")) is not None:
+        recorded = fields.get("state")
+        if recorded is not None and not self._has_other_files:  # a state can have code in it
             replayed = _attempt(lambda: digest_state(simulation))
             if replayed != recorded:
                 return self._diverge("the digest of the state", "", recorded, replayed)

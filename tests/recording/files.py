@@ -79,9 +79,14 @@ Records: TypeAlias = "list[tuple[Track, dict[str, Any]]]"
 
 
 def rewrite(source: Path, target: Path, edit: Callable[[Records], Records]) -> Path:
-    """Write a recording with other records; ``after`` follows from their order."""
+    """Write a recording with other records; ``after`` follows from their order.
+
+    What a killed world wrote after an input that was lost is left out.
+    """
     with reading(source) as recording:
-        records = edit([(record.track, record.fields) for record in recording.read()])
+        inputs = sum(1 for _ in recording.read_track(Track.INPUTS))
+        known = [record for record in recording.read() if record.after <= inputs]
+        records = edit([(record.track, record.fields) for record in known])
     lines: dict[Track, list[bytes]] = {track: [] for track in Track}
     last = Moment(0, 0.0, UTC.format(0))
     for track, fields in records:

@@ -1,0 +1,100 @@
+"""``clawblox verify``: a line for each recording, JSON, exit statuses, and nothing that remains."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.conformance import VerifiedReplay, VerifiedRun
+from clawblox.conformance.verified_run import Link
+from clawblox.recording.replays import Divergence, ReplayProgress
+from clawblox.views.verified_runs import describe_replay, sum_up
+from tests.cli.conftest import Start
+from tests.conformance.lives import dice_world, recorded_lives
+from tests.support import marked_processes, wait_until
+
+
+def replayed(outcome: Any, **fields: Any) -> VerifiedReplay:
+    link = fields.pop("link", None)
+    progress = ReplayProgress(outcome, first_tick=10, **fields)
+    return VerifiedReplay(Path("/runs/r1/r.jsonl.zst"), 2, "w003", progress, 1.5, link)
+
+
+def test_a_result_is_a_line() -> None:
+    equal = replayed("equal", tick=383, events=1, frames=63, is_complete=True)
+    assert (
+        describe_replay(equal)
+        == "recording 2 (w003): equal to the end: 373 ticks, 1 event, 63 frames"
+    )
+    killed = replayed("equal", tick=12, link=Link("continues", 10, 1))
+    assert describe_replay(killed) == (
+        "recording 2 (w003): equal to tick 12: 2 ticks; the recording has no end, its world was"
+        " killed; continues recording 1 at tick 10"
+    )
+    broken = replayed("equal", tick=12, is_complete=True, link=Link("differs", 10, 1))
+    assert "does not continue recording 1, whose state at tick 10 differs" in describe_replay(
+        broken
+    )
+    found = Divergence(120, 2.0, "the observation of 'Ada'", "player.score", 7, "x\x1b[0m")
+    assert describe_replay(replayed("different", divergence=found)) == (
+        "recording 2 (w003): differs at tick 120 (t = 2.000 s): the observation of 'Ada' "
+        r'player.score: recorded 7, replayed "x\u001b[0m"'
+    )
+    impossible = replayed("impossible", tick=30, reason="\x1b[31m")
+    assert describe_replay(impossible).endswith(r"cannot be verified: \x1b[31m (equal to tick 30)")
+    run = VerifiedRun((equal, broken, impossible))
+    assert sum_up(run) == "3 recordings in 4.5s: 1 equal, 1 different, 1 not verified"
+    assert [VerifiedRun(one).exit_status for one in [(equal,), (equal, impossible)]] == [0, 3]
+    assert run.exit_status == 1
+
+
+def test_long_values_are_shown_from_where_they_differ() -> None:
+    found = Divergence(1, 0.1, "the view", "", "a" * 500 + "b", None)
+    text = describe_replay(replayed("different", divergence=found))
+    assert len(text) < 400
+    found = Divergence(1, 0.1, "the view", "", "a" * 500 + "b", "a" * 500 + "c")
+    text = describe_replay(replayed("different", divergence=found))
+    assert 'ab", replayed' in text
+    assert text.endswith('ac"')
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("lives")
+    return recorded_lives(dice_world(directory), directory / "run", [("Bet", 3)], rounds=6)
+
+
+def test_a_run_is_verified_and_a_signal_leaves_nothing(
+    call: Start, start: Start, lives: Path, tmp_path: Path
+) -> None:
+    command = call("verify", str(lives))
+    assert command.wait() == 0, command.err
+    first, second, total = command.out.splitlines()
+    assert first.startswith("recording 1: equal to tick ")
+    assert second.startswith("recording 2: equal to the end: ")
+    assert "continues recording 1 at tick" in second
+    assert total.endswith(": 2 equal")
+
+    document = json.loads(call("verify", str(lives), "--recording", "2", "--json").out)
+    assert document["equal"] is True
+    assert [replay["number"] for replay in document["recordings"]] == [2]
+    assert call("verify", str(lives), "--recording", "3").wait() == 2
+
+    line = "        self.ticks += 1\n"
+    stuck = (line, f"{line}        while self.ticks > 9: pass\n")
+    world, scratch = dice_world(tmp_path, stuck, name="stuck"), tmp_path / "scratch"
+    scratch.mkdir()
+    hanging = start("verify", str(lives), "--world", str(world), env={"TMPDIR": str(scratch)})
+    wait_until(lambda: any(map(is_up, scratch.glob("*/run/logs/replay.log"))), 20.0)
+    hanging.send(signal.SIGINT)
+    assert hanging.wait() == 128 + signal.SIGINT
+    assert list(scratch.iterdir()) == []
+    assert not marked_processes()
+
+
+def is_up(log: Path) -> bool:
+    return "Repeating" in log.read_text()
