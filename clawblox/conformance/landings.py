@@ -96,7 +96,6 @@ async def live_landings(lab: Lab) -> Landings:
 
     async def live_them() -> Landings:
         actions = await lab.require_actions()
-        is_opaque = (await realtime.live_original(lab)).watched.is_opaque
         candidates = lab.random("landing").sample(list(actions), len(actions))
         async with lab.start() as live:
             players = await lab.join_two(live)
@@ -106,6 +105,7 @@ async def live_landings(lab: Lab) -> Landings:
             await run_script(players, warm)
             action = await _choose_action(players[-1], candidates)
             save = await lab.save(live)
+            is_opaque = await realtime.is_opaque(live)
             first = await players[-1].observe()
             aim = _require_time(first) + _LEAD["time" in first.fields]
             player, who = players[-1], "the original"

@@ -22,7 +22,6 @@ from clawblox.conformance.live import (
     Player,
     arrive,
     make_script,
-    read_time,
     read_times,
     run_script,
     welcome,
@@ -189,11 +188,15 @@ async def _watch(player: Player, *, saving: bool = False) -> Watched:
         await collect(_saving_too(player), saved)
     else:
         await collect(player.observe, observations)
-    first = await player.live.snapshot()
-    is_opaque = not first.is_accepted or read_time(read_json(first.content)) is None
-    if not is_opaque:
+    opaque = await is_opaque(player.live)
+    if not opaque:
         await collect(player.live.snapshot, snapshots)
-    return Watched(observations, saved, snapshots, is_opaque)
+    return Watched(observations, saved, snapshots, opaque)
+
+
+async def is_opaque(live: LiveWorld) -> bool:
+    """Return whether snapshots have no simulated time to compare them by."""
+    return not read_times((await live.snapshot()).content)
 
 
 async def live_original(lab: Lab) -> Original:
