@@ -330,7 +330,9 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
         trial.run("ckpt", *words)
     recorded = Recorded(tmp_path)
     recorded.add(Track.INPUTS, 1, event="chat", agent_id=HOSTILE, content=HOSTILE)
-    assert r"\u001b]0;title" in trial.run("replay", str(recorded.close()))
+    recording = str(recorded.close())
+    assert r"\u001b]0;title" in trial.run("replay", recording)
+    assert "cannot be verified" in trial.run("verify", recording, "--world", str(world))
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("claude", "codex", "tmux", "bwrap"):
