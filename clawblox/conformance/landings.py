@@ -193,7 +193,7 @@ async def _land(
         )
     documents: Documents = {}
     ask = player.observe if is_opaque else player.live.snapshot
-    await collect(ask, documents, wanted=2 * LEAST_COMMON)
+    await collect(ask, documents, wanted=3 * LEAST_COMMON)
     return Landing(time, documents, early, who)
 
 
@@ -235,5 +235,5 @@ async def continue_waiting(lab: Lab, exchange: Exchange) -> Mapping[float, Excha
     await run_blocking(Path.write_bytes, path, exchange.content)
     documents: Documents = {}
     async with lab.start(resume=path) as live:
-        await collect(live.snapshot, documents, wanted=3 * LEAST_COMMON)
+        await collect(live.snapshot, documents, wanted=6 * LEAST_COMMON)
     return documents

@@ -11,6 +11,7 @@ import pytest
 
 from clawblox.conformance import CHECKS
 from tests.cli.conftest import Start
+from tests.provable import make_provable_world
 from tests.support import wait_until
 
 MARBLES = str(Path(__file__).parents[2] / "examples" / "marbles")
@@ -33,11 +34,12 @@ def make_shell_world(parent: Path, script: str) -> str:
 
 def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path: Path) -> None:
     scratch = tmp_path / "tmp"
-    words = ("check", MARBLES, "restore.sessions", "-v", "--seed", "3")
+    world = str(make_provable_world(tmp_path, clock="lockstep"))
+    words = ("check", world, "restore.sessions", "-v", "--seed", "3")
     files = ("--html", "report.html", "--junit", "report.xml")
     command = call(*words, *files, env={"TMPDIR": str(scratch)})
     assert (command.wait(), command.err) == (0, "")
-    assert "marbles: Not shown: restore.trace was not run." in command.out
+    assert "Orchard: Not shown: restore.trace was not run." in command.out
     assert "✓ restore.sessions: 2 sessions were accepted" in command.out
     assert "seed 3: 1 passed" in command.out
     assert list(scratch.iterdir()) == []

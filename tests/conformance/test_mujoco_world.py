@@ -41,9 +41,8 @@ async def test_arrays_that_are_derived_again_by_the_restore_are_found(tmp_path: 
     assert trace_status(await check(tmp_path, "forward", "lockstep")) == "failed"
 
 
-@pytest.mark.parametrize(
-    "restore", ["arrays", pytest.param("every_step", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("restore", ["arrays", "every_step"])
 async def test_saved_arrays_and_arrays_derived_after_every_step_are_exact(
     tmp_path: Path, restore: str
 ) -> None:

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-MARBLES = Path(__file__).parents[2] / "examples" / "marbles"
+from tests.provable import make_provable_world
+
 RUN_TIMEOUT_S = 180
 
 CANNED = """
@@ -80,8 +81,9 @@ def canned(run: Run, *words: str, **options: Any) -> subprocess.CompletedProcess
     return run("--clawblox-world=panda", *names, *words, conftest=CANNED, **options)
 
 
-def test_the_checks_of_a_real_world_are_tests(run: Run) -> None:
-    words = (f"--clawblox-world={MARBLES}", "--clawblox-check=contract.ready", "-v")
+def test_the_checks_of_a_real_world_are_tests(run: Run, tmp_path: Path) -> None:
+    world = make_provable_world(tmp_path, clock="lockstep")
+    words = (f"--clawblox-world={world}", "--clawblox-check=contract.ready", "-v")
     ended = run(*words, "-p", "no:xdist", "-W", "error")
     assert "clawblox::contract.ready PASSED" in ended.stdout, ended
     assert ended.returncode == 0
