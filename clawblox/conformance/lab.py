@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -17,12 +16,12 @@ import tomlkit
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.actions import configured_actions, documented_actions
-from clawblox.conformance.live import NAMES, Action, LiveWorld, Player, read_time
-from clawblox.conformance.registry import CouldNotRun, NotApplicable
-from clawblox.errors import WorldExitedBeforeReadyError, WorldStartError
+from clawblox.conformance.attempts import Refusal, try_start
+from clawblox.conformance.live import CALL_TIMEOUT_S, NAMES, Action, LiveWorld, Player, read_time
+from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
+from clawblox.errors import ConfigError, WorldStartError
 from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
-from clawblox.results import ProcessExit, SavedSnapshot
-from clawblox.system.sockets import connect
+from clawblox.results import SavedSnapshot
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
@@ -33,9 +32,12 @@ SECRET_VARIABLE: Final = "CLAWBLOX_CHECK_API_KEY"  # noqa: S105 - a name
 """Name of a variable that no world needs, and whose value nobody may see."""
 _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
-_WATCH_S: Final = 0.005
 _STARTS: Final = 3
 """Instances that run at the same time."""
+_MOST_TIMEOUTS: Final = 3
+"""Requests without an answer after which an instance that hangs is given up."""
+_MOST_SILENT: Final = 2
+"""Instances that are given up before the world is; one at an address cannot be replaced."""
 
 _T = TypeVar("_T")
 ClockKind: TypeAlias = Literal["lockstep", "realtime"]
@@ -58,52 +60,6 @@ class Findings:
     limits: list[str] = attrs.field(factory=list)
 
 
-@attrs.frozen
-class Refusal:
-    """How a world refused a snapshot.
-
-    Attributes:
-        text: The first line of the error.
-        exit: How its process ended; None if unknown.
-        was_open: Whether its port accepted a connection before.
-    """
-
-    text: str
-    exit: ProcessExit | None
-    was_open: bool
-
-
-class PortWatch:
-    """Watches whether a port accepts a connection.
-
-    Args:
-        port: A port on the loopback.
-
-    Attributes:
-        was_open: Whether it ever did.
-    """
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self.was_open = False
-
-    async def run(self) -> None:
-        """Try until it does, or until cancelled."""
-        while not self.was_open:
-            with suppress(OSError):
-                connection = await connect("127.0.0.1", self._port)
-                connection.close()
-                self.was_open = True
-            await anyio.sleep(_WATCH_S)
-
-
-def find_free_port() -> int:
-    """Return a port of the loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Lab:
     """A world under test.
 
@@ -120,6 +76,7 @@ class Lab:
         world: The same as the argument.
         scratch: The same as the argument.
         seed: The same as the argument.
+        health_timeout: The same as the argument.
         files: Digests of the world's files before any instance was started, by path.
         secret: A variable with a secret name that the instances get, as ``{name: value}``.
         fault: Why the ``world.toml`` cannot be used; empty if it can.
@@ -145,17 +102,19 @@ class Lab:
         self.secret = {SECRET_VARIABLE: secrets.token_hex(16)}
         self.findings = Findings()
         self._url = url
-        self._health_timeout = health_timeout
+        self.health_timeout = health_timeout
         self._probe: LiveWorld | None = None
         self._probe_failure: WorldStartError | None = None
         self._probe_lock = anyio.Lock()
+        self._silent = 0
         self._places = anyio.Semaphore(_STARTS)
         self._results: dict[str, Any] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
     async def close(self) -> None:
         """Stop every instance that still runs, and close the connections."""
-        self._close_probe()
+        if self._probe is not None:
+            self._probe.close()
         if self.world is not None:
             await self.world.stop_all(grace_seconds=STOP_GRACE_S)
 
@@ -194,18 +153,24 @@ class Lab:
 
         Raises:
             CouldNotRun: The world is an address.
+            Failed: The instance does not become ready with the snapshot.
             WorldStartError: The instance does not become ready.
 
         Cancellation: the instance is stopped.
         """
         world = self.require_world()
         async with self._places:
-            started = await world.start(
-                resume=resume,
-                base_path=base_path,
-                env=self.secret,
-                health_timeout=self.patience if base_path else self._health_timeout,
-            )
+            try:
+                started = await world.start(
+                    resume=resume,
+                    base_path=base_path,
+                    env=self.secret,
+                    health_timeout=self.patience if base_path else self.health_timeout,
+                )
+            except WorldStartError as error:
+                if resume is None:
+                    raise
+                raise Failed(describe_start("did not start from its own save", error)) from None
             live = LiveWorld(started.url, started)
             try:
                 yield live
@@ -218,7 +183,7 @@ class Lab:
     def patience(self) -> float:
         """Seconds after which an instance that may never be ready is given up."""
         ready_s = self._probe.started.ready_s if self._probe and self._probe.started else 0.0
-        return min(self._health_timeout, max(_PATIENCE_S, _PATIENCE * ready_s))
+        return min(self.health_timeout, max(_PATIENCE_S, _PATIENCE * ready_s))
 
     @asynccontextmanager
     async def variant(self, name: str, change: Callable[[Any], None]) -> AsyncIterator[AsyncWorld]:
@@ -229,7 +194,7 @@ class Lab:
             change: Changes the document.
 
         Raises:
-            CouldNotRun: The world is an address.
+            CouldNotRun: The world is an address, or its directory cannot be copied now.
         """
         world = self.require_world()
         place = self.scratch / name
@@ -241,7 +206,10 @@ class Lab:
             change(document)
             path.write_text(tomlkit.dumps(document))
 
-        await run_blocking(copy)
+        try:
+            await run_blocking(copy)
+        except (ConfigError, OSError) as error:  # its instances may have made links, for example
+            raise CouldNotRun(f"the world cannot be copied again: {error}") from None
         async with self._places, AsyncWorld(place, run_dir=self.scratch / f"{name}-run") as variant:
             yield variant
 
@@ -256,37 +224,7 @@ class Lab:
             WorldStartError: The world neither refuses it nor becomes ready.
         """
         async with self._places:
-            return await self.try_start(self.require_world(), resume)
-
-    async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
-        """Return how a world ended before it was ready; None if it became ready.
-
-        Args:
-            world: The world.
-            resume: The file to restore; None for none.
-
-        Raises:
-            WorldStartError: The world neither ended nor became ready.
-        """
-        port = find_free_port()
-        refusal: Refusal | None = None
-        failure: WorldStartError | None = None
-        async with anyio.create_task_group() as tasks:
-            watch = PortWatch(port)
-            tasks.start_soon(watch.run)
-            try:
-                started = await world.start(
-                    resume=resume, port=port, health_timeout=self._health_timeout
-                )
-                await world.stop(started.name, grace_seconds=STOP_GRACE_S)
-            except WorldExitedBeforeReadyError as error:
-                refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)
-            except WorldStartError as error:
-                failure = error
-            tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return refusal
+            return await try_start(self.require_world(), resume, health_timeout=self.health_timeout)
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[LiveWorld]:
@@ -299,9 +237,14 @@ class Lab:
             yield await self._open_probe()
 
     async def _open_probe(self) -> LiveWorld:
-        if self._probe is not None and not await self._has_ended(self._probe):
+        if self._probe is not None and not await self._is_lost(self._probe):
             return self._probe
-        self._close_probe()
+        await self._end_probe()
+        if self._silent >= _MOST_SILENT:
+            raise CouldNotRun(
+                f"the world left {_MOST_TIMEOUTS} requests or more without an answer within"
+                f" {CALL_TIMEOUT_S:g} s each, so it is not asked again"
+            )
         if self.world is None and self._url:
             self._probe = await self._reach()
             return self._probe
@@ -309,7 +252,7 @@ class Lab:
             raise self._probe_failure
         try:
             started = await self.require_world().start(
-                env=self.secret, health_timeout=self._health_timeout
+                env=self.secret, health_timeout=self.health_timeout
             )
         except WorldStartError as error:
             self._probe_failure = error
@@ -338,25 +281,44 @@ class Lab:
         checks do not fill the world; one that leaves must be removed from the list.
 
         Raises:
-            Failed: An agent cannot join.
+            CouldNotRun: An agent cannot join; ``contract.join`` reports it.
             WorldStartError: The instance does not become ready.
         """
         async with self.probe() as live:
-            while len(live.players) < self.count_players():
-                taken = {player.name for player in live.players}
-                name = next(name for name in NAMES if name not in taken)
-                live.players.append(await live.join(name))
+            try:
+                await self.fill(live)
+            except Failed as failure:
+                raise CouldNotRun(failure.evidence) from None
             yield live.players
 
-    async def _has_ended(self, live: LiveWorld) -> bool:
-        if self.world is None:
-            return False
-        return (await live.call("GET", API_ROUTE)).answer is None
+    async def fill(self, live: LiveWorld) -> None:
+        """Let agents join the instance that most checks use, until it has those that they need.
 
-    def _close_probe(self) -> None:
-        if self._probe is not None:
-            self._probe.close()
-        self._probe = None
+        Raises:
+            Failed: An agent cannot join.
+        """
+        while len(live.players) < self.count_players():
+            taken = {player.name for player in live.players}
+            name = next(name for name in NAMES if name not in taken)
+            live.players.append(await live.join(name))
+
+    async def _is_lost(self, live: LiveWorld) -> bool:
+        """Return whether an instance has ended, or hangs too often to be worth the wait."""
+        if live.timeouts < _MOST_TIMEOUTS and self.world is not None:
+            return (await live.call("GET", API_ROUTE)).answer is None
+        return live.timeouts >= _MOST_TIMEOUTS
+
+    async def _end_probe(self) -> None:
+        """Stop the instance that most checks use, if there is one."""
+        probe, self._probe = self._probe, None
+        if probe is None:
+            return
+        probe.close()
+        if probe.timeouts >= _MOST_TIMEOUTS:
+            self._silent += 1 if self.world is not None else _MOST_SILENT
+        if self.world is not None:
+            with anyio.CancelScope(shield=True):
+                await self.world.stop(probe.name, grace_seconds=STOP_GRACE_S)
 
     async def save(self, live: LiveWorld) -> SavedSnapshot:
         """Save a running instance as an orchestrator does, and return the verified file.
@@ -425,8 +387,7 @@ class Lab:
         """Return whether the world runs by itself or stands still without inputs.
 
         Raises:
-            CouldNotRun: It cannot be seen.
-            Failed: No agent can join.
+            CouldNotRun: No agent can join, or observe.
         """
 
         async def look() -> ClockKind:
@@ -434,6 +395,9 @@ class Lab:
                 first = await players[0].observe()
                 await anyio.sleep(LOOK_S)
                 second = await players[0].observe()
+            for exchange in (first, second):
+                if not exchange.is_accepted:
+                    raise CouldNotRun(f"an observation was not accepted: {exchange.outcome}")
             times = [read_time(exchange.fields) for exchange in (first, second)]
             if None in times:
                 times = [None, None] if first.content == second.content else [None, 0.0]

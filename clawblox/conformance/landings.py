@@ -22,7 +22,7 @@ from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Action, Player, make_script, read_time, run_script
 from clawblox.conformance.realtime import LEAST_COMMON, Documents, collect, compare_documents
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.results import SavedSnapshot
 
 _WARM_ROUNDS: Final = 4
@@ -98,13 +98,14 @@ async def live_landings(lab: Lab) -> Landings:
         actions = await lab.require_actions()
         candidates = lab.random("landing").sample(list(actions), len(actions))
         async with lab.start() as live:
-            players = await lab.join_two(live)
-            warm = make_script(
-                lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
-            )
-            await run_script(players, warm)
-            action = await _choose_action(players[-1], candidates)
-            save = await lab.save(live)
+            with preparing():
+                players = await lab.join_two(live)
+                warm = make_script(
+                    lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
+                )
+                await run_script(players, warm)
+                action = await _choose_action(players[-1], candidates)
+                save = await lab.save(live)
             is_opaque = await realtime.is_opaque(live)
             first = await players[-1].observe()
             aim = _require_time(first) + _LEAD["time" in first.fields]

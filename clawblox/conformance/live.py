@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
+import anyio
 import attrs
 import msgspec
 
@@ -62,6 +63,7 @@ class LiveWorld:
         started: The same as the argument.
         stopped: How it was stopped; None while it runs.
         players: Agents that have joined it and stay, for checks that need any.
+        timeouts: Number of requests that it left without an answer for :data:`CALL_TIMEOUT_S`.
     """
 
     def __init__(self, url: str, started: StartedWorld | None = None) -> None:
@@ -69,6 +71,7 @@ class LiveWorld:
         self.started = started
         self.stopped: StopResult | None = None
         self.players: list[Player] = []
+        self.timeouts = 0
         self._connections = Connections(url)
 
     @property
@@ -109,6 +112,7 @@ class LiveWorld:
         """
         headers = headers or {}
         answer, failure = None, ""
+        begun = anyio.current_time()
         try:
             request = self._connections.prepare(
                 method, route, query=query, headers=headers, host=host
@@ -118,6 +122,7 @@ class LiveWorld:
             )
         except WorldCallError as error:
             failure = str(error)
+            self.timeouts += anyio.current_time() - begun >= CALL_TIMEOUT_S
         except ConfigError as error:  # the world gave a session or an id that cannot be sent
             failure = f"the request cannot be sent: {error}"
         url = f"{self.url}{route}{'?' if query else ''}{query}"

@@ -22,7 +22,7 @@ from clawblox.conformance.live import (
     make_script,
     run_script,
 )
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.results import SavedSnapshot
 
 _WARM_ROUNDS: Final = 6
@@ -110,11 +110,12 @@ async def live_original(lab: Lab) -> Original:
     async def live_it() -> Original:
         actions = await lab.actions()
         async with lab.start() as live:
-            players = await lab.join_two(live)
-            count = len(players)
-            warm = make_script(lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=count)
-            await run_script(players, warm)
-            save = await lab.save(live)
+            with preparing():
+                players = await lab.join_two(live)
+                count = len(players)
+                warm = make_script(lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=count)
+                await run_script(players, warm)
+                save = await lab.save(live)
             saved = await live.snapshot()
             script = make_script(lab.random("script"), actions, rounds=_ROUNDS, players=count)
             after = make_script(

@@ -26,7 +26,7 @@ from clawblox.conformance.live import (
     run_script,
     welcome,
 )
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.differences import Difference, find_differences
 from clawblox.results import SavedSnapshot
 
@@ -139,9 +139,10 @@ class _Seen:
     def will_meet(self) -> bool:
         """Return whether another life, seen as often, has enough times in common with this one."""
         span = max(self._times) - min(self._times) if self._times else 0.0
-        if not span:
+        length = self._tick_length() if span else 0.0
+        if not length:
             return True
-        ticks = span / self._tick_length()
+        ticks = span / length
         return self.count >= _DENSE * ticks or self.count**2 / ticks >= _EXPECTED
 
     def add(self, body: bytes) -> float | None:
@@ -205,12 +206,13 @@ async def live_original(lab: Lab) -> Original:
     async def live_it() -> Original:
         actions = await lab.actions()
         async with lab.start() as live:
-            players = await lab.join_two(live)
-            warm = make_script(
-                lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
-            )
-            await run_script(players, warm)
-            save = await lab.save(live)
+            with preparing():
+                players = await lab.join_two(live)
+                warm = make_script(
+                    lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
+                )
+                await run_script(players, warm)
+                save = await lab.save(live)
             arrival = await arrive(players)
             watched = await _watch(players[0])
             newcomer = await welcome(live, players)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.differences import ABSENT, Difference
-from clawblox.errors import UsageError
+from clawblox.errors import UsageError, WorldError, WorldStartError
 from clawblox.spelling import nearest_name
 
 Level: TypeAlias = Literal["must", "should"]
@@ -100,6 +101,37 @@ class Checks:
             return look
 
         return decorate
+
+
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Run a block before the save of a life, whose failures show nothing about a restore.
+
+    Raises:
+        CouldNotRun: The world failed in the block.
+        WorldStartError: It did not become ready.
+    """
+    try:
+        yield
+    except WorldStartError:
+        raise
+    except (Failed, WorldError) as error:
+        raise CouldNotRun(f"the world could not be saved to be restored: {error}") from None
+
+
+def describe_start(what: str, error: WorldStartError) -> str:
+    """Return why a world did not start, without the files of the attempt, which will be gone.
+
+    Args:
+        what: What the world did not do, without its subject.
+        error: The error of the start.
+    """
+    lines = [f"the world {what}: {error.headline}"]
+    if error.log_lines:
+        lines += ["last log lines:", *(f"  | {line}" for line in error.log_lines)]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    return "\n".join(lines)
 
 
 def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:

@@ -24,6 +24,7 @@ from clawblox.conformance.registry import (
     CouldNotRun,
     Failed,
     NotApplicable,
+    describe_start,
     is_absent,
     select_checks,
 )
@@ -43,6 +44,7 @@ _LONGEST: Final = "restore"
 """The area whose checks begin first, because they take longest."""
 _SIDES: Final = ("expected", "got")
 _ADDRESS: Final = "http://"
+_COPY_HINT: Final = "replace it by what it leads to, or check the world in place: --in-place"
 
 _log = OwnLog(__name__)
 
@@ -132,7 +134,7 @@ async def _open_directory(
         if not in_place:
             source = AsyncWorld(dir=target)
             place = scratch / "world"
-            await run_blocking(copy_sources, source.dir, place)
+            await run_blocking(partial(copy_sources, source.dir, place, hint=_COPY_HINT))
         world = AsyncWorld(dir=place, run_dir=scratch / "run")
     except ConfigError as error:
         if error.path is None or error.path.name != CONFIG_NAME:
@@ -180,7 +182,7 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
-        return end("could_not_run", _describe_start(error), is_own_error=True)
+        return end("could_not_run", describe_start("did not start", error), is_own_error=True)
     except WorldError as error:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:
@@ -189,16 +191,6 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
         _log.exception("check failed", check=check.id)
         text = f"the check itself failed: {type(error).__name__}: {error}"
         return end("could_not_run", text, is_own_error=True)
-
-
-def _describe_start(error: WorldStartError) -> str:
-    """Return why a world did not start, without the files of the attempt, which will be gone."""
-    lines = [f"the world did not start: {error.headline}"]
-    if error.log_lines:
-        lines += ["last log lines:", *(f"  | {line}" for line in error.log_lines)]
-    if error.hint:
-        lines.append(f"hint: {error.hint}")
-    return "\n".join(lines)
 
 
 def _describe(failure: Failed) -> dict[str, Any]:

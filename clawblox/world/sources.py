@@ -17,6 +17,7 @@ _RESULTS: Final = ("results", STATE_DIR_NAME)
 """Entries of a world directory that runs write."""
 _CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
 _HISTORY: Final = ".git"
+_HINT: Final = "replace it by what it leads to"
 
 
 def is_result(path: str) -> bool:
@@ -44,12 +45,13 @@ def digest_sources(directory: Path) -> dict[str, str]:
     return digest_files(directory, skip=lambda path: not is_source(path))
 
 
-def copy_sources(directory: Path, target: Path) -> None:
+def copy_sources(directory: Path, target: Path, *, hint: str = _HINT) -> None:
     """Copy the source files of a world, without following a link.
 
     Args:
         directory: The directory of the world.
         target: The directory of the copy, created as 0700.
+        hint: What to do about an entry that cannot be copied.
 
     Raises:
         ConfigError: The directory has a link, a pipe, a socket or a device.
@@ -66,5 +68,5 @@ def copy_sources(directory: Path, target: Path) -> None:
             f"cannot be copied: {path} {reason}",
             key="dir",
             value=str(directory),
-            hint="replace it by what it leads to",
+            hint=hint,
         )

@@ -237,7 +237,7 @@ _CONTRACT = {
     "join-body-unread": _everywhere(
         "contract.keep_alive", "The body of a join is left in the kept connection."
     ),
-    "ignores-base-path": _everywhere("contract.environment", "WORLD_BASE_PATH is ignored."),
+    "ignores-base-path": _everywhere("contract.base_path", "WORLD_BASE_PATH is ignored."),
     "listens-everywhere": _everywhere(
         "contract.environment", "WORLD_HOST is ignored: it listens on every address."
     ),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 import anyio
 
+from clawblox.conformance.attempts import PortWatch, find_free_port
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.lab import Lab, PortWatch, find_free_port
+from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
     JSON_BODY,
@@ -26,7 +28,6 @@ from clawblox.differences import Difference
 from clawblox.errors import (
     WorldCallError,
     WorldExitedBeforeReadyError,
-    WorldReadyTimeoutError,
     WorldStartError,
 )
 from clawblox.foreign_values import finite_number
@@ -95,8 +96,9 @@ async def look_at_alias(lab: Lab) -> str:
 )
 async def look_at_join(lab: Lab) -> str:
     """Compare what two agents got."""
-    async with lab.playing() as players:
-        agents = list(players)
+    async with lab.probe() as live:
+        await lab.fill(live)
+        agents = list(live.players)
     for player in agents:
         if not player.agent_id:
             raise Failed(f"the answer to the join of {player.name} has no text as agent_id")
@@ -145,8 +147,8 @@ def _refuse_constant(text: str) -> None:
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        repeated = max(counts, key=counts.__getitem__)
         raise _NotStrictError(f"an object has the key {repeated!r} twice")
     return document
 
@@ -225,7 +227,7 @@ async def look_at_inputs(lab: Lab) -> str:
     times = [read_time(exchange.fields) for exchange in (before, *accepted)]
     stated = [time for time in times if time is not None]
     if len(stated) < len(times):
-        return f"{len(accepted)} of {len(exchanges)} inputs were answered; not all with a time"
+        raise CouldNotRun(f"{len(accepted)} inputs were accepted, but not all answers have a time")
     for exchange, earlier, later in zip(accepted, stated, stated[1:], strict=False):
         if later < earlier:
             difference = Difference("body.time", earlier, later)
@@ -371,26 +373,38 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
 @CHECKS.add(
     "environment",
     "must",
-    "WORLD_HOST, WORLD_PORT and WORLD_BASE_PATH decide where a world serves.",
+    "WORLD_HOST and WORLD_PORT decide where a world listens, and nothing else.",
     needs_directory=True,
 )
 async def look_at_environment(lab: Lab) -> str:
-    """Start the world with a base path, and look whether it listens elsewhere too."""
+    """Look where the instance that most checks use listens."""
+    async with lab.probe() as live:
+        assert live.started is not None
+        port = live.started.port
+        if await _is_open(_OTHER_LOOPBACK, port):
+            evidence = f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well"
+            raise Failed(evidence)
+    return f"it listened on port {port} of 127.0.0.1, and not on {_OTHER_LOOPBACK}"
+
+
+@CHECKS.add(
+    "base_path",
+    "should",
+    "WORLD_BASE_PATH is the prefix of every route.",
+    needs_directory=True,
+)
+async def look_at_base_path(lab: Lab) -> str:
+    """Start the world with a base path, and play below it."""
     async with lab.probe():  # shows how long a start takes
         pass
     try:
         async with lab.start(base_path=_BASE_PATH) as live:
             player = await live.join("Ada")
             require_accepted(await player.observe(), f"an observation below {_BASE_PATH}")
-            assert live.started is not None
-            port = live.started.port
-            if await _is_open(_OTHER_LOOPBACK, port):
-                evidence = f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well"
-                raise Failed(evidence)
-    except WorldReadyTimeoutError as error:
+    except WorldStartError as error:
         reason = str(error).partition("\n")[0]
         raise Failed(f"with WORLD_BASE_PATH={_BASE_PATH} it was not ready: {reason}") from None
-    return f"it served on 127.0.0.1:{port} below {_BASE_PATH}"
+    return f"an agent joined and observed below {_BASE_PATH}"
 
 
 async def _is_open(host: str, port: int) -> bool:

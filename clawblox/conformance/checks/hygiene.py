@@ -107,8 +107,15 @@ async def look_at_token_on_disk(lab: Lab) -> str:
 
 
 async def _find_changed_files(lab: Lab) -> list[str]:
-    """Return the files of the world that its instances made or changed."""
-    now = await run_blocking(digest_sources, lab.require_world().dir)
+    """Return the files of the world that its instances made or changed.
+
+    Raises:
+        CouldNotRun: They cannot be read.
+    """
+    try:
+        now = await run_blocking(digest_sources, lab.require_world().dir)
+    except OSError as error:
+        raise CouldNotRun(f"the directory of the world cannot be read: {error}") from None
     return sorted(name for name, digest in now.items() if lab.files.get(name) != digest)
 
 

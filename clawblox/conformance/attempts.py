@@ -1,0 +1,99 @@
+"""Starts that a world may refuse, and the port that it may open meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+import attrs
+
+from clawblox.errors import WorldExitedBeforeReadyError, WorldStartError
+from clawblox.results import ProcessExit
+from clawblox.system.sockets import connect
+from clawblox.world.async_world import AsyncWorld
+
+_STOP_GRACE_S: Final = 5.0
+_WATCH_S: Final = 0.005
+
+
+@attrs.frozen
+class Refusal:
+    """How a world refused a snapshot.
+
+    Attributes:
+        text: The first line of the error.
+        exit: How its process ended; None if unknown.
+        was_open: Whether its port accepted a connection before.
+    """
+
+    text: str
+    exit: ProcessExit | None
+    was_open: bool
+
+
+class PortWatch:
+    """Watches whether a port accepts a connection.
+
+    Args:
+        port: A port on the loopback.
+
+    Attributes:
+        was_open: Whether it ever did.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.was_open = False
+
+    async def run(self) -> None:
+        """Try until it does, or until cancelled."""
+        while not self.was_open:
+            with suppress(OSError):
+                connection = await connect("127.0.0.1", self._port)
+                connection.close()
+                self.was_open = True
+            await anyio.sleep(_WATCH_S)
+
+
+def find_free_port() -> int:
+    """Return a port of the loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def try_start(
+    world: AsyncWorld, resume: Path | None, *, health_timeout: float
+) -> Refusal | None:
+    """Return how a world ended before it was ready; None if it became ready.
+
+    Args:
+        world: The world.
+        resume: The file to restore; None for none.
+        health_timeout: Seconds until an instance must be ready.
+
+    Raises:
+        WorldStartError: The world neither ended nor became ready.
+
+    Cancellation: what was started runs until the world is closed.
+    """
+    port = find_free_port()
+    refusal: Refusal | None = None
+    failure: WorldStartError | None = None
+    async with anyio.create_task_group() as tasks:
+        watch = PortWatch(port)
+        tasks.start_soon(watch.run)
+        try:
+            started = await world.start(resume=resume, port=port, health_timeout=health_timeout)
+            await world.stop(started.name, grace_seconds=_STOP_GRACE_S)
+        except WorldExitedBeforeReadyError as error:
+            refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)
+        except WorldStartError as error:
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return refusal
