@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -19,9 +19,9 @@ from clawblox.conformance.actions import configured_actions, documented_actions
 from clawblox.conformance.attempts import Refusal, try_start
 from clawblox.conformance.live import CALL_TIMEOUT_S, NAMES, Action, LiveWorld, Player, read_time
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
-from clawblox.errors import ConfigError, WorldStartError
+from clawblox.errors import ConfigError, UsageError, WorldStartError
 from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
-from clawblox.results import SavedSnapshot
+from clawblox.results import SavedSnapshot, StopResult
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
@@ -58,6 +58,13 @@ class Findings:
     equal_times: int = 0
     equal_landings: int = 0
     limits: list[str] = attrs.field(factory=list)
+
+
+async def _stop(world: AsyncWorld, live: LiveWorld) -> StopResult | None:
+    """Stop an instance, also when cancelled; None if its world is being closed and stops it."""
+    with anyio.CancelScope(shield=True), suppress(UsageError):
+        return await world.stop(live.name, grace_seconds=STOP_GRACE_S)
+    return None
 
 
 class Lab:
@@ -176,8 +183,7 @@ class Lab:
                 yield live
             finally:
                 live.close()
-                with anyio.CancelScope(shield=True):
-                    live.stopped = await world.stop(live.name, grace_seconds=STOP_GRACE_S)
+                live.stopped = await _stop(world, live)
 
     @property
     def patience(self) -> float:
@@ -317,8 +323,7 @@ class Lab:
         if probe.timeouts >= _MOST_TIMEOUTS:
             self._silent += 1 if self.world is not None else _MOST_SILENT
         if self.world is not None:
-            with anyio.CancelScope(shield=True):
-                await self.world.stop(probe.name, grace_seconds=STOP_GRACE_S)
+            await _stop(self.world, probe)
 
     async def save(self, live: LiveWorld) -> SavedSnapshot:
         """Save a running instance as an orchestrator does, and return the verified file.

@@ -25,6 +25,7 @@ from clawblox.protocol import (
 )
 from clawblox.results import StartedWorld, StopResult
 from clawblox.system.connection import Connections
+from clawblox.system.request import MAX_ANSWER_BYTES
 
 CALL_TIMEOUT_S: Final = 10.0
 """Longest wait for an answer, in seconds."""
@@ -112,13 +113,14 @@ class LiveWorld:
         """
         headers = headers or {}
         answer, failure = None, ""
+        limit = MAX_SNAPSHOT_BYTES if route == protocol.SNAPSHOT_ROUTE else MAX_ANSWER_BYTES
         begun = anyio.current_time()
         try:
             request = self._connections.prepare(
                 method, route, query=query, headers=headers, host=host
             )
             answer = await self._connections.send(
-                request, body, timeout=CALL_TIMEOUT_S, max_body_bytes=MAX_SNAPSHOT_BYTES
+                request, body, timeout=CALL_TIMEOUT_S, max_body_bytes=limit
             )
         except WorldCallError as error:
             failure = str(error)
@@ -148,9 +150,9 @@ class LiveWorld:
             Failed: The world refuses, or its answer has no session.
         """
         exchange = await self.try_join(name)
+        if not exchange.is_accepted:
+            raise Failed(f"an agent could not join: {exchange.outcome}", exchange=exchange)
         try:
-            if not exchange.is_accepted:
-                raise ValueError("it was refused")
             answer = parse_join_answer(exchange.content)
         except ValueError as error:
             evidence = f"an agent could not join ({error}): {exchange.outcome}"

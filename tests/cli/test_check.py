@@ -119,6 +119,7 @@ def test_a_signal_stops_the_world_and_leaves_nothing(
     wait_until(lambda: any(map(has_started, scratch.glob("*/run/logs/w000.log"))))
     command.send(number)
     assert command.wait() == 128 + number
+    assert "check failed" not in command.out
     assert list(scratch.iterdir()) == []
 
 

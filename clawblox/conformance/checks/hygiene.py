@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.host_traces import find_body_leaves, find_host_path, find_secret
+from clawblox.conformance.host_traces import (
+    HostTrace,
+    find_body_leaves,
+    find_host_path,
+    find_secret,
+)
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import LiveWorld
 from clawblox.conformance.ordinary import GROWTH_BYTES, live_ordinary
@@ -54,16 +59,37 @@ async def _read_snapshots(lab: Lab) -> tuple[LiveWorld, bytes]:
     return ordinary.live, ordinary.require(snapshots)[-1].content
 
 
+async def _search(content: bytes, find: Callable[[str, Any], HostTrace | None]) -> int:
+    """Search the values of a snapshot in a thread, because there can be millions.
+
+    Returns:
+        Their number.
+
+    Raises:
+        Failed: A value has what must not be there.
+    """
+
+    def search() -> tuple[int, HostTrace | None]:
+        count = 0
+        for path, value in find_body_leaves(content):
+            count += 1
+            if (trace := find(path, value)) is not None:
+                return count, trace
+        return count, None
+
+    count, trace = await run_blocking(search)
+    if trace is not None:
+        difference = Difference(trace.path, ABSENT, trace.value)
+        raise Failed(f"the snapshot has {trace.what}", difference=difference)
+    return count
+
+
 @_check("secrets", "must", "A snapshot has no token and no secret variable of the environment.")
 async def look_at_secrets(lab: Lab) -> str:
     """Search a snapshot for the secrets that the world got."""
     live, content = await _read_snapshots(lab)
     secrets = lab.find_secrets(live)
-    for path, value in find_body_leaves(content):
-        trace = find_secret(path, value, secrets)
-        if trace is not None:
-            difference = Difference(trace.path, ABSENT, trace.value)
-            raise Failed(f"the snapshot has {trace.what}", difference=difference)
+    await _search(content, lambda path, value: find_secret(path, value, secrets))
     return f"{len(content)} bytes have none of {len(secrets)} secrets"
 
 
@@ -73,13 +99,7 @@ async def look_at_secrets(lab: Lab) -> str:
 async def look_at_paths(lab: Lab) -> str:
     """Search a snapshot for paths."""
     _, content = await _read_snapshots(lab)
-    count = 0
-    for path, value in find_body_leaves(content):
-        count += 1
-        trace = find_host_path(path, value)
-        if trace is not None:
-            difference = Difference(trace.path, ABSENT, trace.value)
-            raise Failed(f"the snapshot has {trace.what}", difference=difference)
+    count = await _search(content, find_host_path)
     return f"none of {count} values is a path"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import anyio.lowlevel
 import attrs
 
 from clawblox.conformance import lockstep, realtime
@@ -92,7 +93,7 @@ async def _see(lab: Lab) -> Seen:
     return await lab.once("seen", see)
 
 
-def _require_none(
+async def _require_none(
     answers: Iterable[Exchange],
     find: Callable[[str, Any], HostTrace | None],
     leaves: Callable[[Exchange], Iterable[tuple[str, Any]]],
@@ -104,6 +105,7 @@ def _require_none(
     """
     count = 0
     for exchange in answers:
+        await anyio.lowlevel.checkpoint()  # an answer may have a million values
         for path, value in leaves(exchange):
             count += 1
             trace = find(path, value)
@@ -131,7 +133,7 @@ async def look_at_host_time(lab: Lab) -> str:
         raise CouldNotRun(f"the world accepted nothing: {seen.answers[0].outcome}")
     now = utc_now()
     answers = list(seen.everything)
-    count = _require_none(
+    count = await _require_none(
         answers, lambda path, value: find_host_time(path, value, now), _body_leaves
     )
     return f"none of {count} values in {len(answers)} answers is a time within a day of now"
@@ -154,7 +156,7 @@ async def look_at_headers(lab: Lab) -> str:
         return find_host_time(path, value, now)
 
     answers = list(seen.everything)
-    count = _require_none(answers, find, find_header_leaves)
+    count = await _require_none(answers, find, find_header_leaves)
     if not count:
         raise CouldNotRun("no answer had a header")
     for first, second in seen.twice:
@@ -186,9 +188,9 @@ async def look_at_operator(lab: Lab) -> str:
         return find_secret(path, value, secrets)
 
     for leaves in (_body_leaves, find_header_leaves):
-        count = _require_none(answers, find, leaves)
+        count = await _require_none(answers, find, leaves)
     others = [exchange for exchange in answers if exchange.url not in docs]
-    _require_none(others, find_host_path, _body_leaves)
+    await _require_none(others, find_host_path, _body_leaves)
     return f"{count} headers and {len(answers)} bodies have none of {len(secrets)} secrets, no path"
 
 
@@ -202,7 +204,7 @@ async def look_at_operator(lab: Lab) -> str:
 async def look_at_process_ids(lab: Lab) -> str:
     """Compare ids in the original and in a restored world."""
     pairs = await _pair_observations(lab)
-    for path, (before, after) in _find_constant_differences(pairs).items():
+    for path, (before, after) in (await _find_constant_differences(pairs)).items():
         evidence = (
             f"in each of {len(pairs)} observations at the same times, the restored world had"
             " another value than the original: an id of the process"
@@ -250,12 +252,13 @@ async def _pair_observations(lab: Lab) -> Sequence[tuple[Exchange, Exchange]]:
     return pairs
 
 
-def _find_constant_differences(
+async def _find_constant_differences(
     pairs: Sequence[tuple[Exchange, Exchange]],
 ) -> dict[str, tuple[Any, Any]]:
     """Return where all pairs differ in the same way: values of one process, by path."""
     constant: dict[str, tuple[Any, Any]] | None = None
     for before, after in pairs:
+        await anyio.lowlevel.checkpoint()
         differing = {
             difference.path: (difference.before, difference.after)
             for difference in find_differences(_show(before), _show(after))

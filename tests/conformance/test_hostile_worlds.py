@@ -1,0 +1,144 @@
+"""Checks of hostile worlds end in time, with a report that helps, and leave nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance import CheckResult, Report, check_world
+from clawblox.errors import ConfigError
+from clawblox.views.check_page import render_page
+from clawblox.views.check_report import render_report
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = Path(__file__).parents[1] / "worlds" / "hostile.py"
+LIMIT_S = 240.0
+"""Real time in seconds after which a check of one world hangs."""
+
+GRADES: Mapping[str, str] = {
+    "deep-observations": "exact",
+    "repeated-key": "exact",
+    "time-as-text": "exact",
+    "evil-ids": "exact",
+    "leaves-link": "exact",
+    "leaves-pipe": "exact",
+    "forks": "exact",
+    "ignores-stop": "exact",
+    "closes-every-fifth": "",
+    "tiny-times": "not_shown",
+    "join-refused": "not_shown",
+    "join-of-other-types": "not_shown",
+    "huge-session": "not_shown",
+    "session-with-lines": "not_shown",
+    "no-snapshot": "not_shown",
+    "hangs": "not_shown",
+    "errors": "not_shown",
+    "endless-bodies": "not_shown",
+    "endless-headers": "not_shown",
+    "redirects": "not_shown",
+    "dies-at-third-request": "not_shown",
+    "refuses-own-save": "not_exact",
+}
+"""The grade of each hostile world; blank where it depends on chance."""
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawblox.conformance.lab.STOP_GRACE_S", 0.5)
+    monkeypatch.setattr("clawblox.conformance.live.CALL_TIMEOUT_S", 1.0)
+
+
+def make_world(parent: Path, way: str) -> Path:
+    directory = parent / "hostile"
+    directory.mkdir()
+    command = json.dumps([sys.executable, "-I", "-S", str(HOSTILE), way])
+    (directory / "world.toml").write_text(f'name = "Hostile"\n[run]\ncommand = {command}\n')
+    return directory
+
+
+async def check(parent: Path, way: str, *ids: str) -> Report:
+    with anyio.fail_after(LIMIT_S):
+        return await check_world(await run_blocking(partial(make_world, parent, way)), ids, seed=1)
+
+
+def find(report: Report, check_id: str) -> CheckResult:
+    return next(result for result in report.checks if result.id == check_id)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", GRADES)
+async def test_a_hostile_world_gets_a_report_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    scratch = tmp_path / "tmp"
+    await run_blocking(scratch.mkdir)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    report = await check(tmp_path, way)
+    assert [result for result in report.checks if result.is_own_error] == []
+    assert report.verdict.grade == (GRADES[way] or report.verdict.grade)
+    assert await run_blocking(lambda: list(scratch.iterdir())) == []
+    for text in (render_report(report, width=100, is_verbose=True), render_page(report)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "<script>" not in text or text.startswith("Hostile")
+
+
+async def test_a_world_that_no_agent_can_join_is_judged_by_nothing_else(tmp_path: Path) -> None:
+    report = await check(tmp_path, "join-refused", "contract.join", "gate", "restore", "invisible")
+    assert find(report, "contract.join").status == "failed"
+    others = [result for result in report.checks if result.id != "contract.join"]
+    statuses = Counter(result.status for result in others)
+    assert statuses["failed"] == 0
+    assert find(report, "gate.sessions").status == "could_not_run"
+    assert find(report, "restore.trace").status == "could_not_run"
+    assert report.verdict.grade == "not_shown"
+
+
+async def test_a_world_that_refuses_its_own_save_is_not_exact(tmp_path: Path) -> None:
+    report = await check(tmp_path, "refuses-own-save", "restore.trace")
+    result = find(report, "restore.trace")
+    assert result.status == "failed"
+    assert "did not start from its own save" in result.evidence
+    assert "this save is from another world" in result.evidence
+    assert report.verdict.grade == "not_exact"
+    assert report.exit_status() == 1
+
+
+async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
+    report = await check(tmp_path, "no-snapshot", "restore", "gate.snapshot_token")
+    assert find(report, "gate.snapshot_token").status == "failed"
+    assert find(report, "restore.trace").status == "could_not_run"
+    assert report.verdict.grade == "not_shown"
+
+
+async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path) -> None:
+    result = find(await check(tmp_path, "repeated-key", "contract.observe"), "contract.observe")
+    assert result.status == "failed"
+    assert "the key 'k99999' twice" in result.evidence
+
+
+async def test_links_that_a_world_leaves_are_a_finding_and_no_error(tmp_path: Path) -> None:
+    report = await check(tmp_path, "leaves-link", "hygiene.files", "contract.flags")
+    assert "latest" in find(report, "hygiene.files").evidence
+    flags = find(report, "contract.flags")
+    assert flags.status == "could_not_run"
+    assert "latest" in flags.evidence
+    assert report.exit_status() == 0
+
+
+async def test_a_link_in_the_directory_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    directory = await run_blocking(partial(make_world, tmp_path, "behaves"))
+    await run_blocking((directory / "assets").symlink_to, "/usr/share")
+    with pytest.raises(ConfigError, match="assets") as caught:
+        await check_world(directory, ["static"])
+    assert "--in-place" in (caught.value.hint or "")
