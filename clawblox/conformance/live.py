@@ -262,6 +262,20 @@ def require_accepted(exchange: Exchange, what: str) -> None:
         raise Failed(f"{what} was not accepted: {exchange.outcome}", exchange=exchange)
 
 
+def require_control(exchange: Exchange, what: str) -> None:
+    """Require 2xx for the usual request, without which the refusal of another shows nothing.
+
+    Args:
+        exchange: The request.
+        what: The request in words, the beginning of a sentence.
+
+    Raises:
+        CouldNotRun: It was not accepted.
+    """
+    if not exchange.is_accepted:
+        raise CouldNotRun(f"{what} was not accepted either: {exchange.outcome}")
+
+
 def require_refused(exchange: Exchange, what: str) -> None:
     """Require that the world answered with 4xx.
 

@@ -6,6 +6,7 @@ By default each defect is checked in one clock, and by the check that must find 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
@@ -161,6 +162,42 @@ def describe(result: CheckResult) -> str:
 def test_every_defect_is_found_by_a_check_that_exists() -> None:
     assert {defect.check(clock) for defect in DEFECTS.values() for clock in CLOCKS} <= IDS | {None}
     assert EVIDENCE.keys() == DEFECTS.keys()
+
+
+COMPANIONS: Mapping[str, Sequence[str]] = {
+    "restarts-chat-ids": ["invisible.process_ids"],
+    "restarts-agent-ids": ["invisible.process_ids"],
+    "snapshot-open": ["gate.token_forms"],
+    "observe-unknown-session": ["contract.leave"],
+    "input-unknown-session": ["gate.sessions"],
+    "corrupt-starts-fresh": ["refuse.truncated", "refuse.empty"],
+    "refuses-late": ["refuse.*"],
+    "refuses-without-error": ["refuse.*"],
+    "api-empty": ["static.actions"],
+    "join-shares-session": ["contract.leave", "gate.*"],
+    "observation-nan": ["contract.input"],
+    "observation-token": ["invisible.process_ids"],
+    "snapshot-has-environment": ["hygiene.paths"],
+    "malformed-ends-world": ["contract.*"],
+}
+"""Further checks that a defect may fail, by defect."""
+
+VISIBLE_AREAS = ("restore", "invisible", "hygiene")
+"""Areas whose defects may also differ from life to life, which the checks of restores see."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name in DEFECTS if DEFECTS[name].lockstep])
+async def test_no_other_check_fails_for_a_defect(tmp_path: Path, name: str) -> None:
+    own = DEFECTS[name].lockstep
+    assert own is not None
+    report = await check(tmp_path, "lockstep", name)
+    failed = {result.id for result in report.checks if result.status == "failed"}
+    assert own in failed
+    may_fail = [own, *COMPANIONS.get(name, ())]
+    may_fail += ["restore.*"] if own.startswith(VISIBLE_AREAS) or name in COMPANIONS else []
+    assert [each for each in failed if not any(fnmatch(each, one) for one in may_fail)] == []
+    assert not any(result.is_own_error for result in report.checks) or name == "exits-at-start"
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

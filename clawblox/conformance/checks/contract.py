@@ -20,6 +20,7 @@ from clawblox.conformance.live import (
     is_missing,
     read_time,
     require_accepted,
+    require_control,
     require_refused,
 )
 from clawblox.conformance.ordinary import find_identity
@@ -297,7 +298,7 @@ async def look_at_leave(lab: Lab) -> str:
     """Let an agent leave, and observe with its session."""
     async with lab.playing() as players:
         player = players[-1]
-        require_accepted(await player.observe(), "an observation before the agent left")
+        require_control(await player.observe(), "an observation before the agent left")
         left = await player.leave()
         if is_missing(left):
             raise NotApplicable(f"agents cannot leave the world: {left.outcome}")

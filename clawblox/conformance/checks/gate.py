@@ -18,6 +18,7 @@ from clawblox.conformance.live import (
     Player,
     is_missing,
     require_accepted,
+    require_control,
     require_refused,
 )
 from clawblox.conformance.ordinary import find_newcomers, live_ordinary
@@ -35,8 +36,6 @@ from clawblox.protocol import (
 
 CHECKS: Final = Checks("gate")
 
-_UNKNOWN_ACTION: Final = Action("ClawbloxCheck")
-"""An input for worlds whose inputs are unknown; whoever sends it has to be refused anyway."""
 _FOREIGN_HOST: Final = "rebound.example"
 _FOREIGN_ORIGIN: Final = "http://elsewhere.example"
 _LARGE_BODY_BYTES: Final = 1 << 20
@@ -94,7 +93,7 @@ async def look_at_token_forms(lab: Lab) -> str:
     """Send the right token in other places."""
     async with lab.probe() as live:
         token = _require_token(live)
-        require_accepted(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
+        require_control(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
         queries = ("token", "operator_token", "operator", OPERATOR_HEADER)
         headers = {
             "Authorization": f"Bearer {token}",
@@ -117,9 +116,18 @@ async def look_at_token_forms(lab: Lab) -> str:
     return f"{len(queries) + len(headers) + 1} other places were refused"
 
 
-async def _pick_action(lab: Lab) -> Action:
-    """Return an input that the world accepts; one that it does not know if none are known."""
-    return next(iter(await lab.actions()), _UNKNOWN_ACTION)
+async def _pick_action(lab: Lab, player: Player) -> Action:
+    """Return an input that the world accepts from an agent with a session.
+
+    Raises:
+        CouldNotRun: It accepts none that is known; then the refusal of others shows nothing.
+    """
+    actions = await lab.require_actions()
+    for action in actions:
+        exchange = await player.act(action)
+        if exchange.is_accepted:
+            return action
+    raise CouldNotRun(f"the world refused all {len(actions)} inputs that are known")
 
 
 async def _ask_everything(
@@ -144,9 +152,10 @@ async def _ask_everything(
 )
 async def look_at_missing_sessions(lab: Lab) -> str:
     """Send the requests of agents without a session."""
-    action = await _pick_action(lab)
+    await lab.require_actions()
     async with lab.playing() as players:
-        require_accepted(await players[0].observe(), "an observation with a session")
+        action = await _pick_action(lab, players[0])
+        require_control(await players[0].observe(), "an observation with a session")
         exchanges = await _ask_everything(players[0], action, None)
     for what, exchange in exchanges:
         require_refused(exchange, f"{what} without a session")
@@ -156,11 +165,12 @@ async def look_at_missing_sessions(lab: Lab) -> str:
 @CHECKS.add("unknown_session", "must", "A session that the world never issued is refused.")
 async def look_at_unknown_sessions(lab: Lab) -> str:
     """Send the requests of agents with made-up sessions, one of which looks like a real one."""
-    action = await _pick_action(lab)
+    await lab.require_actions()
     count = 0
     async with lab.playing() as players:
         player = players[0]
-        require_accepted(await player.observe(), "an observation with a known session")
+        action = await _pick_action(lab, player)
+        require_control(await player.observe(), "an observation with a known session")
         for session in (_make_session(player.session), "clawblox-check-unknown"):
             for what, exchange in await _ask_everything(player, action, session):
                 require_refused(exchange, f"{what} with an unknown session")
@@ -226,7 +236,7 @@ async def look_at_foreign_hosts(lab: Lab) -> str:
     """Send requests of an agent with a foreign ``Host``."""
     async with lab.playing() as players:
         player = players[0]
-        require_accepted(await player.observe(), "an observation with the world's own Host")
+        require_control(await player.observe(), "an observation with the world's own Host")
         headers = {SESSION_HEADER: player.session}
         for route in (API_ROUTE, OBSERVE_ROUTE):
             exchange = await player.live.call("GET", route, headers=headers, host=_FOREIGN_HOST)
@@ -241,10 +251,11 @@ async def look_at_foreign_hosts(lab: Lab) -> str:
 )
 async def look_at_foreign_origins(lab: Lab) -> str:
     """Send requests of an agent with a foreign ``Origin``."""
-    action = await _pick_action(lab)
+    await lab.require_actions()
     async with lab.playing() as players:
         player = players[0]
-        require_accepted(await player.observe(), "an observation without an Origin")
+        action = await _pick_action(lab, player)
+        require_control(await player.observe(), "an observation without an Origin")
         headers = {SESSION_HEADER: player.session, "Origin": _FOREIGN_ORIGIN}
         observed = await player.live.call("GET", OBSERVE_ROUTE, headers=headers)
         acted = await player.live.post(INPUT_ROUTE, action.body, headers=headers)
@@ -256,10 +267,11 @@ async def look_at_foreign_origins(lab: Lab) -> str:
 @CHECKS.add("large_body", "should", "A body of 1 MB is refused, and the world continues.")
 async def look_at_large_bodies(lab: Lab) -> str:
     """Send an input with much padding."""
-    action = await _pick_action(lab)
-    body = json.dumps({**action.body, "padding": "x" * _LARGE_BODY_BYTES}).encode()
+    await lab.require_actions()
     async with lab.playing() as players:
         player = players[0]
+        action = await _pick_action(lab, player)
+        body = json.dumps({**action.body, "padding": "x" * _LARGE_BODY_BYTES}).encode()
         headers = {**JSON_BODY, SESSION_HEADER: player.session}
         exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)
         after = await player.observe()
