@@ -38,14 +38,14 @@ FRAMES_PER_S: Final = 10
 """Frames per second of simulation time."""
 FRAME_SHARE: Final = 0.1
 """Maximum share of real time that is spent on frames."""
-STATE_SHARE: Final = 0.01
+STATE_SHARE: Final = 0.0025
 """Maximum share of real time that is spent on digests of the state."""
 MAX_STATE_S: Final = 0.005
 """Digests are made only of states whose first digest took less time, in seconds."""
 MAX_ROWS_BYTES: Final = MAX_START_BYTES // 4
 """Maximum size of a database that is copied into a recording, in bytes."""
 
-_BURST_S: Final = 0.1
+_BURST_S: Final = 0.01
 _UINT64: Final = 2**64 - 1
 _T = TypeVar("_T")
 
