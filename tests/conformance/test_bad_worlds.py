@@ -165,6 +165,11 @@ def test_every_defect_is_found_by_a_check_that_exists() -> None:
 
 
 COMPANIONS: Mapping[str, Sequence[str]] = {
+    "loses-last-session": ["invisible.process_ids", "gate.fresh_sessions"],
+    "needs-rejoin": ["invisible.process_ids", "gate.fresh_sessions"],
+    "sessions-count": ["gate.fresh_sessions"],
+    "observation-host-date": ["invisible.process_ids"],
+    "observation-host-time": ["invisible.process_ids"],
     "restarts-chat-ids": ["invisible.process_ids"],
     "restarts-agent-ids": ["invisible.process_ids"],
     "snapshot-open": ["gate.token_forms"],
