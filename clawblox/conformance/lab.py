@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-import anyio
+import anyio.lowlevel
 import attrs
 import tomlkit
 
@@ -17,7 +17,15 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.actions import configured_actions, documented_actions
 from clawblox.conformance.attempts import Refusal, try_start
-from clawblox.conformance.live import CALL_TIMEOUT_S, NAMES, Action, LiveWorld, Player, read_time
+from clawblox.conformance.live import (
+    CALL_TIMEOUT_S,
+    MOST_TIMEOUTS,
+    NAMES,
+    Action,
+    LiveWorld,
+    Player,
+    read_time,
+)
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
 from clawblox.errors import ConfigError, UsageError, WorldStartError
 from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
@@ -34,8 +42,6 @@ _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
 _STARTS: Final = 3
 """Instances that run at the same time."""
-_MOST_TIMEOUTS: Final = 3
-"""Requests without an answer after which an instance that hangs is given up."""
 _MOST_SILENT: Final = 2
 """Instances that are given up before the world is; one at an address cannot be replaced."""
 
@@ -64,6 +70,7 @@ async def _stop(world: AsyncWorld, live: LiveWorld) -> StopResult | None:
     """Stop an instance, also when cancelled; None if its world is being closed and stops it."""
     with anyio.CancelScope(shield=True), suppress(UsageError):
         return await world.stop(live.name, grace_seconds=STOP_GRACE_S)
+    await anyio.lowlevel.checkpoint_if_cancelled()
     return None
 
 
@@ -248,7 +255,7 @@ class Lab:
         await self._end_probe()
         if self._silent >= _MOST_SILENT:
             raise CouldNotRun(
-                f"the world left {_MOST_TIMEOUTS} requests or more without an answer within"
+                f"the world left {MOST_TIMEOUTS} requests without an answer within"
                 f" {CALL_TIMEOUT_S:g} s each, so it is not asked again"
             )
         if self.world is None and self._url:
@@ -310,9 +317,9 @@ class Lab:
 
     async def _is_lost(self, live: LiveWorld) -> bool:
         """Return whether an instance has ended, or hangs too often to be worth the wait."""
-        if live.timeouts < _MOST_TIMEOUTS and self.world is not None:
+        if self.world is not None:
             return (await live.call("GET", API_ROUTE)).answer is None
-        return live.timeouts >= _MOST_TIMEOUTS
+        return live.is_given_up
 
     async def _end_probe(self) -> None:
         """Stop the instance that most checks use, if there is one."""
@@ -320,7 +327,7 @@ class Lab:
         if probe is None:
             return
         probe.close()
-        if probe.timeouts >= _MOST_TIMEOUTS:
+        if probe.is_given_up:
             self._silent += 1 if self.world is not None else _MOST_SILENT
         if self.world is not None:
             await _stop(self.world, probe)

@@ -29,6 +29,8 @@ from clawblox.system.request import MAX_ANSWER_BYTES
 
 CALL_TIMEOUT_S: Final = 10.0
 """Longest wait for an answer, in seconds."""
+MOST_TIMEOUTS: Final = 3
+"""Requests without an answer in time after which an instance gets no more."""
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 JSON_BODY: Final = {"Content-Type": "application/json"}
 _MISSING: Final = (404, 405, 501)
@@ -85,6 +87,11 @@ class LiveWorld:
         """Its operator token; None if it is unknown."""
         return None if self.started is None else self.started.env[OPERATOR_TOKEN_ENV]
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it hangs: it left so many requests without an answer that no more are sent."""
+        return self.timeouts >= MOST_TIMEOUTS
+
     def close(self) -> None:
         """Close the connections."""
         self._connections.close()
@@ -112,6 +119,10 @@ class LiveWorld:
         Cancellation: the connection is closed; the world may have received the request.
         """
         headers = headers or {}
+        url = f"{self.url}{route}{'?' if query else ''}{query}"
+        if self.is_given_up:
+            failure = f"not sent, because {MOST_TIMEOUTS} requests before had no answer in time"
+            return Exchange(method, url, headers, body, host, None, failure)
         answer, failure = None, ""
         limit = MAX_SNAPSHOT_BYTES if route == protocol.SNAPSHOT_ROUTE else MAX_ANSWER_BYTES
         begun = anyio.current_time()
@@ -127,7 +138,6 @@ class LiveWorld:
             self.timeouts += anyio.current_time() - begun >= CALL_TIMEOUT_S
         except ConfigError as error:  # the world gave a session or an id that cannot be sent
             failure = f"the request cannot be sent: {error}"
-        url = f"{self.url}{route}{'?' if query else ''}{query}"
         return Exchange(method, url, headers, body, host, answer, failure)
 
     async def post(

@@ -41,7 +41,10 @@ GRADES: Mapping[str, str] = {
     "huge-session": "not_shown",
     "session-with-lines": "not_shown",
     "no-snapshot": "not_shown",
+    "no-agent-ids": "exact",
+    "no-inputs": "not_shown",
     "hangs": "not_shown",
+    "hangs-at-fourth-request": "not_shown",
     "errors": "not_shown",
     "endless-bodies": "not_shown",
     "endless-headers": "not_shown",
@@ -119,6 +122,24 @@ async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
     assert find(report, "gate.snapshot_token").status == "failed"
     assert find(report, "restore.trace").status == "could_not_run"
     assert report.verdict.grade == "not_shown"
+
+
+async def test_without_agent_ids_their_checks_do_not_pass(tmp_path: Path) -> None:
+    ids = ("contract.join", "restore.joins", "invisible.process_ids")
+    report = await check(tmp_path, "no-agent-ids", *ids)
+    assert [result.status for result in report.checks] == ["failed", "passed", "could_not_run"]
+
+
+async def test_without_inputs_no_malformed_one_is_refused(tmp_path: Path) -> None:
+    result = find(await check(tmp_path, "no-inputs", "contract.malformed"), "contract.malformed")
+    assert result.status == "could_not_run"
+
+
+async def test_a_world_that_hangs_is_asked_a_few_times_only(tmp_path: Path) -> None:
+    ids = ("hygiene.secrets", "contract.observe", "gate.sessions")
+    report = await check(tmp_path, "hangs-at-fourth-request", *ids)
+    assert Counter(result.status for result in report.checks)["passed"] == 0
+    assert max(result.seconds for result in report.checks) < LIMIT_S / 10
 
 
 async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path) -> None:

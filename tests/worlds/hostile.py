@@ -59,6 +59,8 @@ def join(session: str) -> Answer:
         state["sessions"][session] = f"agent-{state['joined']}" + (
             EVIL if WAY == "evil-ids" else ""
         )
+    if WAY == "no-agent-ids":
+        return 200, as_json({"session": session})
     return 200, as_json({"session": session, "agent_id": state["sessions"][session]})
 
 
@@ -90,10 +92,12 @@ def answer(method: str, route: str, headers: dict[str, str], body: bytes) -> Ans
     session = headers.get("x-session", "")
     if route in ("/api.md", "/skill.md"):
         return 200, API.encode()
-    if WAY == "hangs":
+    if WAY == "hangs" or (WAY == "hangs-at-fourth-request" and served > 3):
         time.sleep(LIFETIME_S)
     if WAY == "errors":
         return 500, EVIL.encode()
+    if route == "/input" and WAY == "no-inputs":
+        return 404, b"no such route"
     if route == "/snapshot":
         return snapshot(headers.get("x-operator-token", ""))
     if (method, route) == ("POST", "/join"):

@@ -254,6 +254,8 @@ async def look_at_malformed_inputs(lab: Lab) -> str:
         for what, content_type, body in _MALFORMED:
             headers = {SESSION_HEADER: player.session, "Content-Type": content_type}
             exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)
+            if is_missing(exchange):
+                raise CouldNotRun(f"the world takes no inputs: {exchange.outcome}")
             require_refused(exchange, what)
             require_accepted(await player.observe(), f"an observation after {what}")
     return f"{len(_MALFORMED)} malformed inputs were refused"

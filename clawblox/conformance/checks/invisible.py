@@ -217,6 +217,8 @@ async def look_at_process_ids(lab: Lab) -> str:
     if ids[0] != ids[1]:
         evidence = "the next agent got another id in the restored world than in the original"
         raise Failed(evidence, difference=Difference("body.agent_id", *ids))
+    if not ids[0]:
+        raise CouldNotRun("a join answers no text as agent_id")
     if original.said is None or restored.said is None or is_missing(original.said):
         return f"the next agent got {ids[0]} in both worlds; there is no chat"
     said = original.said.fields.get("id"), restored.said.fields.get("id")
@@ -224,6 +226,8 @@ async def look_at_process_ids(lab: Lab) -> str:
         evidence = "the next chat message got another id in the restored world"
         difference = Difference("body.id", *said)
         raise Failed(evidence, exchange=restored.said, difference=difference)
+    if said[0] is None:
+        return f"the next agent got {ids[0]} in both worlds; chat messages have no ids"
     return f"in both worlds the next agent got {ids[0]}, the next chat message {said[0]}"
 
 
