@@ -36,6 +36,8 @@ from clawblox.world.sources import copy_sources
 LOOK_S: Final = 0.3
 """Real time in seconds between two looks that show whether a world runs by itself."""
 STOP_GRACE_S: Final = 5.0
+SAVE_TIMEOUT_S: Final = 30.0
+"""Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
 SECRET_VARIABLE: Final = "CLAWBLOX_CHECK_API_KEY"  # noqa: S105 - a name
 """Name of a variable that no world needs, and whose value nobody may see."""
 _PATIENCE_S: Final = 5.0
@@ -336,9 +338,14 @@ class Lab:
         """Save a running instance as an orchestrator does, and return the verified file.
 
         Raises:
+            CouldNotRun: The instance hangs.
             WorldError: It cannot be saved.
         """
-        return await self.require_world().save(dir=self.scratch / "saves", instance=live.name)
+        if live.is_given_up:
+            raise CouldNotRun(f"{MOST_TIMEOUTS} requests before the save had no answer in time")
+        return await self.require_world().save(
+            dir=self.scratch / "saves", instance=live.name, timeout=SAVE_TIMEOUT_S
+        )
 
     def find_secrets(self, live: LiveWorld) -> dict[str, str]:
         """Return the secrets that an instance got, by their descriptions."""

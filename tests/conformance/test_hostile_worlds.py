@@ -58,6 +58,7 @@ GRADES: Mapping[str, str] = {
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clawblox.conformance.lab.STOP_GRACE_S", 0.5)
+    monkeypatch.setattr("clawblox.conformance.lab.SAVE_TIMEOUT_S", 5.0)
     monkeypatch.setattr("clawblox.conformance.live.CALL_TIMEOUT_S", 1.0)
 
 
