@@ -27,7 +27,13 @@ from clawblox.conformance.live import (
     read_time,
 )
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
-from clawblox.errors import ConfigError, UsageError, WorldStartError
+from clawblox.errors import (
+    ConfigError,
+    UsageError,
+    WorldExitedBeforeReadyError,
+    WorldReadyTimeoutError,
+    WorldStartError,
+)
 from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.world.async_world import AsyncWorld
@@ -183,7 +189,7 @@ class Lab:
                     env=self.secret,
                     health_timeout=self.patience if base_path else self.health_timeout,
                 )
-            except WorldStartError as error:
+            except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
                 if resume is None:
                     raise
                 raise Failed(describe_start("did not start from its own save", error)) from None

@@ -30,7 +30,7 @@ from clawblox.conformance.registry import (
 )
 from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.verdict import judge
-from clawblox.errors import ConfigError, WorldError, WorldStartError
+from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.request import parse_address
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -187,6 +187,8 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:
         return end("could_not_run", f"it took longer than {CHECK_TIMEOUT_S:g} s", is_own_error=True)
+    except (ClawbloxError, OSError) as error:  # a full disk, for example
+        return end("could_not_run", f"the check itself failed: {error}", is_own_error=True)
     except Exception as error:  # noqa: BLE001 - a check must not end the others
         _log.exception("check failed", check=check.id)
         text = f"the check itself failed: {type(error).__name__}: {error}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -141,6 +143,20 @@ async def test_a_world_that_hangs_is_asked_a_few_times_only(tmp_path: Path) -> N
     report = await check(tmp_path, "hangs-at-fourth-request", *ids)
     assert Counter(result.status for result in report.checks)["passed"] == 0
     assert max(result.seconds for result in report.checks) < LIMIT_S / 10
+
+
+async def test_a_full_disk_is_no_failure_of_the_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, *, max_bytes: int) -> bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("clawblox.conformance.checks.refuse.read_regular", fail)
+    report = await check(tmp_path, "behaves", "refuse.corrupt")
+    result = find(report, "refuse.corrupt")
+    assert (result.status, result.is_own_error) == ("could_not_run", True)
+    assert "the check itself failed: [Errno 28] No space left on device" in result.evidence
+    assert report.exit_status() == 3
 
 
 async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from clawblox.differences import Difference
 from clawblox.errors import (
     WorldCallError,
     WorldExitedBeforeReadyError,
+    WorldReadyTimeoutError,
     WorldStartError,
 )
 from clawblox.foreign_values import finite_number
@@ -404,7 +405,7 @@ async def look_at_base_path(lab: Lab) -> str:
         async with lab.start(base_path=_BASE_PATH) as live:
             player = await live.join("Ada")
             require_accepted(await player.observe(), f"an observation below {_BASE_PATH}")
-    except WorldStartError as error:
+    except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
         reason = str(error).partition("\n")[0]
         raise Failed(f"with WORLD_BASE_PATH={_BASE_PATH} it was not ready: {reason}") from None
     return f"an agent joined and observed below {_BASE_PATH}"

@@ -12,7 +12,7 @@ from clawblox.conformance.attempts import Refusal, try_start
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.ordinary import find_identity, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
-from clawblox.errors import WorldStartError
+from clawblox.errors import WorldReadyTimeoutError
 from clawblox.foreign_values import parse_document
 from clawblox.protocol import RESUME_ENV
 from clawblox.system.regular_files import read_regular
@@ -56,7 +56,7 @@ async def _require_refusal(lab: Lab, name: str, content: bytes, what: str) -> st
 async def _judge(lab: Lab, attempt: Awaitable[Refusal | None], what: str) -> str:
     try:
         refusal = await attempt
-    except WorldStartError as error:
+    except WorldReadyTimeoutError as error:
         reason = str(error).partition("\n")[0]
         raise Failed(f"{what}: the world neither refused it nor became ready: {reason}") from None
     if refusal is None:
