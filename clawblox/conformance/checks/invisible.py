@@ -221,6 +221,9 @@ async def look_at_process_ids(lab: Lab) -> str:
         raise CouldNotRun("a join answers no text as agent_id")
     if original.said is None or restored.said is None or is_missing(original.said):
         return f"the next agent got {ids[0]} in both worlds; there is no chat"
+    for exchange in (original.said, restored.said):
+        if not exchange.is_accepted:
+            raise CouldNotRun(f"a chat message after the join was refused: {exchange.outcome}")
     said = original.said.fields.get("id"), restored.said.fields.get("id")
     if said[0] != said[1]:
         evidence = "the next chat message got another id in the restored world"
