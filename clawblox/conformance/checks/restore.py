@@ -6,6 +6,7 @@ by itself by its documents of equal simulated time.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -226,6 +227,7 @@ async def look_at_cut_points(lab: Lab) -> str:
     """Restore saves from before random steps of a script; a failure is reduced to the first."""
     await lab.require_clock("lockstep")
     try:
+        await run_blocking(importlib.import_module, "hypothesis")  # takes a second, or several
         import hypothesis
         from hypothesis import strategies
     except ImportError:
