@@ -19,6 +19,7 @@ from clawblox.conformance.actions import configured_actions, documented_actions
 from clawblox.conformance.attempts import Refusal, try_start
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
+    MAX_SNAPSHOT_BYTES,
     MOST_TIMEOUTS,
     NAMES,
     Action,
@@ -350,7 +351,10 @@ class Lab:
         if live.is_given_up:
             raise CouldNotRun(f"{MOST_TIMEOUTS} requests before the save had no answer in time")
         return await self.require_world().save(
-            dir=self.scratch / "saves", instance=live.name, timeout=SAVE_TIMEOUT_S
+            dir=self.scratch / "saves",
+            instance=live.name,
+            timeout=SAVE_TIMEOUT_S,
+            max_bytes=MAX_SNAPSHOT_BYTES,
         )
 
     def find_secrets(self, live: LiveWorld) -> dict[str, str]:

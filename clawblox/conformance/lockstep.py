@@ -275,10 +275,13 @@ def require_equal_traces(expected: Trace, actual: Trace, who: str) -> None:
 
     Raises:
         Failed: An answer differs; the first difference is given.
+        CouldNotRun: Neither life answered a step.
     """
     pairs = zip(expected.steps, expected.exchanges, actual.exchanges, strict=True)
     for number, (step, before, after) in enumerate(pairs, 1):
         found = compare_answers(before, after)
+        if found is None and after.answer is None:
+            raise CouldNotRun(f"step {number} of the script got no answer: {after.outcome}")
         if found is not None:
             evidence = f"{who} answered differently at step {number} of the script ({step})"
             raise Failed(evidence, exchange=after, difference=found)

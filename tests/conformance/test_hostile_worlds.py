@@ -45,6 +45,7 @@ GRADES: Mapping[str, str] = {
     "no-snapshot": "not_shown",
     "no-agent-ids": "exact",
     "no-inputs": "not_shown",
+    "no-answer-to-hearing": "not_shown",
     "hangs": "not_shown",
     "hangs-at-fourth-request": "not_shown",
     "errors": "not_shown",
@@ -157,6 +158,22 @@ async def test_a_full_disk_is_no_failure_of_the_world(
     assert (result.status, result.is_own_error) == ("could_not_run", True)
     assert "the check itself failed: [Errno 28] No space left on device" in result.evidence
     assert report.exit_status() == 3
+
+
+async def test_answers_that_both_lives_lack_are_not_equal(tmp_path: Path) -> None:
+    report = await check(tmp_path, "no-answer-to-hearing", "restore.trace")
+    result = find(report, "restore.trace")
+    assert result.status == "could_not_run"
+    assert "got no answer" in result.evidence
+
+
+async def test_snapshots_that_are_too_large_show_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clawblox.conformance.lab.MAX_SNAPSHOT_BYTES", 64)
+    report = await check(tmp_path, "behaves", "restore.trace")
+    assert find(report, "restore.trace").status == "could_not_run"
+    assert report.verdict.grade == "not_shown"
 
 
 async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ def answer(method: str, route: str, headers: dict[str, str], body: bytes) -> Ans
     if route == "/observe":
         return 200, observe(state["sessions"][session])
     if route == "/chat/messages":
+        if WAY == "no-answer-to-hearing":
+            raise ValueError
         return 200, as_json({"messages": state["chat"]})
     if (method, route) == ("POST", "/leave"):
         return 200, as_json(state["sessions"].pop(session))
