@@ -68,7 +68,7 @@ class BackgroundWriter:
         self._file.write(self.take())
 
     def add(self, track: Track, moment: Moment, fields: bytes, now: float | None = None) -> bool:
-        """Add a record; one that is too long, or too much for the memory, ends the recording.
+        """Add a record; one that readers refuse, or too much for the memory, ends the recording.
 
         Args:
             track: Its track.
@@ -97,7 +97,7 @@ class BackgroundWriter:
         Args:
             waiting_bytes: Length of everything that waits.
         """
-        if waiting_bytes > MAX_WAITING_BYTES and not self.is_over:
+        if waiting_bytes > MAX_WAITING_BYTES:
             self.end(f"more than {MAX_WAITING_BYTES} bytes wait to be written")
 
     def take(self) -> list[Block]:
@@ -112,11 +112,14 @@ class BackgroundWriter:
             self._file.write(blocks)
         except OSError as error:
             self.end(error.strerror or str(error))  # nothing may follow half a block
+        except Exception as error:  # noqa: BLE001 - no memory, or a defect: the program runs on
+            self.end(f"{type(error).__name__}: {error}")
 
     def end(self, reason: str) -> None:
-        """End the recording early, and report why."""
-        self.is_over = True
-        self._on_end(reason)
+        """End the recording early, and report why; a second call does nothing."""
+        if not self.is_over:
+            self.is_over = True
+            self._on_end(reason)
 
     def close(self) -> None:
         """Write the rest and close the file. Blocks."""

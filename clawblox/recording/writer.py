@@ -87,11 +87,12 @@ class BlockCollector:
             Whether :meth:`take` returns the block earlier than it would have before.
 
         Raises:
-            ValueError: It is too long; nothing was added.
+            ValueError: It is too long, or has too many values for its readers; nothing was added.
         """
         line = _line(moment, fields)
         if len(line) > MAX_BLOCK_BYTES:
             raise ValueError(f"a record of {len(line)} bytes is longer than {MAX_BLOCK_BYTES}")
+        require_few_members(line)
         block = self._open.get(track)
         if block is not None and block.size + len(line) > MAX_BLOCK_BYTES:
             self._complete_block(track)

@@ -10,7 +10,8 @@ import base64
 import hashlib
 import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -104,7 +105,7 @@ class Recorder:
         }
         try:
             self._writer.start(self._moment(), encode_json(fields))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             _log.error("the recording has no snapshot of its start: %s", error)
             unavailable = {"unavailable": f"{type(error).__name__}: {error}"}
             fields |= {"snapshot": unavailable, "rows": unavailable}
@@ -113,12 +114,8 @@ class Recorder:
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
         """Record an event; one that is not JSON ends the recording."""
-        try:
-            encoded = encode_json({"event": event, **fields})
-        except (TypeError, ValueError) as error:
-            self._writer.end(f"{event}: {error}")
-        else:
-            self._add(Track.INPUTS, encoded)
+        with self._containing(event):
+            self._add(Track.INPUTS, encode_json({"event": event, **fields}))
 
     def observed(self, agent_id: str, observation: bytes) -> None:
         """Record what an agent saw.
@@ -127,20 +124,32 @@ class Recorder:
             agent_id: The agent's id.
             observation: The body of the answer.
         """
-        after = self._writer.counts[Track.INPUTS]
-        fields = observation_fields(encode_json(agent_id), after, observation)
-        self._add(Track.OBSERVATIONS, fields)
+        with self._containing("observation"):
+            after = self._writer.counts[Track.INPUTS]
+            fields = observation_fields(encode_json(agent_id), after, observation)
+            self._add(Track.OBSERVATIONS, fields)
 
     def ticked(self) -> None:
         """Record a fingerprint of the tick, and a frame if one is due."""
         if self._writer.is_over:
             return
-        fingerprint = self._ask("fingerprint", partial(read_fingerprint, self._world.simulation))
-        self._fingerprints.append(fingerprint)
-        slot = _frame_slot(self._world.time)
-        if slot != self._frame_slot and self._frame_budget.allows(monotonic_s()):
-            self._frame_slot = slot
-            self._add_frame()
+        with self._containing("tick"):
+            fingerprint = self._ask(
+                "fingerprint", partial(read_fingerprint, self._world.simulation)
+            )
+            self._fingerprints.append(fingerprint)
+            slot = _frame_slot(self._world.time)
+            if slot != self._frame_slot and self._frame_budget.allows(monotonic_s()):
+                self._frame_slot = slot
+                self._add_frame()
+
+    @contextmanager
+    def _containing(self, record: str) -> Iterator[None]:
+        """Run a block that makes a record; an error ends the recording, and not the world."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a world calls this in the middle of its work
+            self._writer.end(f"{record}: {type(error).__name__}: {error}")
 
     def _add_frame(self) -> None:
         begun_at = monotonic_s()
@@ -245,7 +254,8 @@ class Recorder:
             is_clean: Whether the world has ended in order; the last event is then ``end``.
         """
         if any(value is not None for value in self._fingerprints):
-            self._add(Track.FRAMES, encode_json(self._take_fingerprints()))
+            with self._containing("tick"):
+                self._add(Track.FRAMES, encode_json(self._take_fingerprints()))
         if is_clean:
             self.event("end", {})
         self._writer.close()

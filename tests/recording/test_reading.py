@@ -13,6 +13,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clawblox.foreign_values import MAX_MEMBERS
 from clawblox.recording import blocks
 from clawblox.recording.blocks import BLOCK_RECORDS, Moment, Track
 from clawblox.recording.reader import RecordingReader
@@ -154,6 +155,13 @@ def test_a_record_that_is_too_long_for_readers_is_refused(monkeypatch):
     for _ in range(2):
         collector.add(Track.FRAMES, moment(1), b'{"x":1}', 0.0)
     assert [block.records for block in collector.take(float("inf"))] == [1, 1]
+
+
+def test_a_record_with_too_many_values_for_readers_is_refused():
+    collector = BlockCollector()
+    with pytest.raises(ValueError, match="more than 1048576 values"):
+        collector.add(Track.FRAMES, moment(1), b'{"x":[0' + b",0" * MAX_MEMBERS + b"]}", 0.0)
+    assert collector.due_at is None
 
 
 @pytest.mark.parametrize(

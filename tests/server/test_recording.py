@@ -12,7 +12,7 @@ import pytest
 from anyio import to_thread
 
 from clawblox.recording import background
-from clawblox.recording.blocks import Track
+from clawblox.recording.blocks import BLOCK_RECORDS, Track
 from clawblox.recording.writer import RecordingFile
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
@@ -341,6 +341,52 @@ def test_a_world_runs_on_when_a_method_for_recordings_fails(
     assert [event["event"] for event in events_of(hosted.recorder.path)] == ["start", "end"]
 
 
+def nested(depth: int) -> list:
+    value: list = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("place", ["event", "observed", "ticked"])
+def test_a_defect_in_a_recorder_ends_the_recording_but_not_the_world(
+    hosted, recorder, monkeypatch, caplog, place
+):
+    rocky = hosted.join("Rocky")
+
+    def fail(*_arguments: object) -> None:
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr(recorder, "_add", fail)
+    if place == "event":
+        hosted.join("Molly")
+    elif place == "observed":
+        hosted.observe(rocky)
+    else:
+        for _ in range(10):
+            hosted.step()
+    assert hosted.failure is None
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].endswith("AssertionError: a defect")
+    recorder.close()
+    assert [event["event"] for event in events_of(recorder.path)] == ["start"]
+
+
+def test_a_value_too_deep_to_be_encoded_ends_the_recording_but_not_the_world(
+    hosted, recorder, caplog
+):
+    recorder.event("input", {"data": nested(100_000)})
+    assert "the recording ends here, and the world runs on: input: Recurs" in caplog.messages[0]
+    recorder.close()
+
+
+def test_a_state_too_deep_to_be_encoded_is_missing(hosted, tmp_path, monkeypatch):
+    monkeypatch.setattr(Tally, "snapshot", lambda _tally: nested(100_000))
+    recorder = open_recording(tmp_path, hosted, resumed=False)
+    recorder.close()
+    assert "RecursionError" in events_of(recorder.path)[0]["snapshot"]["unavailable"]
+
+
 # ----------------------------------------------------------------------------------------- writing
 
 
@@ -399,3 +445,25 @@ def test_a_recording_ends_when_too_much_waits_to_be_written(hosted, recorder, mo
     ]
     assert len(hosted.chat.latest(50, None)) == 10
     recorder.close()
+
+
+@pytest.mark.anyio
+async def test_a_defect_in_the_writing_thread_ends_the_recording_but_not_the_world(
+    hosted, tmp_path, monkeypatch, caplog
+):
+    recorder = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
+
+    def fail(*_arguments: object) -> None:
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(recorder._writer._file, "write", fail)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.run)
+        for number in range(BLOCK_RECORDS):
+            recorder.event("chat", {"number": number})
+        await wait_until_async(lambda: bool(caplog.messages))
+        tasks.cancel_scope.cancel()
+    await to_thread.run_sync(recorder.close)
+    assert [message.rpartition("on: ")[2] for message in caplog.messages] == [
+        "MemoryError: no memory"
+    ]
