@@ -32,26 +32,27 @@ def judge(results: Sequence[CheckResult], findings: Findings) -> Verdict:
         result for result in by_id.values() if result.status == "failed" and result.level == "must"
     ]
     if failed:
-        return Verdict("not_exact", f"Not exact: {failed[0].id} failed: {_describe(failed[0])}.")
+        reason = f"{failed[0].id} failed: {_describe(failed[0])}"
+        return Verdict("not_exact", f"Restore not exact: {reason}.")
     trace = by_id.get("restore.trace")
     if trace is None:
-        return Verdict("not_shown", "Not shown: restore.trace was not run.")
+        return Verdict("not_shown", "Restore not shown: restore.trace was not run.")
     if trace.status != "passed":
-        return Verdict("not_shown", f"Not shown: {trace.evidence}.")
+        return Verdict("not_shown", f"Restore not shown: {trace.evidence}.")
     gaps = [*findings.limits, *_find_gaps(by_id)]
     if gaps:
-        return Verdict("exact_as_far_as_seen", f"Exact as far as seen: {'; '.join(gaps)}.")
+        return Verdict("exact_as_far_as_seen", f"Exact restore, as far as seen: {'; '.join(gaps)}.")
     if findings.equal_answers:
         return Verdict(
             "exact",
-            f"Exact: {findings.equal_answers} answers of the restored world were equal to the byte,"
-            " headers included.",
+            f"Exact restore: {findings.equal_answers} answers of the restored world were equal to"
+            " the byte, headers included.",
         )
     count = findings.equal_landings
     pairs = "1 pair" if count == 1 else f"{count} pairs"
     return Verdict(
         "exact_in_simulated_time",
-        f"Exact in simulated time: equal at {findings.equal_times} times, and in"
+        f"Exact restore in simulated time: equal at {findings.equal_times} times, and in"
         f" {pairs} of lives whose inputs landed together.",
     )
 

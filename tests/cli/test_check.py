@@ -39,7 +39,7 @@ def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path
     files = ("--html", "report.html", "--junit", "report.xml")
     command = call(*words, *files, env={"TMPDIR": str(scratch)})
     assert (command.wait(), command.err) == (0, "")
-    assert "Orchard: Not shown: restore.trace was not run." in command.out
+    assert "Orchard: Restore not shown: restore.trace was not run." in command.out
     assert "✓ restore.sessions: 2 sessions were accepted" in command.out
     assert "seed 3: 1 passed" in command.out
     assert list(scratch.iterdir()) == []
