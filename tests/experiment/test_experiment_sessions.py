@@ -29,12 +29,12 @@ def scene(tmp_path: Path) -> Scene:
 async def test_a_run_that_is_cancelled_makes_checkpoints_first(scene: Scene) -> None:
     async with scene.experiment(scene.plan(generations=9)) as exp:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scene.tick)
             with anyio.CancelScope() as scope:
 
                 async def cancel() -> None:
                     await wait_until_async(lambda: scene.workshop.open_now)
                     scope.cancel()
+                    tasks.start_soon(scene.tick)  # time stands still until the cancellation
 
                 tasks.start_soon(cancel)
                 await exp.run()
