@@ -277,7 +277,7 @@ def _read_source(
         return attrs.evolve(source, obstacle=reason)
     try:
         with opened_recording(found.path, run_dir) as reader:
-            first_tick = reader.start()["tick"]
+            start = reader.start()
             last_tick = max(entry.header.last.tick for entry in reader.index)
     except RecordingError as error:
         return attrs.evolve(source, obstacle=str(error).partition("\n")[0])
@@ -293,13 +293,23 @@ def _read_source(
                 key="env",
                 hint="set the variables in the environment, or give env=",
             )
-    datastore = None if record is None else record.options.get("datastore")
+    option = None if record is None else record.options.get("datastore")
     return attrs.evolve(
         source,
         run_dir=run_dir,
         world_dir=world_dir if world_dir is not None else record.world_dir if record else "",
         env=env,
-        datastore=datastore if datastore in _BACKENDS else None,
-        first_tick=first_tick,
+        datastore=_choose_backend(start.get("datastore"), option),
+        first_tick=start["tick"],
         last_tick=last_tick,
     )
+
+
+def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None:
+    """Return where a replay keeps rows: as the recorded world did, else as its record has it.
+
+    A replay never opens a database that other worlds use, whatever the recording asks for.
+    """
+    named = (backend for name in (recorded, option) for backend in _BACKENDS if backend == name)
+    backend: DataStoreBackend | None = next(named, None)
+    return "none" if backend == "postgres" else backend

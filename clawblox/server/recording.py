@@ -101,6 +101,7 @@ class Recorder:
             "clock": clock or simulation.clock,
             "tick_rate": simulation.tick_rate,
             "ticks_per_input": simulation.ticks_per_input,
+            "datastore": simulation.datastore,
             **self._read_state(),
         }
         try:

@@ -78,6 +78,8 @@ class Simulation(ABC):
         has_observation_header: Whether the kit adds ``tick``, ``time`` and ``game_status`` to what
             :meth:`observe` returns.
         has_shared_rows: Whether it keeps rows in a database that :meth:`rows_copier` cannot copy.
+        datastore: The ``--datastore`` that it was started with, so that a replay of its recording
+            starts with the same; None for worlds without that flag.
     """
 
     clock: Clock = Clock.REALTIME
@@ -86,6 +88,7 @@ class Simulation(ABC):
     max_agents: int = 8
     has_observation_header: bool = True
     has_shared_rows: bool = False
+    datastore: str | None = None
 
     @property
     @abstractmethod

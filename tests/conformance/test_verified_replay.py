@@ -318,6 +318,26 @@ def test_rows_are_there_when_the_replay_begins(scripted_lives: Path, tmp_path: P
     assert "Recalled" in found.path or "state" in found.what
 
 
+def test_a_recording_alone_is_verified_with_its_data_store(scripted: Path, tmp_path: Path) -> None:
+    keep = 'rows:SetAsync("kept", data)'
+    trying = 'board:SetAttribute("Kept", (pcall(rows.SetAsync, rows, "kept", data)))'
+    world = copied(scripted, tmp_path / "draws", "main.lua", keep, trying)
+    run_dir = recorded_lives(world, tmp_path / "run", MOVES[:3], rounds=8, datastore="none")
+    alone = tmp_path / "alone.jsonl.zst"
+    shutil.copy(run_dir / "recordings" / "recording-0001.jsonl.zst", alone)
+    assert outcomes(verified(alone, world_dir=world)) == ["equal"]
+    other = rewrite(alone, tmp_path / "sqlite", start_with(datastore="sqlite"))
+    assert outcomes(verified(other, world_dir=world)) == ["different"]
+
+
+def test_no_recording_makes_a_replay_use_a_database_of_others(
+    scripted_lives: Path, tmp_path: Path
+) -> None:
+    changes = start_with(datastore="postgres", rows=None)
+    run_dir = with_changed(scripted_lives, tmp_path / "run", 1, changes)
+    assert outcomes(verified(run_dir, number=1)) == ["different"]  # it starts, without rows
+
+
 @pytest.mark.parametrize(
     ("new", "tick"),
     [

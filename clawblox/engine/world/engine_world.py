@@ -86,6 +86,8 @@ class EngineWorld(Simulation):
         self._console = Console() if console is None else console
         self._parts = Assembly(settings, self._console, store, logical_restore=logical_restore)
         self.has_shared_rows = self._parts.services.data_stores.is_shared
+        has_file = store is not None and not self.has_shared_rows
+        self.datastore = "sqlite" if has_file else "none" if store is None else "postgres"
         self._console.tick = lambda: self.tick
         self.failure: str | None = None
         self._watchdog = watchdog

@@ -274,13 +274,12 @@ def test_a_fingerprint_changes_with_what_scripts_do_and_draw(directory, lines):
     assert order == [0] * 4 + [1] + [0] * 3 + [2] * 4  # the loop, and then the other random state
 
 
-def test_only_a_database_that_worlds_share_is_missing_in_a_recording(directory, tmp_path):
+def test_a_recording_names_the_data_store_and_lacks_only_shared_rows(directory, tmp_path):
     class Shared(SqliteStore):
         is_shared = True
 
     settings = read_settings(directory)
     stores = [None, SqliteStore(tmp_path / "rows.db"), Shared(tmp_path / "rows.db")]
-    shared = [
-        EngineWorld(settings, Console(print), store=store).has_shared_rows for store in stores
-    ]
-    assert shared == [False, False, True]
+    worlds = [EngineWorld(settings, Console(print), store=store) for store in stores]
+    assert [world.has_shared_rows for world in worlds] == [False, False, True]
+    assert [world.datastore for world in worlds] == ["none", "sqlite", "postgres"]
