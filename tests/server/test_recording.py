@@ -279,6 +279,7 @@ def test_frames_are_taken_ten_times_per_second_with_a_fingerprint_of_each_tick(
     hosted, tmp_path, monkeypatch
 ):
     ticks = iter(range(1000))
+    monkeypatch.setattr(recording_module, "FRAME_SHARE", 1e9)  # whatever they cost here
     monkeypatch.setattr(Tally, "time", property(lambda tally: tally.ticks / 30))
     monkeypatch.setattr(Tally, "spectate", lambda tally: {"at": tally.ticks})
     monkeypatch.setattr(Tally, "fingerprint", lambda tally: next(ticks))
