@@ -629,6 +629,7 @@ class Server:
             connection.put_back(request.body)
         if not self.is_loaded:
             self.is_loaded = True
+            time.sleep(0.2)  # it takes a while to restore a world; its port is open meanwhile
             load_or_exit(self.orchard, self.options.resume)
         return True
 
