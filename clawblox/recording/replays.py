@@ -29,6 +29,7 @@ _COUNTS: Final = (
     "frames",
     "fingerprints",
     "states",
+    "unchecked",
 )
 _MAX_CHARS: Final = 1000
 _DIGEST_CHARS: Final = 64
@@ -127,6 +128,9 @@ class ReplayProgress:
         frames: Number of views of a spectator that were equal.
         fingerprints: Number of ticks whose fingerprints were equal.
         states: Number of digests of the whole state that were equal.
+        unchecked: Number of records that follow an input which a killed world did not write.
+        has_begun_again: Whether the fresh world began again with its seed, instead of with the
+            recorded state.
         is_complete: Whether the recording has an end; that of a killed world has none.
         divergence: The first difference; None without one.
         start: The state that a resumed recording begins with; None for one of a fresh world, and
@@ -145,6 +149,8 @@ class ReplayProgress:
     frames: int = 0
     fingerprints: int = 0
     states: int = 0
+    unchecked: int = 0
+    has_begun_again: bool = False
     is_complete: bool = False
     divergence: Divergence | None = None
     start: StateDigest | None = None
@@ -169,6 +175,7 @@ class ReplayProgress:
             outcome=outcome,
             reason=clean_text(str(fields.get("reason") or ""), max_chars=_MAX_CHARS),
             time=finite_number(fields.get("time")) or 0.0,
+            has_begun_again=fields.get("has_begun_again") is True,
             is_complete=fields.get("is_complete") is True,
             divergence=Divergence.parse(divergence) if isinstance(divergence, dict) else None,
             start=StateDigest.parse(fields.get("start")),

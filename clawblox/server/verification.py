@@ -35,7 +35,13 @@ from clawblox.server.payload import encode_json
 from clawblox.server.recording import digest_json, digest_state, read_fingerprint
 from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Halted, Json
-from clawblox.server.snapshot_document import SnapshotRefusal, restore_document, with_new_secrets
+from clawblox.server.snapshot_document import (
+    SnapshotRefusal,
+    make_snapshot,
+    restore_document,
+    with_new_secrets,
+    without_secrets,
+)
 
 MAX_GAP_TICKS: Final = 10**7
 """Maximum number of ticks between two records."""
@@ -107,6 +113,7 @@ class Replay:
         self._digest_ticks = frozenset(digest_ticks)
         inputs = (e.header.records for e in reader.index if e.header.track is Track.INPUTS)
         self._inputs = sum(inputs)
+        self._records = sum(entry.header.records for entry in reader.index)
         self._has_other_files = False
         last_tick = max((entry.header.last.tick for entry in reader.index), default=0)
         self.progress = ReplayProgress(last_tick=last_tick)
@@ -139,8 +146,9 @@ class Replay:
     def begin(self) -> None:
         """Restore the world as it was when the recording began.
 
-        A fresh world whose files have changed since is begun again with its seed, so that the
-        first difference can be found; the snapshot of other files could not be restored.
+        A fresh world begins again with its seed, and must reach the recorded state. If its files
+        have changed since, only later differences count; a snapshot of other files could not be
+        restored.
 
         Raises:
             Unverifiable: The recording has no snapshot, or this world cannot restore it.
@@ -151,9 +159,12 @@ class Replay:
         start = self._reader.start()
         snapshot, reseed = start["snapshot"], start.get("reseed")
         has_changed = start.get("scene_hash") != self._world.simulation.content_hash()
-        if has_changed and start.get("resumed") is False:
+        if start.get("resumed") is False and (has_changed or self._can_begin_again(start)):
             self._begin_fresh(reseed)
-            self._has_other_files = True
+            self._has_other_files = has_changed
+            self.progress.has_begun_again = True
+            if not has_changed:
+                self.progress.divergence = self._compare_start(snapshot)
         else:
             self._restore(snapshot)
         if start.get("resumed") is True and reseed is None:
@@ -163,12 +174,27 @@ class Replay:
         self.progress.first_tick = self.progress.tick = self._world.tick
         self._note_digest()
 
+    def _can_begin_again(self, start: Mapping[str, Any]) -> bool:
+        """Whether a fresh world reaches the same state from its seed.
+
+        The recorded rows are those after ``begin``, which may have changed them; that of the engine
+        does not.
+        """
+        has_seed = isinstance(start.get("reseed"), int)
+        return has_seed and (start.get("rows") is None or bool(self._world.simulation.datastore))
+
+    def _compare_start(self, recorded: dict[str, Any]) -> Divergence | None:
+        what = "the state at the start"
+        begun = _attempt(lambda: encode_json(without_secrets(make_snapshot(self._world))))
+        if isinstance(begun, str):
+            return self._diverge(what, "", None, begun)
+        if begun == encode_json(recorded):
+            return None
+        return self._find_first(what, recorded, parse_document(begun))
+
     def _begin_fresh(self, reseed: object) -> None:
         if not isinstance(reseed, int) or reseed not in SEEDS:
-            raise Unverifiable(
-                "the files of the world have changed since, and the recording names no seed with "
-                "which it could begin again"
-            )
+            raise Unverifiable("the recording names no seed with which the world could begin again")
         try:
             self._world.reseed(reseed)
         except NotImplementedError:
@@ -190,8 +216,13 @@ class Replay:
             OSError: It cannot be read.
         """
         progress = self.progress
-        for record in self._reader.read():
-            if record.after > self._inputs:  # the input before it was lost with a killed world
+        if progress.divergence is not None:  # at the start
+            progress.outcome = "different"
+            return
+        for place, record in enumerate(self._reader.read()):
+            if record.after > self._inputs and not progress.is_complete:
+                # The input before it was lost with a killed world.
+                progress.unchecked = self._records - place
                 break
             yield
             try:

@@ -23,8 +23,7 @@ def describe_replay(replay: VerifiedReplay) -> str:
     """Return the result of a recording as a line."""
     name = f"recording {replay.number}" if replay.number else shorten_path(replay.recording)
     where = f" ({printable_name(replay.instance)})" if replay.instance else ""
-    link = "" if replay.link is None else f"; {_describe_link(replay.link)}"
-    return f"{name}{where}: {printable(_describe(replay.progress))}{link}"
+    return f"{name}{where}: {printable(_describe(replay.progress))}{_describe_start(replay)}"
 
 
 def sum_up(run: VerifiedRun) -> str:
@@ -48,7 +47,9 @@ def _describe(progress: ReplayProgress) -> str:
     if progress.is_complete:
         return f"equal to the end: {counts}"
     text = "the recording has no end, its world was killed"
-    return f"equal to tick {progress.tick}: {counts}; {text}"
+    rest = count_words(progress.unchecked, "later record")
+    lost = f"; {rest} not compared, after an input that was lost" if progress.unchecked else ""
+    return f"equal to tick {progress.tick}: {counts}; {text}{lost}"
 
 
 def _describe_reach(progress: ReplayProgress) -> str:
@@ -80,6 +81,13 @@ def _show_sides(recorded: Any, replayed: Any) -> tuple[str, str]:  # noqa: ANN40
 def _cut(text: str, begin: int) -> str:
     shown = text[begin : begin + _MAX_CHARS]
     return f"{'...' if begin else ''}{shown}{'...' if begin + _MAX_CHARS < len(text) else ''}"
+
+
+def _describe_start(replay: VerifiedReplay) -> str:
+    if replay.link is not None:
+        return f"; {_describe_link(replay.link)}"
+    is_given = replay.progress.outcome == "equal" and not replay.progress.has_begun_again
+    return "; its first state was taken from the recording, unchecked" if is_given else ""
 
 
 def _describe_link(link: Link) -> str:

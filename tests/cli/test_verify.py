@@ -25,15 +25,23 @@ def replayed(outcome: Any, **fields: Any) -> VerifiedReplay:
 
 
 def test_a_result_is_a_line() -> None:
-    equal = replayed("equal", tick=383, events=1, frames=63, is_complete=True)
+    equal = replayed("equal", tick=383, events=1, frames=63, is_complete=True, has_begun_again=True)
     assert (
         describe_replay(equal)
         == "recording 2 (w003): equal to the end: 373 ticks, 1 event, 63 frames"
+    )
+    given = replayed("equal", tick=12, is_complete=True)
+    assert describe_replay(given).endswith(
+        "2 ticks; its first state was taken from the recording, unchecked"
     )
     killed = replayed("equal", tick=12, link=Link("continues", 10, 1))
     assert describe_replay(killed) == (
         "recording 2 (w003): equal to tick 12: 2 ticks; the recording has no end, its world was"
         " killed; continues recording 1 at tick 10"
+    )
+    lost = replayed("equal", tick=12, has_begun_again=True, unchecked=2)
+    assert describe_replay(lost).endswith(
+        "killed; 2 later records not compared, after an input that was lost"
     )
     broken = replayed("equal", tick=12, is_complete=True, link=Link("differs", 10, 1))
     assert "does not continue recording 1, whose state at tick 10 differs" in describe_replay(

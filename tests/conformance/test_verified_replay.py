@@ -306,6 +306,7 @@ def test_both_lives_of_an_engine_world_in_real_time_are_equal(scripted_lives: Pa
     run = verified(scripted_lives)
     assert (outcomes(run), run.exit_status) == (["equal", "equal"], 0)
     first, second = run.replays
+    assert (first.progress.has_begun_again, second.progress.has_begun_again) == (True, False)
     assert min(first.progress.fingerprints, second.progress.fingerprints) > 0
     assert first.progress.frames > 0
     assert second.link == Link("continues", second.progress.first_tick, 1)

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clawblox.recording.blocks import Track
+from clawblox.recording.blocks import Moment, Track, encode_block, require_zstandard
 from clawblox.recording.replays import Divergence, ReplayProgress, StateDigest
+from clawblox.recording.writer import BlockCollector, observation_fields
 from clawblox.server import Halted, HostedWorld, verification
 from clawblox.server import recording as recording_module
 from clawblox.server.recording import Recorder, digest_state, open_recording
@@ -393,6 +394,11 @@ def snapshot_with(**changes: Any) -> Edit:
     return edit
 
 
+def unseeded(edit: Edit) -> Edit:
+    """Change a recording whose world has no seed, and so begins with the recorded state."""
+    return lambda records: edit(changing({"event": "start"}, reseed=None)(records))
+
+
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
@@ -412,16 +418,16 @@ def snapshot_with(**changes: Any) -> Edit:
         (lambda records: [*records, records[-1]], "it follows the event 'end'"),
         (changing({"event": "start"}, writer="other"), "not recorded by a world on the kit"),
         (changing({"event": "start"}, snapshot=3), "no snapshot of its start"),
-        (changing({"event": "start"}, snapshot={}), "the snapshot of the recording: it has no"),
+        (unseeded(changing({"event": "start"}, snapshot={})), "of the recording: it has no"),
         (changing({"event": "start"}, snapshot={"unavailable": "x\n"}), "has no snapshot: x"),
         (changing({"event": "start"}, rows={"unavailable": "shared"}), "has no rows: shared"),
         (changing({"event": "start"}, tick=4), "its tick is 4, and that of its snapshot 0"),
-        (snapshot_with(state=None), "its state cannot be restored"),
-        (snapshot_with(tick="x"), "its 'tick' is of the wrong type"),
-        (snapshot_with(tick=10**30), "its tick is 0, and that of its snapshot 1000000"),
-        (snapshot_with(sessions=[3]), "its 'sessions' are malformed"),
-        (snapshot_with(sessions=[{"agent_id": 3, "name": ""}]), "its 'sessions' are malformed"),
-        (snapshot_with(chat=[]), "its 'chat' is of the wrong type"),
+        (unseeded(snapshot_with(state=None)), "its state cannot be restored"),
+        (unseeded(snapshot_with(tick="x")), "its 'tick' is of the wrong type"),
+        (unseeded(snapshot_with(tick=10**30)), "its tick is 0, and that of its snapshot 1000000"),
+        (unseeded(snapshot_with(sessions=[3])), "its 'sessions' are malformed"),
+        (unseeded(snapshot_with(sessions=[{"agent_id": 3, "name": ""}])), "its 'sessions' are m"),
+        (unseeded(snapshot_with(chat=[])), "its 'chat' is of the wrong type"),
     ],
 )  # fmt: skip
 def test_a_hostile_recording_cannot_be_verified(
@@ -430,6 +436,66 @@ def test_a_hostile_recording_cannot_be_verified(
     progress = replay(rewrite(recording, tmp_path / "hostile", edit))
     assert progress.outcome == "impossible", progress
     assert reason in progress.reason
+
+
+@pytest.mark.parametrize(
+    ("edit", "path"),
+    [
+        (lambda state: state["state"].update(hidden=1000), "state.hidden"),
+        (lambda state: state["state"]["bets"].update(Eve=1000), "state.bets.Eve"),
+        (lambda state: state["sessions"].append({"agent_id": "e", "name": "Eve"}), "sessions[0]"),
+        (lambda state: state["chat"].update(posted=3), "chat.posted"),
+        (lambda state: state.update(seed=6), "seed"),
+        (lambda state: state.update(time=-0.0), ""),
+    ],
+)
+def test_a_fresh_world_begins_with_the_state_that_its_seed_gives(
+    recording: Path, tmp_path: Path, edit: Callable[[dict[str, Any]], None], path: str
+) -> None:
+    def change(records: Records) -> Records:
+        edit(records[0][1]["snapshot"])
+        return records
+
+    assert replay(recording).has_begun_again
+    progress = replay(rewrite(recording, tmp_path / "forged", change))
+    found = progress.divergence
+    assert progress.outcome == "different"
+    assert found is not None
+    assert (found.tick, found.what, found.path) == (0, "the state at the start", path)
+
+
+def test_without_a_seed_a_fresh_world_begins_with_the_recorded_state(
+    recording: Path, tmp_path: Path
+) -> None:
+    path = rewrite(recording, tmp_path / "unseeded", unseeded(lambda records: records))
+    progress = replay(path)
+    assert (progress.outcome, progress.has_begun_again) == ("equal", False)
+    with_rows = changing({"event": "start"}, rows="")  # `begin` may have changed them
+    progress = replay(rewrite(recording, tmp_path / "rows", with_rows))
+    assert (progress.outcome, progress.has_begun_again) == ("equal", False)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_an_observation_after_events_that_do_not_exist_is_not_equal(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    script = Script(tmp_path)
+    agent_id = script.join("Ada").encode()
+    script.step(6)
+    path = script.close(is_clean=is_clean)
+    made_at = Moment(6, 0.1, "2026-06-22T18:59:25.104Z")
+    collector = BlockCollector()
+    for _ in range(3):
+        fields = observation_fields(b'"%b"' % agent_id, 10**9, b'{"score":1000}')
+        collector.add(Track.OBSERVATIONS, made_at, fields, 0.0)
+    (block,) = collector.take(float("inf"))
+    path.write_bytes(path.read_bytes() + encode_block(block, require_zstandard()))
+    progress = replay(path)
+    if is_clean:
+        assert progress.outcome == "impossible"
+        assert "it follows the event 'end'" in progress.reason
+    else:
+        assert (progress.outcome, progress.unchecked) == ("equal", 3)
 
 
 def test_an_agent_joins_once(recording: Path, tmp_path: Path) -> None:
