@@ -22,6 +22,7 @@ from clawblox.luau.core.tables import border
 from clawblox.luau.core.values import check_writable
 
 _LOW_HALF = 0xFFFFFFFF
+_DRAWS_MASK = 2**64 - 1
 _MAX_WHOLE = 2.0**53
 
 
@@ -34,6 +35,12 @@ class Random(Mutable):
 
     def __init__(self, seed: int) -> None:
         self.stream = PcgRandom(seed)
+
+    def draw(self) -> PcgRandom:
+        """Return the stream for a draw, and count its state for the fingerprint of the tick."""
+        vm = current.vm
+        vm.draws = (31 * vm.draws + self.stream.state) & _DRAWS_MASK
+        return self.stream
 
     def contents(self) -> tuple[float, float]:
         """Return the state as two halves, each of which a Luau number represents exactly."""
@@ -59,7 +66,7 @@ def _new(seed: float | None) -> Random:
 
 @checked(Random.methods, "NextNumber", _random, optional(number, 0.0), optional(number, 1.0))
 def _next_number(random: Random, low: float, high: float) -> float:
-    return low + (high - low) * random.stream.fraction()
+    return low + (high - low) * random.draw().fraction()
 
 
 @checked(Random.methods, "NextInteger", _random, number, number)
@@ -69,7 +76,7 @@ def _next_integer(random: Random, low: float, high: float) -> float:
     first, last = math.floor(low), math.floor(high)
     if first > last:
         raise RuntimeFault("invalid argument #2 to 'NextInteger' (interval is empty)")
-    return float(_between(random.stream, first, last))
+    return float(_between(random.draw(), first, last))
 
 
 def _between(stream: PcgRandom, first: int, last: int) -> int:
@@ -81,8 +88,9 @@ def _between(stream: PcgRandom, first: int, last: int) -> int:
 
 @checked(Random.methods, "NextUnitVector", _random)
 def _next_unit_vector(random: Random) -> Vector:
-    height = 2.0 * random.stream.fraction() - 1.0
-    turn = 2.0 * math.pi * random.stream.fraction()
+    stream = random.draw()
+    height = 2.0 * stream.fraction() - 1.0
+    turn = 2.0 * math.pi * stream.fraction()
     radius = math.sqrt(1.0 - height * height)
     return make_vector(radius * math.cos(turn), radius * math.sin(turn), height)
 
@@ -95,8 +103,9 @@ def _shuffle(random: Random, values: LuaTable) -> tuple[()]:
     items = [values.get(float(at)) for at in range(1, length + 1)]
     if None in items:
         raise RuntimeFault("invalid argument #1 to 'Shuffle' (table has holes)")
+    stream = random.draw()
     for at in range(length - 1, 0, -1):
-        other = random.stream.between(0, at)
+        other = stream.between(0, at)
         items[at], items[other] = items[other], items[at]
     for at, item in enumerate(items, 1):
         dict.__setitem__(values, float(at), item)

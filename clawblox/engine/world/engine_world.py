@@ -317,12 +317,12 @@ class EngineWorld(Simulation):
         return run_deep(enter)
 
     def fingerprint(self) -> int:
-        """Return a checksum of the steps that the last tick took, and of the random generator.
+        """Return a checksum of the steps that the last tick took, and of the random generators.
 
         Whatever scripts do takes steps, so most differences show here first.
         """
         vm = self._parts.vm
-        return crc32(b"%d %d" % (vm.steps_taken(), vm.random.state))
+        return crc32(b"%d %d %d" % (vm.steps_taken(), vm.random.state, vm.draws))
 
     def spectate(self) -> dict[str, Json]:
         """Return the view of a spectator."""

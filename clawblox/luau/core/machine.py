@@ -74,6 +74,7 @@ class Machine:
         string_metatable: The metatable of all strings.
         main_coroutine: The coroutine that scripts see as the main thread; None if there is none.
         random: The stream of ``math.random``.
+        draws: A checksum of the draws from other streams, in the present call from the host.
         output: The receiver of printed lines; None drops them.
         clock: The clock of ``os.clock``, in seconds.
         wall_clock: The clock of ``os.time``, in seconds since 1970.
@@ -98,6 +99,7 @@ class Machine:
         self.held: Callable[[], Iterable[Any]] = tuple
         self.main_coroutine: Coroutine | None = None
         self.random = PcgRandom(DEFAULT_SEED)
+        self.draws = 0
         self.output: Callable[[str], None] | None = None
         self.clock: Callable[[], float] = time.perf_counter
         self.wall_clock: Callable[[], float] = time.time

@@ -88,6 +88,7 @@ class LimitedMachine(Machine):
         self.c_calls = self.base_c_calls = self.depth = 0
         self.steps_left = self.step_limit
         self.limit_hit = None
+        self.draws = 0
         self._patterns.clear()
         self._set_steps(0)
 

@@ -275,6 +275,42 @@ def test_a_fingerprint_changes_with_what_scripts_do_and_draw(directory, lines):
     assert order == [0] * 4 + [1] + [0] * 3 + [2] * 4  # the loop, and then the other random state
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "stream:NextNumber()",
+        "stream:NextInteger(1, 6)",
+        "stream:NextUnitVector()",
+        "stream:Shuffle({ 1, 2, 3 })",
+    ],
+)
+def test_a_fingerprint_changes_with_draws_of_random_objects(directory, lines, draw):
+    def fingerprints_of(seed: int, *, restores: bool = False) -> list[int]:
+        (directory / "main.lua").write_text(f"""
+        local stream, ticks = Random.new({seed}), 0
+        while true do
+            task.wait()
+            ticks += 1
+            if ticks == 3 or ticks == 7 then {draw} end
+        end
+        """)
+        hosted = make_hosted(directory, lines)
+        hosted.begin()
+        fingerprints = []
+        for tick in range(9):
+            if restores and tick == 5:
+                document = make_snapshot(hosted)
+                hosted = make_hosted(directory, lines)
+                restore_snapshot(hosted, json.dumps(document).encode())
+            hosted.step()
+            fingerprints.append(hosted.simulation.fingerprint())
+        return fingerprints
+
+    usual, other = fingerprints_of(1), fingerprints_of(2)
+    assert [tick for tick in range(9) if usual[tick] != other[tick]] == [2, 6]
+    assert fingerprints_of(1, restores=True) == usual
+
+
 def test_a_recording_names_the_data_store_and_lacks_only_shared_rows(directory, tmp_path):
     class Shared(SqliteStore):
         is_shared = True
