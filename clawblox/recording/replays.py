@@ -131,6 +131,7 @@ class ReplayProgress:
         unchecked: Number of records that follow an input which a killed world did not write.
         has_begun_again: Whether the fresh world began again with its seed, instead of with the
             recorded state.
+        has_other_files: Whether the files of the world have changed since it was recorded.
         is_complete: Whether the recording has an end; that of a killed world has none.
         divergence: The first difference; None without one.
         start: The state that a resumed recording begins with; None for one of a fresh world, and
@@ -151,6 +152,7 @@ class ReplayProgress:
     states: int = 0
     unchecked: int = 0
     has_begun_again: bool = False
+    has_other_files: bool = False
     is_complete: bool = False
     divergence: Divergence | None = None
     start: StateDigest | None = None
@@ -176,6 +178,7 @@ class ReplayProgress:
             reason=clean_text(str(fields.get("reason") or ""), max_chars=_MAX_CHARS),
             time=finite_number(fields.get("time")) or 0.0,
             has_begun_again=fields.get("has_begun_again") is True,
+            has_other_files=fields.get("has_other_files") is True,
             is_complete=fields.get("is_complete") is True,
             divergence=Divergence.parse(divergence) if isinstance(divergence, dict) else None,
             start=StateDigest.parse(fields.get("start")),

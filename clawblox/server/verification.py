@@ -114,7 +114,6 @@ class Replay:
         inputs = (e.header.records for e in reader.index if e.header.track is Track.INPUTS)
         self._inputs = sum(inputs)
         self._records = sum(entry.header.records for entry in reader.index)
-        self._has_other_files = False
         last_tick = max((entry.header.last.tick for entry in reader.index), default=0)
         self.progress = ReplayProgress(last_tick=last_tick)
 
@@ -161,7 +160,7 @@ class Replay:
         has_changed = start.get("scene_hash") != self._world.simulation.content_hash()
         if start.get("resumed") is False and (has_changed or self._can_begin_again(start)):
             self._begin_fresh(reseed)
-            self._has_other_files = has_changed
+            self.progress.has_other_files = has_changed
             self.progress.has_begun_again = True
             if not has_changed:
                 self.progress.divergence = self._compare_start(snapshot)
@@ -388,7 +387,9 @@ class Replay:
             return found
         simulation, fields = self._world.simulation, record.fields
         recorded = fields.get("state")
-        if recorded is not None and not self._has_other_files:  # a state can have code in it
+        if (
+            recorded is not None and not self.progress.has_other_files
+        ):  # a state can have code in it
             replayed = _attempt(lambda: digest_state(simulation))
             if replayed != recorded:
                 return self._diverge("the digest of the state", "", recorded, replayed)

@@ -86,6 +86,8 @@ def _cut(text: str, begin: int) -> str:
 def _describe_start(replay: VerifiedReplay) -> str:
     if replay.link is not None:
         return f"; {_describe_link(replay.link)}"
+    if replay.progress.has_other_files:
+        return "; the files of the world have changed since it was recorded"
     is_given = replay.progress.outcome == "equal" and not replay.progress.has_begun_again
     return "; its first state was taken from the recording, unchecked" if is_given else ""
 

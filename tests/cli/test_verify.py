@@ -34,6 +34,10 @@ def test_a_result_is_a_line() -> None:
     assert describe_replay(given).endswith(
         "2 ticks; its first state was taken from the recording, unchecked"
     )
+    changed = replayed("equal", tick=12, is_complete=True, has_other_files=True)
+    assert describe_replay(changed).endswith(
+        "2 ticks; the files of the world have changed since it was recorded"
+    )
     killed = replayed("equal", tick=12, link=Link("continues", 10, 1))
     assert describe_replay(killed) == (
         "recording 2 (w003): equal to tick 12: 2 ticks; the recording has no end, its world was"

@@ -271,7 +271,10 @@ def test_a_fresh_world_with_other_files_begins_again_with_its_seed(recording: Pa
     class Changed(Dice):
         content = "other rules"
 
-    assert replay(recording, Changed()).outcome == "equal"
+    progress = replay(recording, Changed())
+    assert (progress.outcome, progress.has_other_files) == ("equal", True)
+    assert ReplayProgress.parse(progress.document()) == progress
+    assert not replay(recording).has_other_files
 
     class ChangedDraws(Changed, TwoDraws):
         pass
