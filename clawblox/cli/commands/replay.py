@@ -124,7 +124,7 @@ def command(
     if viewer:
         with _reading(found.path, run_dir):
             pass  # a viewer gets nothing but a recording
-        world = Path(world_dir) if world_dir else _world_of(run_dir, found)
+        world = Path(world_dir) if world_dir else _find_world(run_dir, found)
         return anyio.run(run_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
         if at is not None:
@@ -162,7 +162,7 @@ def _list(recordings: Sequence[FoundRecording]) -> str:
     return "\n".join([*lines, *([f"      and {rest} more"] if rest else [])])
 
 
-def _world_of(run_dir: Path | None, found: FoundRecording) -> Path:
+def _find_world(run_dir: Path | None, found: FoundRecording) -> Path:
     """Return the directory of the world that was recorded.
 
     Raises:
