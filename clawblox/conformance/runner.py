@@ -190,7 +190,7 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
     except (ClawbloxError, OSError) as error:  # a full disk, for example
         return end("could_not_run", f"the check itself failed: {error}", is_own_error=True)
     except Exception as error:  # noqa: BLE001 - a check must not end the others
-        _log.exception("check failed", check=check.id)
+        _log.defect("check failed", error, check=check.id)
         text = f"the check itself failed: {type(error).__name__}: {error}"
         return end("could_not_run", text, is_own_error=True)
 

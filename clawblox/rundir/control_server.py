@@ -223,8 +223,8 @@ class ControlServer:
             await self._converse(Lines(connection), peer, place)
         except OSError as error:
             _log.debug("control client gone", pid=peer.pid, error=str(error))
-        except Exception:  # noqa: BLE001 - one connection must not end the server
-            _log.exception("control connection failed", pid=peer.pid)
+        except Exception as error:  # noqa: BLE001 - one connection must not end the server
+            _log.defect("control connection failed", error, pid=peer.pid)
 
     async def _converse(self, lines: Lines, peer: Peer, place: Place) -> None:
         try:
@@ -292,7 +292,7 @@ async def _answer(handler: Handler, arguments: Mapping[str, Any], send_event: Se
     except ClawbloxError as error:
         return _failure(error)
     except Exception as error:  # noqa: BLE001 - it belongs to the client, and into the log
-        _log.exception("control handler failed")
+        _log.defect("control handler failed", error)
         return _failure(ClawbloxError(str(error)), type(error))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import PurePath
 from traceback import walk_tb
 from typing import Any, Final
@@ -26,10 +25,12 @@ _MAX_FRAMES: Final = 6
 
 
 class OwnLog:
-    """A logger with the methods of structlog's: ``info``, ``warning``, ``exception`` and so on.
+    """A logger with methods of structlog's, each of which writes one line.
 
     Logging never fails: a line is dropped when structlog cannot be loaded, for lack of descriptors
-    for example, or when it cannot be written.
+    for example, or when it cannot be written. There is no ``exception``: the tracebacks that
+    structlog prints show local variables, and with them the tokens of worlds and agents; see
+    :meth:`defect`.
 
     Args:
         name: The module that logs.
@@ -38,10 +39,23 @@ class OwnLog:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, method: str) -> Callable[..., None]:
-        return partial(self._write, method)
+    def debug(self, event: str, **fields: object) -> None:
+        """Write what only developers of this package read."""
+        self._write("debug", event, fields)
 
-    def _write(self, method: str, event: str, **fields: object) -> None:
+    def info(self, event: str, **fields: object) -> None:
+        """Write what happened in the ordinary course of things."""
+        self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Write what a user may have to act on."""
+        self._write("warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Write what failed."""
+        self._write("error", event, fields)
+
+    def _write(self, method: str, event: str, fields: Mapping[str, object]) -> None:
         try:
             texts = {key: clean_text(text) for key, text in fields.items() if isinstance(text, str)}
             getattr(self._logger(), method)(event, **{**fields, **texts})
@@ -59,7 +73,8 @@ class OwnLog:
     def defect(self, event: str, error: Exception, **fields: Any) -> None:
         """Report an unexpected exception, which is a bug of this package.
 
-        It opens no file, as a printed traceback does, so it can be called in an event loop.
+        The line names the innermost frames, without their variables. No file is opened, as for a
+        printed traceback, so this can be called in an event loop.
 
         Args:
             event: What failed.

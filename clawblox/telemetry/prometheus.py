@@ -219,8 +219,8 @@ def _guarded(app: WSGIApplication) -> WSGIApplication:
             return _answer(start_response, refusal)
         try:
             return app(environ, start_response)
-        except Exception:  # noqa: BLE001 - a scrape must not end the server
-            _log.exception("metrics not collected")
+        except Exception as error:  # noqa: BLE001 - a scrape must not end the server
+            _log.defect("metrics not collected", error)
             return _answer(start_response, "500 Internal Server Error")
 
     return guard

@@ -121,6 +121,13 @@ async def test_a_world_that_refuses_its_own_save_is_not_exact(tmp_path: Path) ->
     assert report.exit_status() == 1
 
 
+async def test_a_restore_that_differs_once_is_not_exact(tmp_path: Path) -> None:
+    result = find(await check(tmp_path, "differs-once", "restore.cut_points"), "restore.cut_points")
+    assert result.status == "failed"
+    assert "answered differently at step" in result.evidence
+    assert result.evidence.endswith("another restore of the same save did not show this")
+
+
 async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
     report = await check(tmp_path, "no-snapshot", "restore", "gate.snapshot_token")
     assert find(report, "gate.snapshot_token").status == "failed"
@@ -179,7 +186,7 @@ async def test_snapshots_that_are_too_large_show_nothing(
 async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path) -> None:
     result = find(await check(tmp_path, "repeated-key", "contract.observe"), "contract.observe")
     assert result.status == "failed"
-    assert "the key 'k99999' twice" in result.evidence
+    assert "the key 'k19999' twice" in result.evidence
 
 
 async def test_links_that_a_world_leaves_are_a_finding_and_no_error(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ import sys
 from clawblox.telemetry.own_log import OwnLog
 
 log = OwnLog("x")
-for method in (log.debug, log.info, log.warning, log.error, log.exception):
+for method in (log.debug, log.info, log.warning, log.error):
     method("from the library", reason="two\nlines \x1b]0;title\x07")
 """
 
@@ -75,10 +75,30 @@ def test_without_a_configuration_lines_go_to_standard_error_as_they_can_be_read(
     words = [sys.executable, "-c", UNCONFIGURED]
     result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
     assert result.stdout == ""
-    assert result.stderr.count("from the library") == 5
+    assert result.stderr.count("from the library") == 4
     shown = result.stderr.replace("\\\\", "\\")  # structlog quotes what has spaces
-    assert shown.count(r"two\nlines \x1b]0;title\x07") == 5
+    assert shown.count(r"two\nlines \x1b]0;title\x07") == 4
     assert not {"\x1b", "\x07"} & set(result.stderr)
+
+
+DEFECT = """
+from clawblox.telemetry.own_log import OwnLog
+
+def fail(token):
+    raise ValueError("no such key")
+
+log = OwnLog("x")
+with log.contain("request failed"):
+    fail("tok" + "en-of-a-world")
+"""
+
+
+def test_a_defect_names_its_frames_and_shows_none_of_their_variables() -> None:
+    words = [sys.executable, "-c", DEFECT]
+    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    assert "ValueError('no such key')" in result.stderr
+    assert "<string>:5 fail" in result.stderr
+    assert "token-of-a-world" not in result.stderr
 
 
 def test_a_line_is_dropped_while_another_thread_fails_to_load_structlog(

@@ -35,11 +35,13 @@ def observe(agent_id: str) -> bytes:
     if WAY == "deep-observations":
         return b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     if WAY == "repeated-key":
-        keys = ",".join(f'"k{number}":0' for number in range(100_000))
-        return f'{{{keys},"k99999":1}}'.encode()
+        keys = ",".join(f'"k{number}":0' for number in range(20_000))
+        return f'{{{keys},"k19999":1}}'.encode()
     document = {"tick": state["tick"], "time": state["tick"] / 10, "you": agent_id}
     if WAY == "time-as-text":
         return as_json({"time": str(state["tick"]), "you": agent_id})
+    if "is_other" in state:
+        return as_json({**document, "tick": -1})
     if WAY == "tiny-times":
         now = time.monotonic_ns()
         return as_json({"time": 5e-324 * (now // 10**6), "tick": now % 2**53, "you": agent_id})
@@ -51,10 +53,9 @@ def join(session: str) -> Answer:
         return 403, EVIL.encode()
     if WAY == "join-of-other-types":
         return 200, as_json({"session": 5, "agent_id": [1]})
-    if WAY == "huge-session":
-        session = "a" * 5_000_000
     if session not in state["sessions"]:
-        session = ("\r\nX: " if WAY == "session-with-lines" else "") + os.urandom(16).hex()
+        prefix = {"session-with-lines": "\r\nX: ", "huge-session": "a" * 5_000_000}.get(WAY, "")
+        session = prefix + os.urandom(16).hex()
         state["joined"] += 1
         state["sessions"][session] = f"agent-{state['joined']}" + (
             EVIL if WAY == "evil-ids" else ""
@@ -159,6 +160,13 @@ def serve_quietly(client: socket.socket) -> None:
         return
 
 
+def count_restores() -> int:
+    """Return how many instances were restored in this directory, with this one."""
+    with open("restores", "ab") as file:
+        file.write(b".")
+        return file.tell()
+
+
 def misbehave_at_start() -> None:
     if WAY == "ignores-stop":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -170,6 +178,8 @@ def misbehave_at_start() -> None:
         os.setsid()
         time.sleep(LIFETIME_S)
     if path := os.environ.get("WORLD_RESUME_PATH"):
+        if WAY == "differs-once" and count_restores() == 2:
+            state["is_other"] = True
         if WAY == "refuses-own-save":
             sys.exit("this save is from another world")
         with open(path, "rb") as file:

@@ -173,8 +173,8 @@ class Proxy:
             return
         except OSError:
             raise
-        except Exception:  # noqa: BLE001 - one request must not end the proxy
-            _log.exception("agent request failed", agent=self._agent)
+        except Exception as error:  # noqa: BLE001 - one request must not end the proxy
+            _log.defect("agent request failed", error, agent=self._agent)
             answer = _make_answer(500, b"The request could not be passed on.\n")
         with anyio.move_on_after(self._limits.answer_s):
             await client.send(answer)

@@ -86,8 +86,8 @@ def read_reports(
         try:
             for report in conversation.read(line.data):
                 reports.append((line.offset, report))  # noqa: PERF401 - a generator costs more
-        except Exception:  # noqa: BLE001 - an unreadable line has no reports
-            _log.exception("line not understood", agent=agent, offset=line.offset)
+        except Exception as error:  # noqa: BLE001 - an unreadable line has no reports
+            _log.defect("line not understood", error, agent=agent, offset=line.offset)
     return reports
 
 

@@ -148,7 +148,7 @@ class GenerationRunner:
         except OSError as error:
             await self._note_os_error(error)
         except Exception as error:  # noqa: BLE001 - a defect ends this attempt and no other
-            _log.exception("attempt failed", attempt=self.order.run_id)
+            _log.defect("attempt failed", error, attempt=self.order.run_id)
             await self._fail("defect", f"{type(error).__name__}: {error}")
 
     async def _note_failure(self, error: AttemptError) -> None:

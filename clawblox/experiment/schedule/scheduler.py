@@ -154,7 +154,7 @@ class Scheduler:
         except OSError as error:
             self.halt(blame_journal(error))
         except Exception as error:  # noqa: BLE001 - a defect ends this chain and no other
-            _log.exception("chain failed", chain=name)
+            _log.defect("chain failed", error, chain=name)
             self.failures[name] = f"{type(error).__name__}: {error}"
         finally:
             del self._running[name]
