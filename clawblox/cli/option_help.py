@@ -149,6 +149,7 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
     "Timeouts": {
         "timeout": OptionHelp("Time limit for each save.", "SECONDS"),
         "health_timeout": OptionHelp("How long a world may take to become ready.", "SECONDS"),
+        "check_timeout": OptionHelp("How long one check may take.", "SECONDS"),
         "stall_timeout": OptionHelp("How long a replay may make no progress.", "SECONDS"),
         "grace_seconds": OptionHelp("Time between SIGTERM and SIGKILL.", "SECONDS", flag="--grace"),
     },

@@ -15,6 +15,7 @@ from clawblox.config.arguments import (
     mismatch,
 )
 from clawblox.config.options import (
+    DEFAULT_CHECK_TIMEOUT_S,
     DEFAULT_GRACE_S,
     DEFAULT_HEALTH_TIMEOUT_S,
     DEFAULT_KEEP,
@@ -164,6 +165,7 @@ class CheckOptions:
         in_place: Whether the world runs in its own directory instead of a private copy.
         strict: Whether recommendations, and checks that could not run, count too.
         health_timeout: Seconds until an instance must be ready.
+        check_timeout: Longest time for one check, in seconds.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -176,4 +178,7 @@ class CheckOptions:
     strict: bool = False
     health_timeout: float = attrs.field(
         default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
+    )
+    check_timeout: float = attrs.field(
+        default=DEFAULT_CHECK_TIMEOUT_S, validator=checked(check_seconds)
     )

@@ -51,6 +51,7 @@ DEFAULT_MAX_FILE_BYTES: Final = 4 << 30
 DEFAULT_MAX_TOTAL_BYTES: Final = 16 << 30
 DEFAULT_IDLE_WAIT_S: Final = 2.0
 DEFAULT_STALL_TIMEOUT_S: Final = 120.0
+DEFAULT_CHECK_TIMEOUT_S: Final = 120.0
 
 _SECONDS: Final = checked(check_seconds)
 _ANY_SECONDS: Final = checked(check_seconds, may_be_zero=True)

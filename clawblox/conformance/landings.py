@@ -30,6 +30,8 @@ _RESTORES: Final = 9
 _LEAD: Final = {True: 0.3, False: 20.0}
 """How far after the save the input is aimed: seconds where documents have a time, else ticks."""
 _AIM_S: Final = 8.0
+_SEARCH_S: Final = 60.0
+"""Real time in seconds after which no further life is begun."""
 _QUIET_TIMES: Final = 100
 
 
@@ -138,10 +140,12 @@ async def _restore_landings(
 ) -> tuple[Landing, ...]:
     """Aim at a landing in one restored life after the other, until both kinds have hit it."""
     landings: list[Landing] = []
+    deadline = anyio.current_time() + _SEARCH_S
     delays: list[float] = []
     for number in range(_RESTORES):
         hits = [landing.is_saved for landing in landings if landing.time == target]
-        if False in hits and (True in hits or is_opaque):
+        is_complete = False in hits and (True in hits or is_opaque)
+        if is_complete or anyio.current_time() > deadline:
             break
         is_saved = False in hits or (number % 2 == 1 and not is_opaque)
         async with lab.start(resume=save) as live:

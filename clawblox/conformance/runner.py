@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
+from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.exchange import Exchange
@@ -37,14 +37,13 @@ from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources, digest_sources
 
 SEEDS: Final = 2**32
-CHECK_TIMEOUT_S: Final = 120.0
-"""Longest time for one check, in seconds of real time."""
 _SIDE_BY_SIDE: Final = 5
 _LONGEST: Final = "restore"
 """The area whose checks begin first, because they take longest."""
 _SIDES: Final = ("expected", "got")
 _ADDRESS: Final = "http://"
 _COPY_HINT: Final = "replace it by what it leads to, or check the world in place: --in-place"
+_TIMEOUT_HINT: Final = "give each check more time with --check-timeout SECONDS"
 
 _log = OwnLog(__name__)
 
@@ -59,6 +58,7 @@ async def check_world(
     seed: int | None = None,
     in_place: bool = False,
     health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
+    check_timeout: float = DEFAULT_CHECK_TIMEOUT_S,
     on_result: OnResult = lambda _result: None,
 ) -> Report:
     """Check whether a world meets the requirements of the world interface.
@@ -74,6 +74,7 @@ async def check_world(
         seed: Seed of all choices; None draws one.
         in_place: Whether the world runs in its own directory instead of a private copy.
         health_timeout: Seconds until an instance must be ready.
+        check_timeout: Longest time for one check, in seconds of real time.
         on_result: Called with each result, as soon as it is known.
 
     Returns:
@@ -89,7 +90,7 @@ async def check_world(
     selected = select_checks(CHECKS, names)
     chosen_seed = secrets.randbelow(SEEDS) if seed is None else seed
     async with _open_lab(str(target), chosen_seed, health_timeout, in_place=in_place) as lab:
-        results = await _run_checks(lab, selected, on_result)
+        results = await _run_checks(lab, selected, check_timeout, on_result)
         name = lab.config.get("name", str(target))
     return Report(
         world=str(name),
@@ -145,13 +146,15 @@ async def _open_directory(
     return make_lab(world, files=files)
 
 
-async def _run_checks(lab: Lab, checks: Sequence[Check], on_result: OnResult) -> list[CheckResult]:
+async def _run_checks(
+    lab: Lab, checks: Sequence[Check], timeout: float, on_result: OnResult
+) -> list[CheckResult]:
     results: dict[str, CheckResult] = {}
     places = anyio.Semaphore(_SIDE_BY_SIDE)
 
     async def run(check: Check) -> None:
         async with places:
-            result = results[check.id] = await _run_check(lab, check)
+            result = results[check.id] = await _run_check(lab, check, timeout)
         on_result(result)
 
     async with anyio.create_task_group() as tasks:
@@ -160,7 +163,7 @@ async def _run_checks(lab: Lab, checks: Sequence[Check], on_result: OnResult) ->
     return [results[check.id] for check in checks]
 
 
-async def _run_check(lab: Lab, check: Check) -> CheckResult:
+async def _run_check(lab: Lab, check: Check, timeout: float) -> CheckResult:
     begun = time.monotonic()
 
     def end(status: Any, evidence: str, **fields: Any) -> CheckResult:  # noqa: ANN401
@@ -173,7 +176,7 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
         reason = "it needs the directory of the world, to start instances of its own"
         return end("could_not_run", (lab.fault and "world.toml cannot be used") or reason)
     try:
-        with anyio.fail_after(CHECK_TIMEOUT_S):
+        with anyio.fail_after(timeout):
             return end("passed", await check.look(lab))
     except Failed as failure:
         return end("failed", failure.evidence, **_describe(failure))
@@ -186,7 +189,7 @@ async def _run_check(lab: Lab, check: Check) -> CheckResult:
     except WorldError as error:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:
-        return end("could_not_run", f"it took longer than {CHECK_TIMEOUT_S:g} s", is_own_error=True)
+        return end("could_not_run", f"it took longer than {timeout:g} s: {_TIMEOUT_HINT}")
     except (ClawbloxError, OSError) as error:  # a full disk, for example
         return end("could_not_run", f"the check itself failed: {error}", is_own_error=True)
     except Exception as error:  # noqa: BLE001 - a check must not end the others

@@ -128,6 +128,16 @@ async def test_a_restore_that_differs_once_is_not_exact(tmp_path: Path) -> None:
     assert result.evidence.endswith("another restore of the same save did not show this")
 
 
+async def test_a_check_that_takes_too_long_is_not_verified(tmp_path: Path) -> None:
+    world = await run_blocking(make_world, tmp_path, "hangs")
+    report = await check_world(world, ["contract.join"], seed=1, check_timeout=0.2)
+    result = find(report, "contract.join")
+    assert result.status == "could_not_run"
+    assert result.evidence.startswith("it took longer than 0.2 s: give each check more time")
+    assert report.exit_status() == 0
+    assert report.exit_status(strict=True) == 1
+
+
 async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
     report = await check(tmp_path, "no-snapshot", "restore", "gate.snapshot_token")
     assert find(report, "gate.snapshot_token").status == "failed"

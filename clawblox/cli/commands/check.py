@@ -176,6 +176,7 @@ async def _check(
                 seed=options.seed,
                 in_place=options.in_place,
                 health_timeout=options.health_timeout,
+                check_timeout=options.check_timeout,
                 on_result=partial(_count, bar, options),
             )
     return None
