@@ -108,7 +108,7 @@ def refuse_later(content: bytes, path: Path) -> None:
 
     Raises:
         AgentError: Its ``schema_version`` is not known here.
-        msgspec.DecodeError: It is no JSON object, or its version is no number.
+        msgspec.DecodeError: It is not a JSON object, or its version is not a number.
     """
     version = msgspec.json.decode(content, type=_Versioned).schema_version
     if version > FILE_VERSION:

@@ -118,7 +118,7 @@ def _header_word(name: str, value: str) -> str:
 
 
 def read_json(body: bytes) -> Any:  # noqa: ANN401 - JSON, or a marker
-    """Return a body as JSON; an object that is no JSON value where it is something else."""
+    """Return a body as JSON; an object that is not a JSON value where it is something else."""
     try:
         return parse_document(body, max_members=_MAX_MEMBERS)
     except ValueError:

@@ -63,7 +63,7 @@ def find_leaves(value: Any, path: str, depth: int = 0) -> Iterator[tuple[str, An
 
 
 def find_body_leaves(body: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a body with their paths; a body that is no JSON is one text."""
+    """Yield the leaves of a body with their paths; a body that is not JSON is one text."""
     document = read_json(body)
     if is_json(document):
         yield from find_leaves(document, "body")

@@ -127,7 +127,7 @@ class _Run:
         """Return the report of the world.
 
         Raises:
-            ClawbloxError: There is none, since the target is no world.
+            ClawbloxError: There is none, since the target is not a world.
         """
         from clawblox.errors import ClawbloxError
 
@@ -190,7 +190,7 @@ class CheckItem(pytest.Item):
 
         Raises:
             CheckFailedError: The world does not meet the requirement, or the check failed itself.
-            ClawbloxError: The target is no world.
+            ClawbloxError: The target is not a world.
         """
         from clawblox.printable import printable_lines
 

@@ -81,7 +81,7 @@ async def check_world(
         The report; also if the world does not start.
 
     Raises:
-        ConfigError: ``target`` is no world, or its directory cannot be copied.
+        ConfigError: ``target`` is not a world, or its directory cannot be copied.
         UsageError: A name fits no check.
 
     Cancellation: every instance is stopped and every file removed.

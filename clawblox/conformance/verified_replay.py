@@ -90,7 +90,7 @@ async def replay_recording(
         How far it came; also for a recording that cannot be verified.
 
     Raises:
-        ConfigError: ``world_dir`` is no world, or cannot be copied.
+        ConfigError: ``world_dir`` is not a world, or cannot be copied.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
         OSError: A file cannot be written.
 

@@ -155,8 +155,8 @@ async def verify_run(
         The results; recordings that cannot be verified have a reason.
 
     Raises:
-        ConfigError: The directory of the world is no world, or cannot be copied; or a variable has
-            no value.
+        ConfigError: The directory of the world is not a world, or cannot be copied; or a variable
+            has no value.
         ManifestError: ``run`` is a directory without a manifest.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
         OSError: A file cannot be read or written.

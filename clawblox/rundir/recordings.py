@@ -113,7 +113,7 @@ def opened_recording(path: Path, run_dir: Path | None = None) -> Iterator[Record
         Its reader.
 
     Raises:
-        RecordingError: It cannot be opened, is no recording, or is damaged.
+        RecordingError: It cannot be opened, is not a recording, or is damaged.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
     """
     try:

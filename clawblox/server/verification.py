@@ -466,5 +466,5 @@ def _unstamped(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise Unverifiable(f"its {name!r} is no text")
+        raise Unverifiable(f"its {name!r} is not a text")
     return value

@@ -39,7 +39,7 @@ from clawblox.results import Access
 
 _MAX_NAME_CHARS: Final = 200
 _MAX_TEXT_CHARS: Final = 4000
-"""Maximum length of a refusal, and of an input that is no JSON, in characters."""
+"""Maximum length of a refusal, and of an input that is not JSON, in characters."""
 _MAX_VALUES: Final = MAX_MEMBERS // 2
 _MAX_FIELDS_BYTES: Final = MAX_BLOCK_BYTES - 1024
 _SHORT_CHARS: Final = 8

@@ -156,7 +156,7 @@ def test_a_record_that_is_none_is_an_error(tmp_path, start, line):
     [
         (b"", "it has no complete record"),
         (b"\x5b", "it has no complete record"),
-        (b"hello world, hello", "it is no recording, or damaged"),
+        (b"hello world, hello", "it is not a recording, or damaged"),
         (b"{", "it has no complete record"),
         (b"{}\n", "a record: tick: is missing"),
         (b'{"tick":0,"time":0}\n', "it does not begin with the event 'start'"),

@@ -79,7 +79,7 @@ def bound_socket(kind: socket.SocketKind) -> socket.socket:
 
 def unix_listener() -> socket.socket:
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind("")  # the system names it, and it is no file
+    listening.bind("")  # the system names it, and it is not a file
     listening.listen()
     return listening
 

@@ -95,7 +95,7 @@ def command(
 
     \f
     Raises:
-        ConfigError: The directory is no world, or the file of expected failures is wrong.
+        ConfigError: The directory is not a world, or the file of expected failures is wrong.
         UsageError: An ID fits no check, or a report cannot be written where it should be.
         OSError: A file cannot be read or written.
     """

@@ -71,7 +71,7 @@ def command(
     \f
     Raises:
         ClawbloxError: RUN does not exist, or Zstandard is missing.
-        ConfigError: The directory of the world is no world, or a variable has no value.
+        ConfigError: The directory of the world is not a world, or a variable has no value.
         ManifestError: RUN is a directory without a manifest.
         UsageError: There is no such recording, or its world is not known.
         OSError: A file cannot be read or written.

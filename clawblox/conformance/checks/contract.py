@@ -175,7 +175,7 @@ def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
         reason = f": {error}" if isinstance(error, _NotStrictError) else f": {exchange.outcome}"
         raise Failed(f"{what} is not strict JSON{reason}", exchange=exchange) from None
     if not isinstance(document, dict):
-        raise Failed(f"{what} is no JSON object: {exchange.outcome}", exchange=exchange)
+        raise Failed(f"{what} is not a JSON object: {exchange.outcome}", exchange=exchange)
     return document
 
 

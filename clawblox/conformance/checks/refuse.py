@@ -125,7 +125,7 @@ async def _alter(lab: Lab, change: Callable[[dict[str, Any]], None]) -> bytes:
     except ValueError:
         raise CouldNotRun("the snapshot is not JSON") from None
     if not isinstance(document, dict):
-        raise CouldNotRun("the snapshot is no JSON object")
+        raise CouldNotRun("the snapshot is not a JSON object")
     change(document)
     return json.dumps(document, ensure_ascii=False).encode(errors="surrogatepass")
 

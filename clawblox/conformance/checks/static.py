@@ -56,7 +56,7 @@ async def look_at_api_doc(lab: Lab) -> str:
         config = lab.config
         is_named = config.get("api", {}).get("doc_path") or config.get("scripts", {}).get("skill")
         if is_named and not await run_blocking(path.is_file):
-            raise Failed(f"{path.relative_to(lab.world.dir)} is no file")
+            raise Failed(f"{path.relative_to(lab.world.dir)} is not a file")
     async with lab.probe() as live:
         exchange = await live.call("GET", API_ROUTE)
     if not exchange.is_accepted:

@@ -75,7 +75,7 @@ def count_on(value: float, limit: Any, step: Any) -> Any:
     """Return the number of a running iteration and those that follow it.
 
     Raises:
-        RuntimeFault: A bound is no number.
+        RuntimeFault: A bound is not a number.
     """
     if not (limit.__class__ is float and step.__class__ is float):
         value, limit, step = _bounds(value, limit, step)

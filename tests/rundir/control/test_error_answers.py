@@ -96,7 +96,7 @@ MALFORMED = {
     "not UTF-8": (b'{"op": "\xff"}\n', "utf-8"),
     "too deep": (b'{"op": "echo", "x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}\n", "recursion"),
     "no op": (b'{"instance": "w000"}\n', "unknown op 'None'"),
-    "an op that is no text": (b'{"op": ["echo"]}\n', "unknown op"),
+    "an op that is not a text": (b'{"op": ["echo"]}\n', "unknown op"),
     "an unknown op": (b'{"op": "erase"}\n', "unknown op 'erase'; there are: echo, count"),
     "too long": (b'{"op": "echo", "x": "' + b"x" * (1 << 20), "at most 65536 bytes"),
     "too long by one": (b'{"op": "echo"}'.ljust(65536) + b"\n", "at most 65536 bytes"),
