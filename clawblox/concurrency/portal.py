@@ -7,43 +7,88 @@ leaves the others to the guard.
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251 - anyio's own way into a loop waits in a ``Future``
 import atexit
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import anyio
-from anyio.from_thread import BlockingPortal
 
 _T = TypeVar("_T")
 _THREAD_NAME = "clawblox-portal"
+_LOOK_S: Final = 1.0
+"""Longest time in seconds until a signal that a wait has missed is seen."""
+
+
+class _Outcome(Generic[_T]):
+    """How a coroutine ends; a thread waits for it, and Ctrl-C ends that wait at any moment.
+
+    A ``Future`` would not do. Its wait misses a signal that comes while it begins; and a signal
+    within its condition, which is written in Python, can become a ``RuntimeError``, or leave a lock
+    that the loop then waits for.
+    """
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self._value: _T | None = None
+        self._error: BaseException | None = None
+        self._waker = threading.Lock()
+        self._waker.acquire()
+
+    async def settle(self, function: Callable[[], Awaitable[_T]]) -> None:
+        """Run ``function()`` in the loop, and note how it ended; a cancellation is raised too."""
+        try:
+            self._value = await function()
+        except Exception as error:  # noqa: BLE001 - raised in the waiting thread
+            self._error = error
+        except BaseException as error:
+            is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+            self._error = CancelledError() if is_cancelled else error
+            raise
+        finally:
+            self.is_known = True
+            self._waker.release()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the coroutine raised an exception."""
+        return self._error is not None
+
+    def wait(self) -> _T:
+        """Return what the coroutine returned, or raise what it raised."""
+        while not self.is_known:
+            self._waker.acquire(timeout=_LOOK_S)
+        if self._error is not None:
+            raise self._error
+        return cast(_T, self._value)
 
 
 class _Call(Generic[_T]):
     """A coroutine that another thread waits for, and may abandon at any moment."""
 
     def __init__(self, function: Callable[[], Awaitable[_T]]) -> None:
+        self.outcome = _Outcome[_T]()
         self.is_running = False
-        self.is_over = threading.Event()
         self.is_abandoned = False
         self._function = function
         self._scope: anyio.CancelScope | None = None
 
-    async def run(self) -> _T:
+    async def run(self) -> None:
         """Run it in the loop, unless it has been abandoned."""
+        await self.outcome.settle(self._run)
+
+    async def _run(self) -> _T:
         with anyio.CancelScope() as self._scope:
             self.is_running = True
-            try:
-                if not self.is_abandoned:
-                    return await self._function()
-            finally:
-                self.is_running = False
-                self.is_over.set()
+            if not self.is_abandoned:
+                return await self._function()
         raise CancelledError
 
     async def cancel(self) -> None:
@@ -52,13 +97,105 @@ class _Call(Generic[_T]):
             self._scope.cancel()
 
 
+class _Stay(Generic[_T]):
+    """An async context manager, entered and left in a task of its own.
+
+    Args:
+        manager: The context manager.
+        kill_now: Called in the loop when leaving must not take any longer.
+
+    Attributes:
+        entered: How entering it ended.
+        left: How leaving it ended.
+    """
+
+    def __init__(
+        self, manager: AbstractAsyncContextManager[_T], kill_now: Callable[[], None]
+    ) -> None:
+        self.entered = _Outcome[_T]()
+        self.left = _Outcome[None]()
+        self._kill_now = kill_now
+        self._manager = manager
+        self._reason: BaseException | None = None
+        self._may_leave = anyio.Event()
+
+    async def run(self) -> None:
+        """Enter it, and leave it when that is asked for."""
+        await self.left.settle(self._run)
+
+    async def _run(self) -> None:
+        await self.entered.settle(self._manager.__aenter__)
+        if self.entered.has_failed:
+            return
+        try:
+            await self._may_leave.wait()
+        finally:
+            reason = self._reason
+            await self._manager.__aexit__(None if reason is None else type(reason), reason, None)
+
+    async def leave(self, reason: BaseException | None) -> None:
+        """Ask for its end, in the loop; ``reason`` is the exception that ended the block."""
+        self._reason = reason
+        self._may_leave.set()
+
+    async def kill(self) -> None:
+        """Ask for its immediate end, in the loop."""
+        self._kill_now()
+        await self.leave(None)
+
+
+class _Loop:
+    """An event loop in a thread of its own, which starts what other threads ask for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._asked = deque[tuple[Callable[..., Coroutine[Any, Any, object]], tuple[object, ...]]]()
+        self._news = anyio.Event()
+        self._is_over = False
+
+    def start_soon(
+        self, function: Callable[..., Coroutine[Any, Any, object]], *args: object
+    ) -> None:
+        """Run ``function(*args)`` in a task; called in another thread."""
+        self._asked.append((function, args))
+        self._loop.call_soon_threadsafe(self._note)
+
+    def _note(self) -> None:
+        self._news.set()
+
+    async def stop(self) -> None:
+        """End the loop, when what runs in it has ended."""
+        self._is_over = True
+        self._note()
+
+    async def run(self) -> None:
+        """Start what is asked for, until stopped."""
+        async with anyio.create_task_group() as tasks:
+            while not self._is_over:
+                await self._news.wait()
+                self._news = anyio.Event()
+                while self._asked:
+                    function, args = self._asked.popleft()
+                    tasks.start_soon(function, *args)
+
+
+async def _serve(ready: _Outcome[_Loop]) -> None:
+    loop = _Loop()
+
+    async def give() -> _Loop:
+        return loop
+
+    await ready.settle(give)
+    await loop.run()
+
+
 class Portal:
     """Runs coroutines for threads that have no event loop, or must not block theirs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._portal: BlockingPortal | None = None
-        self._open: dict[int, tuple[AbstractContextManager[Any], Callable[[], None]]] = {}
+        self._loop: _Loop | None = None
+        self._open: dict[int, _Stay[Any]] = {}
 
     def run(self, function: Callable[[], Awaitable[_T]]) -> _T:
         """Run ``function()`` in the loop and wait for it.
@@ -72,12 +209,14 @@ class Portal:
         """
         call = _Call(function)
         try:
-            return self._started().start_task_soon(call.run).result()
+            self._started().start_soon(call.run)
+            return call.outcome.wait()
         except BaseException:
-            if call.is_running:
-                self._started().start_task_soon(call.cancel)
-                call.is_over.wait()
-            call.is_abandoned = True
+            call.is_abandoned = True  # before the look: it may begin in this moment
+            if call.is_running and not call.outcome.is_known:
+                self._started().start_soon(call.cancel)
+                with suppress(Exception):
+                    call.outcome.wait()
             raise
 
     def enter(self, manager: AbstractAsyncContextManager[_T], kill_now: Callable[[], None]) -> _T:
@@ -89,11 +228,16 @@ class Portal:
 
         Raises:
             Exception: Whatever entering raises.
+            KeyboardInterrupt: Ctrl-C was pressed; the manager is left at the end of the program.
         """
-        blocking = self._started().wrap_async_context_manager(manager)
-        value = blocking.__enter__()
-        self._open[id(manager)] = blocking, kill_now
-        return value
+        stay = _Stay(manager, kill_now)
+        self._started().start_soon(stay.run)
+        self._open[id(manager)] = stay
+        try:
+            return stay.entered.wait()
+        except Exception:
+            del self._open[id(manager)]
+            raise
 
     def leave(
         self, manager: AbstractAsyncContextManager[Any], error: BaseException | None = None
@@ -110,48 +254,47 @@ class Portal:
         """
         found = self._open.pop(id(manager), None)
         if found is not None:
-            self._leave(*found, error)
+            self._leave(found, error)
 
-    def _leave(
-        self,
-        blocking: AbstractContextManager[Any],
-        kill_now: Callable[[], None],
-        error: BaseException | None,
-    ) -> None:
+    def _leave(self, stay: _Stay[Any], reason: BaseException | None) -> None:
+        loop = self._started()
         try:
-            blocking.__exit__(None if error is None else type(error), error, None)
+            loop.start_soon(stay.leave, reason)
+            stay.left.wait()
         except KeyboardInterrupt:
-            self._started().call(kill_now)
-            blocking.__exit__(None, None, None)  # waits again, now for the kill
+            loop.start_soon(stay.kill)
+            stay.left.wait()
             raise
 
-    def _started(self) -> BlockingPortal:
+    def _started(self) -> _Loop:
         with self._lock:
-            if self._portal is None:
-                ready: Future[BlockingPortal] = Future()
+            if self._loop is None:
+                ready = _Outcome[_Loop]()
                 thread = threading.Thread(
                     target=anyio.run, args=(_serve, ready), name=_THREAD_NAME, daemon=True
                 )
                 thread.start()
-                self._portal = ready.result()
+                self._loop = ready.wait()
                 atexit.register(self._close)
-            return self._portal
+            return self._loop
 
     def _close(self) -> None:
         """Leave everything that is still open, the latest first; Ctrl-C skips the rest."""
         while self._open:
             _, found = self._open.popitem()
             try:
-                self._leave(*found, _find_last_error())
+                self._leave(found, _find_last_error())
             except KeyboardInterrupt:
                 self._open.clear()
-        if self._portal is not None:
-            self._portal.call(self._portal.stop)
+        if self._loop is not None:
+            stopped = _Outcome[None]()
+            self._loop.start_soon(stopped.settle, self._loop.stop)
+            stopped.wait()
 
     def after_fork(self) -> None:
         """Forget the parent's loop in a forked child, where its thread does not exist."""
         self._lock = threading.Lock()
-        self._portal = None
+        self._loop = None
         self._open = {}
 
 
@@ -159,12 +302,6 @@ def _find_last_error() -> BaseException | None:
     """Return the exception that ends the program, if one does; in a shell it ends nothing."""
     is_shell = hasattr(sys, "ps1")
     return None if is_shell else getattr(sys, "last_value", None)
-
-
-async def _serve(ready: Future[BlockingPortal]) -> None:
-    async with BlockingPortal() as blocking:
-        ready.set_result(blocking)
-        await blocking.sleep_until_stopped()
 
 
 _HIDDEN_MODULES = (

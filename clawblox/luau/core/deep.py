@@ -19,6 +19,7 @@ MAX_CALLS = 19_999  # as in the reference, the main function included
 _STARTING_CALLS = 8  # of Python itself, below the main function
 COUNTS_C_CALLS = sys.version_info < (3, 12)  # whether calls from C count as calls of Python do
 HEADROOM = 200  # calls that handling an error may need on a stack that is full
+_LOOK_S = 1.0
 _PROBE_CALLS = 3_000
 _PROBE_LIMIT = 500
 _lock = threading.Lock()
@@ -48,7 +49,8 @@ def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | Non
     if is_deep():
         return function()
     outcome: list[Any] = []
-    done = threading.Event()
+    waker = threading.Lock()
+    waker.acquire()
 
     def run() -> None:
         _raise_limit()
@@ -59,7 +61,7 @@ def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | Non
             outcome.extend((None, error))
         finally:
             _lower_limit()
-            done.set()
+            waker.release()
 
     with _lock:
         before = threading.stack_size(STACK_BYTES)
@@ -68,7 +70,7 @@ def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | Non
             thread.start()
         finally:
             threading.stack_size(before)
-    interruption = _wait(done, interrupt)
+    interruption = _wait(outcome, waker, interrupt)
     thread.join()
     if interruption is not None:
         raise interruption
@@ -78,15 +80,19 @@ def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | Non
     return result  # type: ignore[no-any-return]
 
 
-def _wait(done: threading.Event, interrupt: Callable[[], None] | None) -> BaseException | None:
-    """Wait for the end; return the exception that hit this thread meanwhile, or None.
+def _wait(
+    outcome: list[Any], waker: threading.Lock, interrupt: Callable[[], None] | None
+) -> BaseException | None:
+    """Wait for an outcome; return the exception that hit this thread meanwhile, or None.
 
-    It waits for an event, because an exception within ``Thread.join`` makes the thread look ended.
+    It waits for a lock: an exception within ``Thread.join`` makes the thread look ended, and one
+    within ``Event.wait`` can turn into a ``RuntimeError``. A signal that comes while the wait
+    begins is seen after a second.
     """
     interruption = None
-    while not done.is_set():
+    while not outcome:
         try:
-            done.wait()
+            waker.acquire(timeout=_LOOK_S)
         except BaseException as error:  # noqa: BLE001 - raised when the thread has ended
             interruption = error
             if interrupt is not None:
