@@ -60,7 +60,7 @@ def share_compiling(config: pytest.Config) -> None:
     """Import the tests, each process of the run from another place on.
 
     All of them collect at the same time, so each would compile every module by itself. This way
-    each finds most of them compiled by the others.
+    each finds most of them compiled by the others; and so do the programs of the tests.
     """
     worker = getattr(config, "workerinput", None)
     if worker is None or config.args != config.getini("testpaths"):
@@ -68,6 +68,8 @@ def share_compiling(config: pytest.Config) -> None:
     if sys.dont_write_bytecode:
         sys.dont_write_bytecode = False
         sys.pycache_prefix = str(Path(config.option.basetemp).parent / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     root = config.rootpath
     modules = sorted(
         ".".join(path.relative_to(root).with_suffix("").parts)

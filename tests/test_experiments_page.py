@@ -25,6 +25,7 @@ QUICK = {
 MARK = "-- the next program --"
 
 
+@pytest.mark.thorough
 def test_the_programs_of_the_page_run_one_after_the_other(tmp_path: Path) -> None:
     """They run in one process, which saves the time of importing everything for each."""
     text = PAGE.read_text()

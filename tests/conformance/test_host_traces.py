@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.conformance.host_traces import (
@@ -81,6 +81,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_body_can_be_searched(body: bytes) -> None:
     for path, value in find_body_leaves(body):

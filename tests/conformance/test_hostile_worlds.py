@@ -156,6 +156,7 @@ async def test_without_inputs_no_malformed_one_is_refused(tmp_path: Path) -> Non
     assert result.status == "could_not_run"
 
 
+@pytest.mark.thorough
 async def test_a_world_that_hangs_is_asked_a_few_times_only(tmp_path: Path) -> None:
     ids = ("hygiene.secrets", "contract.observe", "gate.sessions")
     report = await check(tmp_path, "hangs-at-fourth-request", *ids)

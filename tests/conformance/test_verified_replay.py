@@ -319,6 +319,7 @@ def test_rows_are_there_when_the_replay_begins(scripted_lives: Path, tmp_path: P
     assert "Recalled" in found.path or "state" in found.what
 
 
+@pytest.mark.thorough
 def test_a_recording_alone_is_verified_with_its_data_store(scripted: Path, tmp_path: Path) -> None:
     keep = 'rows:SetAsync("kept", data)'
     trying = 'board:SetAttribute("Kept", (pcall(rows.SetAsync, rows, "kept", data)))'

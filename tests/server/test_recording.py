@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from clawblox.recording import background
 from clawblox.recording.blocks import BLOCK_RECORDS, Track
-from clawblox.recording.writer import RecordingFile
+from clawblox.recording.writer import BLOCK_AGE_S, RecordingFile
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
 from clawblox.server.recording import Recorder, digest_state, open_recording
@@ -393,6 +393,7 @@ def test_a_state_too_deep_to_be_encoded_is_missing(hosted, tmp_path, monkeypatch
 
 @pytest.mark.anyio
 async def test_no_event_is_lost_when_the_writer_is_cancelled(hosted, tmp_path, monkeypatch):
+    monkeypatch.setitem(BLOCK_AGE_S, Track.FRAMES, 0.0)
     recorder = await to_thread.run_sync(partial(open_recording, tmp_path, hosted, resumed=False))
     take = recorder._writer._collector.take
 
