@@ -47,6 +47,7 @@ from clawblox.system.process_tree import Mark, Search, find_trees, measure_usage
 from clawblox.telemetry.own_log import OwnLog
 
 _PORT_ATTEMPTS = 3
+_END_S: Final = 1.0
 _MEMORY_INTERVAL_S: Final = 1.0
 _MB: Final = 1_000_000
 
@@ -116,6 +117,8 @@ class LocalInstance(Instance):
         except HaltedAtStart as halted:
             raise halted_before_ready(self, str(halted)) from halted
         except StrangerAnswers as stranger:
+            if not str(stranger) and await self._ends_now():
+                return exited_before_ready(self)
             failure = identity_error(self, stranger)
             failure.__cause__ = stranger
             return failure
@@ -124,6 +127,12 @@ class LocalInstance(Instance):
                 move(State.SPAWNING)  # the spawn failed
             raise
         return None
+
+    async def _ends_now(self) -> bool:
+        """Return whether the process is ending; it stops listening a moment before its end."""
+        with anyio.move_on_after(_END_S):
+            await self.wait_exit()
+        return self.exit is not None
 
     async def _has_lost_port(self, failure: WorldStartError) -> bool:
         """Return whether another process took the port between the lease and the world's bind."""

@@ -570,6 +570,26 @@ async def test_the_error_names_a_process_that_answers_in_place_of_the_world(tmp_
     await assert_a_sound_world_starts(directory, port)
 
 
+ANSWERS_ONCE = """\
+import os, socket
+with socket.create_server(("127.0.0.1", int(os.environ["WORLD_PORT"]))) as server:
+    client, _ = server.accept()
+with client:
+    client.recv(4096)
+    client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+os._exit(7)
+"""
+
+
+async def test_a_world_that_ends_right_after_its_first_answer_has_exited(tmp_path: Path) -> None:
+    directory = tmp_path / "once"
+    write_world(directory, sys.executable, "-I", "-S", "-c", ANSWERS_ONCE)
+    async with AsyncWorld(dir=directory) as world:
+        with pytest.raises(WorldExitedBeforeReadyError) as caught:
+            await world.start(run_dir=tmp_path / "run", health_timeout=LONG_S)
+    assert caught.value.exit == ProcessExit(status=7)
+
+
 # ------------------------------------------------------------------- files and descriptors
 
 
