@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -66,13 +67,14 @@ def find_free_port() -> int:
 
 
 async def try_start(
-    world: AsyncWorld, resume: Path | None, *, health_timeout: float
+    world: AsyncWorld, resume: Path | None, *, env: Mapping[str, str], health_timeout: float
 ) -> Refusal | None:
     """Return how a world ended before it was ready; None if it became ready.
 
     Args:
         world: The world.
         resume: The file to restore; None for none.
+        env: Additional environment variables of the world.
         health_timeout: Seconds until an instance must be ready.
 
     Raises:
@@ -87,7 +89,9 @@ async def try_start(
         watch = PortWatch(port)
         tasks.start_soon(watch.run)
         try:
-            started = await world.start(resume=resume, port=port, health_timeout=health_timeout)
+            started = await world.start(
+                resume=resume, port=port, env=env, health_timeout=health_timeout
+            )
             await world.stop(started.name, grace_seconds=_STOP_GRACE_S)
         except WorldExitedBeforeReadyError as error:
             refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)

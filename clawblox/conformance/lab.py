@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -47,6 +48,7 @@ SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
 SECRET_VARIABLE: Final = "CLAWBLOX_CHECK_API_KEY"  # noqa: S105 - a name
 """Name of a variable that no world needs, and whose value nobody may see."""
+_NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
 _STARTS: Final = 3
@@ -73,6 +75,16 @@ class Findings:
     equal_times: int = 0
     equal_landings: int = 0
     limits: list[str] = attrs.field(factory=list)
+
+
+def _bytecode_cache(scratch: Path) -> dict[str, str]:
+    """Return variables with which a world in Python is compiled once, and not at every start.
+
+    Where bytecode may be written, it is written next to the sources anyway.
+    """
+    if not os.environ.get(_NO_BYTECODE):
+        return {}
+    return {_NO_BYTECODE: "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 async def _stop(world: AsyncWorld, live: LiveWorld) -> StopResult | None:
@@ -102,6 +114,7 @@ class Lab:
         health_timeout: The same as the argument.
         files: Digests of the world's files before any instance was started, by path.
         secret: A variable with a secret name that the instances get, as ``{name: value}``.
+        env: All variables that they get besides those of this process.
         fault: Why the ``world.toml`` cannot be used; empty if it can.
         findings: The evidence for an exact restore, filled by the checks.
     """
@@ -123,6 +136,7 @@ class Lab:
         self.files = files or {}
         self.fault = fault
         self.secret = {SECRET_VARIABLE: secrets.token_hex(16)}
+        self.env = {**self.secret, **_bytecode_cache(scratch)}
         self.findings = Findings()
         self._url = url
         self.health_timeout = health_timeout
@@ -187,7 +201,7 @@ class Lab:
                 started = await world.start(
                     resume=resume,
                     base_path=base_path,
-                    env=self.secret,
+                    env=self.env,
                     health_timeout=self.patience if base_path else self.health_timeout,
                 )
             except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
@@ -246,7 +260,11 @@ class Lab:
             WorldStartError: The world neither refuses it nor becomes ready.
         """
         async with self._places:
-            return await try_start(self.require_world(), resume, health_timeout=self.health_timeout)
+            return await self.try_start(self.require_world(), resume)
+
+    async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
+        """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
+        return await try_start(world, resume, env=self.env, health_timeout=self.health_timeout)
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[LiveWorld]:
@@ -274,7 +292,7 @@ class Lab:
             raise self._probe_failure
         try:
             started = await self.require_world().start(
-                env=self.secret, health_timeout=self.health_timeout
+                env=self.env, health_timeout=self.health_timeout
             )
         except WorldStartError as error:
             self._probe_failure = error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -136,6 +137,17 @@ async def test_a_check_that_takes_too_long_is_not_verified(tmp_path: Path) -> No
     assert result.evidence.startswith("it took longer than 0.2 s: give each check more time")
     assert report.exit_status() == 0
     assert report.exit_status(strict=True) == 1
+
+
+async def test_where_no_bytecode_is_written_a_world_is_compiled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import sys; sys.exit(f'{sys.dont_write_bytecode} {sys.pycache_prefix}')"
+    command = json.dumps([sys.executable, "-c", code])
+    (tmp_path / "world.toml").write_text(f'name = "Ends"\n[run]\ncommand = {command}\n')
+    result = find(await check_world(tmp_path, ["contract.ready"]), "contract.ready")
+    assert re.search(r"False /\S+/bytecode", result.evidence)
 
 
 async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.attempts import Refusal, try_start
+from clawblox.conformance.attempts import Refusal
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.ordinary import find_identity, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
@@ -200,5 +200,4 @@ async def look_at_missing(lab: Lab) -> str:
 
     async with lab.variant("missing", set_variable) as world:
         what = f"{RESUME_ENV} named {path.name}, which does not exist"
-        start = try_start(world, None, health_timeout=lab.health_timeout)
-        return await _judge(lab, start, what)
+        return await _judge(lab, lab.try_start(world, None), what)
