@@ -53,8 +53,16 @@ class _Outcome(Generic[_T]):
             self._error = CancelledError() if is_cancelled else error
             raise
         finally:
-            self.is_known = True
-            self._waker.release()
+            self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error in place of a coroutine that cannot run."""
+        self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        self.is_known = True
+        self._waker.release()
 
     @property
     def has_failed(self) -> bool:
@@ -179,6 +187,16 @@ class _Loop:
                     tasks.start_soon(function, *args)
 
 
+def _be_loop(ready: _Outcome[_Loop]) -> None:
+    """Run the loop in this thread; where it cannot begin, whoever waits for it gets the error."""
+    try:
+        anyio.run(_serve, ready)
+    except Exception as error:  # no descriptors, for example
+        if ready.is_known:
+            raise
+        ready.fail(error)
+
+
 async def _serve(ready: _Outcome[_Loop]) -> None:
     loop = _Loop()
 
@@ -271,7 +289,7 @@ class Portal:
             if self._loop is None:
                 ready = _Outcome[_Loop]()
                 thread = threading.Thread(
-                    target=anyio.run, args=(_serve, ready), name=_THREAD_NAME, daemon=True
+                    target=_be_loop, args=(ready,), name=_THREAD_NAME, daemon=True
                 )
                 thread.start()
                 self._loop = ready.wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -41,6 +43,31 @@ def test_a_signal_that_does_not_interrupt_the_wait_is_seen_soon() -> None:
     result = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode == -signal.SIGINT
     assert result.stderr.endswith("KeyboardInterrupt\n")
+
+
+EXHAUSTED = """
+import resource
+import anyio
+from clawblox.concurrency.portal import portal
+
+async def count():
+    return 5
+
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+try:
+    portal.run(count)
+except OSError as error:
+    print(error.strerror)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+print(portal.run(count))
+"""
+
+
+def test_without_descriptors_for_a_loop_a_call_fails_and_the_next_one_tries_again() -> None:
+    words = [sys.executable, "-c", EXHAUSTED]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    assert result.stdout.splitlines() == [os.strerror(errno.EMFILE), "5"]
 
 
 class Interrupter:
