@@ -26,7 +26,9 @@ from clawblox.conformance.live import (
     Action,
     LiveWorld,
     Player,
+    make_script,
     read_time,
+    run_script,
 )
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
 from clawblox.errors import (
@@ -468,6 +470,22 @@ class Lab:
     async def join_two(self, live: LiveWorld) -> list[Player]:
         """Let two agents join; only one if the world has no place for a second."""
         return [await live.join(name) for name in NAMES[: self.count_players()]]
+
+    async def warm_up(self, live: LiveWorld, *, rounds: int) -> list[Player]:
+        """Let agents join and play, so that the world has something to save.
+
+        Args:
+            live: A fresh instance.
+            rounds: How often each of them acts.
+
+        Raises:
+            Failed: An agent cannot join.
+        """
+        players = await self.join_two(live)
+        actions, random = await self.actions(), self.random("warm")
+        script = make_script(random, actions, rounds=rounds, players=len(players))
+        await run_script(players, script)
+        return players
 
     def count_players(self) -> int:
         """Return the number of agents that the checks let join: two, if there is place."""

@@ -20,12 +20,11 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import Action, Player, make_script, read_time, run_script
+from clawblox.conformance.live import Action, Player, read_time
 from clawblox.conformance.realtime import LEAST_COMMON, Documents, collect, compare_documents
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.results import SavedSnapshot
 
-_WARM_ROUNDS: Final = 4
 _RESTORES: Final = 9
 _LEAD: Final = {True: 0.3, False: 20.0}
 """How far after the save the input is aimed: seconds where documents have a time, else ticks."""
@@ -101,11 +100,7 @@ async def live_landings(lab: Lab) -> Landings:
         candidates = lab.random("landing").sample(list(actions), len(actions))
         async with lab.start() as live:
             with preparing():
-                players = await lab.join_two(live)
-                warm = make_script(
-                    lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
-                )
-                await run_script(players, warm)
+                players = await lab.warm_up(live, rounds=realtime.WARM_ROUNDS)
                 action = await _choose_action(players[-1], candidates)
                 save = await lab.save(live)
             is_opaque = await realtime.is_opaque(live)

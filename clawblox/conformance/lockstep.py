@@ -111,12 +111,10 @@ async def live_original(lab: Lab) -> Original:
         actions = await lab.actions()
         async with lab.start() as live:
             with preparing():
-                players = await lab.join_two(live)
-                count = len(players)
-                warm = make_script(lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=count)
-                await run_script(players, warm)
+                players = await lab.warm_up(live, rounds=_WARM_ROUNDS)
                 save = await lab.save(live)
             saved = await live.snapshot()
+            count = len(players)
             script = make_script(lab.random("script"), actions, rounds=_ROUNDS, players=count)
             after = make_script(
                 lab.random("after"), actions, rounds=_AFTER_ROUNDS, players=count + 1

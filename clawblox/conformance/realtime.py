@@ -21,9 +21,7 @@ from clawblox.conformance.live import (
     Newcomer,
     Player,
     arrive,
-    make_script,
     read_times,
-    run_script,
     welcome,
 )
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
@@ -43,7 +41,8 @@ _DENSE: Final = 0.7
 """Share of the ticks that is seen of a life after which it needs no more time."""
 _SHORT_S, _LONG_S = 1.2, 8.0
 """Real time in seconds for which documents without a time are asked for, and documents at most."""
-_WARM_ROUNDS: Final = 4
+WARM_ROUNDS: Final = 4
+"""How often each agent acts before the save."""
 _SAVE_EVERY: Final = 5
 
 Documents = dict[float, Exchange]
@@ -204,14 +203,9 @@ async def live_original(lab: Lab) -> Original:
     """Return the life of the instance that is saved, continued without inputs; lived once."""
 
     async def live_it() -> Original:
-        actions = await lab.actions()
         async with lab.start() as live:
             with preparing():
-                players = await lab.join_two(live)
-                warm = make_script(
-                    lab.random("warm"), actions, rounds=_WARM_ROUNDS, players=len(players)
-                )
-                await run_script(players, warm)
+                players = await lab.warm_up(live, rounds=WARM_ROUNDS)
                 save = await lab.save(live)
             arrival = await arrive(players)
             watched = await _watch(players[0])
