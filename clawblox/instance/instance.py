@@ -261,6 +261,8 @@ class Instance:
             self.log_index = begin_index(named.log_file, launch.how_back)
         processes, tree = running.processes, running.processes.tree
         tree.watch()  # before they exist
+        if not self.is_planned:
+            self.write_record("starting")  # before, too, for who finds neither us nor the guard
         env = child_environment(launch, environment, self._cookie, self._lease.token)
         hands_over = launch.hands_listener_over
         inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()

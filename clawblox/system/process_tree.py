@@ -28,6 +28,14 @@ _FLAGS, _ENVIRONMENT_END = 6, 48
 _PF_EXITING, _PF_KTHREAD = 0x4, 0x200000
 """Flags of processes that have no memory (include/linux/sched.h)."""
 
+_PF_FORKNOEXEC = 0x40
+"""Flag of processes that have executed no program since they were forked."""
+
+_YOUNG_S = 1.0
+"""Age of a forked process in seconds, up to which it may be about to execute a program."""
+
+_SPAWN_TIMEOUT_S = 0.5
+
 _EXEC_TIMEOUT_S, _EXEC_INTERVAL_S = 0.25, 0.0005
 """The longest wait for the end of an exec, which took 0.02 s on a machine under load."""
 
@@ -237,6 +245,30 @@ def _is_in_exec(pid: int) -> bool:
         return False
     has_memory = not int(fields[_FLAGS]) & (_PF_EXITING | _PF_KTHREAD)
     return has_memory and int(fields[_ENVIRONMENT_END]) == 0
+
+
+def await_spawns() -> None:
+    """Wait until processes that were forked a moment ago execute their programs. Blocks.
+
+    A search misses what another process spawned as it was killed: until its program is executed,
+    such a process looks like its parent. Processes that execute none end the wait after half a
+    second.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
+    deadline = time.monotonic() + _SPAWN_TIMEOUT_S
+    while any(map(_is_being_spawned, all_processes())) and time.monotonic() < deadline:
+        time.sleep(_EXEC_INTERVAL_S)
+
+
+def _is_being_spawned(pid: int) -> bool:
+    fields = _read_fields(pid, _START_TIME + 1)
+    if not fields or fields[0] in _DEAD or not int(fields[_FLAGS]) & _PF_FORKNOEXEC:
+        return False
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    is_young = now - int(fields[_START_TIME]) < _YOUNG_S * os.sysconf("SC_CLK_TCK")
+    return is_young and not int(fields[_FLAGS]) & (_PF_EXITING | _PF_KTHREAD)
 
 
 def read_variables(pid: int) -> dict[str, str]:

@@ -32,7 +32,7 @@ from clawblox.rundir.leftovers import remove_leftovers, settle_unlisted_saves
 from clawblox.rundir.records import InstanceRecord, adopt_moved, read_records
 from clawblox.rundir.status import make_mark
 from clawblox.supervision.tree import Grace, end_tree
-from clawblox.system.process_tree import Search, boot_id, find_trees
+from clawblox.system.process_tree import Search, await_spawns, boot_id, find_trees
 from clawblox.world.fleet import Fleet, ManyStart
 from clawblox.world.known_instances import Plan, Planned
 
@@ -190,5 +190,6 @@ def _find_running(records: Sequence[InstanceRecord]) -> list[InstanceRecord]:
     """Return the instances that have processes, by one look at all processes. Blocks."""
     if not records:
         return []
+    await_spawns()
     trees = find_trees([Search((make_mark(record),)) for record in records])
     return [record for record, tree in zip(records, trees, strict=True) if tree]

@@ -18,6 +18,7 @@ from clawblox.system.process_tree import (
     Proc,
     Search,
     all_processes,
+    await_spawns,
     boot_id,
     command_line,
     find_tree,
@@ -402,6 +403,27 @@ def test_a_process_in_the_middle_of_its_exec_is_found(cookie: str) -> None:
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def test_a_process_that_is_about_to_execute_its_program_is_waited_for(
+    cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, may_go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.read(go, 1)
+        argv = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+        os.execve(sys.executable, argv, dict(marked(cookie)))
+    try:
+        assert found_by(search(cookie)) == [set()]
+        monkeypatch.setattr(proctree.time, "sleep", lambda _seconds: os.write(may_go, b"."))
+        await_spawns()
+        assert found_by(search(cookie)) == [{pid}]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(go)
+        os.close(may_go)
 
 
 # --------------------------------------------------------------------------- signalling

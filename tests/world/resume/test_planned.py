@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import attrs
@@ -10,6 +11,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
+from clawblox.instance.running import WorldProcesses
 from clawblox.rundir import journal
 from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.operations import stop_instances
@@ -42,6 +44,23 @@ async def test_all_plans_of_a_batch_are_one_write(
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start_many(4, run_dir=run)
     assert [count for count in appended if count] == [4]
+
+
+async def test_a_world_has_a_record_before_it_has_a_process(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    spawn = WorldProcesses.start
+
+    def start(processes: WorldProcesses, *args: Any, **options: Any) -> None:
+        seen.extend(record.cookie for record in read_records(run))
+        spawn(processes, *args, **options)
+        assert seen == [processes.tree.cookie]
+
+    monkeypatch.setattr(WorldProcesses, "start", start)
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start(run_dir=run)
+    assert seen
 
 
 @pytest.mark.thorough
