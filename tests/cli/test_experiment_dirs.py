@@ -56,6 +56,7 @@ COUNTERPARTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("experiment")
 def test_a_command_for_runs_names_the_command_for_experiments(call: Start) -> None:
     for (name, *others), counterpart in COUNTERPARTS.items():

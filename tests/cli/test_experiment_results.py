@@ -36,7 +36,7 @@ def test_means_of_agents_are_by_their_driver(experiment_dir: Path, call: Start) 
     assert [line.split()[0] for line in table.out.splitlines()] == ["DRIVER", "claude"]
 
 
-@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("columns", [80, pytest.param(100, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("options", [(), ("--agents",), ("--by", "chain")])
 def test_a_table_fits_the_terminal(
     experiment_dir: Path, columns: int, options: tuple[str, ...]

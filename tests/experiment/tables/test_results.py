@@ -97,14 +97,14 @@ def long_names() -> Results:
 def test_a_table_fits_its_width_and_shows_the_more_the_wider_it_is(
     by: str | None, agents: bool
 ) -> None:
-    columns = 0
+    results, columns = long_names(), 0
     for width in range(50, 161):
-        heading, *rows = long_names().table(by=by, agents=agents, width=width).splitlines()
+        heading, *rows = results.table(by=by, agents=agents, width=width).splitlines()
         assert max(map(len, (heading, *rows))) <= width
         assert len(set(rows)) == len(rows)  # names are not cut to the same text
         assert len(heading.split()) >= columns
         columns = len(heading.split())
-    assert heading == long_names().table(by=by, agents=agents).splitlines()[0]
+    assert heading == results.table(by=by, agents=agents).splitlines()[0]
 
 
 def test_means_by_a_yes_or_no_are_named_as_in_a_plan() -> None:
