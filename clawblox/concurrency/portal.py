@@ -188,7 +188,7 @@ class _Loop:
 
 
 def _be_loop(ready: _Outcome[_Loop]) -> None:
-    """Run the loop in this thread; where it cannot begin, whoever waits for it gets the error."""
+    """Run the loop in this thread; where it cannot begin, the waiting thread gets the error."""
     try:
         anyio.run(_serve, ready)
     except Exception as error:  # no descriptors, for example

@@ -262,7 +262,8 @@ class Instance:
         processes, tree = running.processes, running.processes.tree
         tree.watch()  # before they exist
         if not self.is_planned:
-            self.write_record("starting")  # finds the process if this one and the guard are killed
+            # If this process and the guard are killed now, a resume finds the world by its record.
+            self.write_record("starting")
         env = child_environment(launch, environment, self._cookie, self._lease.token)
         hands_over = launch.hands_listener_over
         inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()

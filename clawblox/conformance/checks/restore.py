@@ -235,7 +235,7 @@ async def look_at_cut_points(lab: Lab) -> str:
     await lab.require_actions()
     steps = len((await lockstep.live_resaved(lab)).saves)
     tried = set[int]()
-    outcomes: list[Failed | CouldNotRun] = []
+    outcomes: list[Exception] = []
 
     def search() -> None:
         @hypothesis.seed(lab.seed)
@@ -253,7 +253,7 @@ async def look_at_cut_points(lab: Lab) -> str:
             tried.add(cut)
             try:
                 from_thread.run(lockstep.continue_from_cut, lab, cut)
-            except (Failed, CouldNotRun) as outcome:
+            except Exception as outcome:
                 outcomes.append(outcome)
                 raise
 
@@ -266,12 +266,12 @@ async def look_at_cut_points(lab: Lab) -> str:
     return f"restores from {len(tried)} of {steps} cut points were exact"
 
 
-def _without_repetition(outcome: Failed | CouldNotRun) -> Failed | CouldNotRun:
-    """Return an outcome that another restore of the same save did not have."""
+def _without_repetition(outcome: Exception) -> Exception:
+    """Return an outcome that another restore of the same save did not have, with these words."""
     evidence = f"{outcome}; another restore of the same save did not show this"
-    if isinstance(outcome, CouldNotRun):
-        return CouldNotRun(evidence)
-    return Failed(evidence, exchange=outcome.exchange, difference=outcome.difference)
+    if isinstance(outcome, Failed):
+        return Failed(evidence, exchange=outcome.exchange, difference=outcome.difference)
+    return CouldNotRun(evidence) if isinstance(outcome, CouldNotRun) else outcome
 
 
 def _count(number: int, singular: str, plural: str = "") -> str:

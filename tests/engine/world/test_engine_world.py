@@ -285,7 +285,7 @@ def test_a_fingerprint_changes_with_what_scripts_do_and_draw(directory, lines):
     ],
 )
 def test_a_fingerprint_changes_with_draws_of_random_objects(directory, lines, draw):
-    def fingerprints_of(seed: int, *, restores: bool = False) -> list[int]:
+    def collect_fingerprints(seed: int, *, restores: bool = False) -> list[int]:
         (directory / "main.lua").write_text(f"""
         local stream, ticks = Random.new({seed}), 0
         while true do
@@ -306,9 +306,9 @@ def test_a_fingerprint_changes_with_draws_of_random_objects(directory, lines, dr
             fingerprints.append(hosted.simulation.fingerprint())
         return fingerprints
 
-    usual, other = fingerprints_of(1), fingerprints_of(2)
+    usual, other = collect_fingerprints(1), collect_fingerprints(2)
     assert [tick for tick in range(9) if usual[tick] != other[tick]] == [2, 6]
-    assert fingerprints_of(1, restores=True) == usual
+    assert collect_fingerprints(1, restores=True) == usual
 
 
 def test_a_recording_names_the_data_store_and_lacks_only_shared_rows(directory, tmp_path):
