@@ -174,13 +174,15 @@ def _watch_until_gone(orchestrator: int) -> list[Mark]:
     os.set_blocking(0, False)
     poller = select.poll()
     poller.register(0, select.POLLIN)
-    with contextlib.suppress(OSError):
-        # A forked child of the orchestrator may keep the pipe open, but not the pidfd.
+    # A forked child of the orchestrator may keep the pipe open, but not the pidfd.
+    with contextlib.suppress(ProcessLookupError):
         poller.register(os.pidfd_open(orchestrator), select.POLLIN)
+    # It may have ended before this program ran, and its pid may be another process's by now.
+    is_gone = os.getppid() != orchestrator
     marks: dict[str, Mark] = {}
     pending = b""
     while True:
-        is_gone = {descriptor for descriptor, _ in poller.poll()} != {0}
+        is_gone = is_gone or {descriptor for descriptor, _ in poller.poll()} != {0}
         # Read after the death was noticed, so that the last messages are not missed.
         received, is_closed = _read_lifeline()
         *lines, pending = (pending + received).split(b"\n")

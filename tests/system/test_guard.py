@@ -722,6 +722,28 @@ def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None
     os.close(write_end)
 
 
+@pytest.mark.parametrize("number", ["reaped", "recycled"])
+def test_an_orchestrator_that_is_gone_before_its_guard_runs_is_noticed(
+    tmp_path: Path, number: str
+) -> None:
+    # The test process is the guard's parent, so neither of these is its orchestrator.
+    read_end, write_end = os.pipe()  # held open, as by a forked child
+    mark = make_mark(tmp_path.name)
+    os.write(write_end, guard._message("watch", mark))
+    env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
+    with subprocess.Popen(["sleep", "60"], env=env) as world:
+        gone = subprocess.Popen(["sleep", "60" if number == "recycled" else "0"])
+        if number == "reaped":
+            gone.wait()
+        pid = guard._spawn(gone.pid, read_end)
+        assert world.wait() == -signal.SIGTERM
+        assert os.waitpid(pid, 0) == (pid, 0)
+        gone.kill()
+        gone.wait()
+    os.close(read_end)
+    os.close(write_end)
+
+
 @pytest.mark.thorough
 def test_many_worlds_fit_into_the_lifeline(client: Guard, tmp_path: Path) -> None:
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": f"{tmp_path.name}-4999"}
