@@ -215,3 +215,15 @@ async def test_a_world_without_defects_passes_every_check(tmp_path: Path, clock:
     assert could_not_run <= MAY_MISS[clock], report.checks
     grade = {"lockstep": "exact", "realtime": "exact_in_simulated_time"}[clock]
     assert report.verdict.grade == ("exact_as_far_as_seen" if could_not_run & DECISIVE else grade)
+
+
+@pytest.mark.parametrize("defect", [None, "chat-is-private"])
+async def test_chat_reaches_no_other_agent_where_there_is_place_for_one(
+    tmp_path: Path, defect: str | None
+) -> None:
+    directory = make_provable_world(tmp_path, clock="lockstep", defect=defect)
+    toml = directory / "world.toml"
+    toml.write_text(toml.read_text().replace("max_players = 8", "max_players = 1"))
+    (result,) = (await check_world(directory, ["contract.chat"], seed=1)).checks
+    assert (result.status, result.is_own_error) == ("not_applicable", False)
+    assert "max_players is 1" in result.evidence

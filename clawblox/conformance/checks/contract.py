@@ -284,8 +284,9 @@ async def look_at_chat(lab: Lab) -> str:
     if "created_at" not in (message := _find_message(heard) or {}):
         keys = ", ".join(map(str, message))
         raise Failed(f"the message has no created_at; its keys are: {keys}", exchange=heard)
-    who = "the other agent" if speaker is not listener else "its author, the only agent,"
-    return f"{who} heard it, with created_at {message['created_at']!r}"
+    if speaker is listener:
+        raise NotApplicable("max_players is 1: there is no other agent, and its author heard it")
+    return f"the other agent heard it, with created_at {message['created_at']!r}"
 
 
 def _find_message(exchange: Exchange) -> dict[str, Any] | None:
