@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support import GUARD_NAME, command_line, descendants
+from tests.support import (
+    GUARD_NAME,
+    command_line,
+    descendants,
+    kill_processes,
+    marked_processes,
+    processes_in,
+    wait_until,
+)
 
 PRELUDE = """
 import ctypes, multiprocessing, os, resource, signal, subprocess, sys, threading, time
@@ -28,6 +36,15 @@ def hear():
     return sys.stdin.readline().strip()
 
 hear_async = partial(anyio.to_thread.run_sync, hear)
+"""
+
+STAY = """
+async def main():
+    async with AsyncWorld(dir=world_dir) as world:
+        started = await world.start(run_dir=run_dir, detach="detach" in arguments)
+        tell(started.port)
+        await anyio.sleep_forever()
+anyio.run(main)
 """
 
 
@@ -75,3 +92,25 @@ def orchestrator(
             yield Orchestrator(process)
         finally:
             process.kill()
+
+
+def worlds_in(directory: Path) -> dict[int, str]:
+    """Return the live processes of the worlds below a directory, orchestrators and guards not."""
+    found = {pid: command_line(pid) for pid in processes_in(directory)}
+    return {pid: text for pid, text in found.items() if "import ctypes" not in text}
+
+
+def wait_for_nothing(directory: Path) -> None:
+    try:
+        wait_until(lambda: not worlds_in(directory) and not marked_processes(), timeout=20)
+    finally:
+        left = worlds_in(directory)
+        kill_processes(lambda: worlds_in(directory))
+    assert not left
+
+
+def world_pid(world: Path) -> int:
+    """Return the process that a world's ``--pid-file`` names, as soon as it is there."""
+    path = world / "world.pid"
+    wait_until(path.exists)
+    return int(path.read_text())
