@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
-from clawblox.system.helper import HelperProcess, detach_from_parent, import_paths
+from clawblox.system.helper import HelperProcess, detach_from_parent, end_with_parent, import_paths
 
 CHECKER_NAME = "clawblox-checker"
 """Identifies a checker in a process list: a word of its command line."""
@@ -238,9 +238,10 @@ class Check:
             return checker
 
 
-def main() -> None:
-    """Run the checker program: answer until the channel ends."""
+def main(client: str) -> None:
+    """Run the checker program: answer until the channel or the client's process ends."""
     detach_from_parent()
+    end_with_parent(client)
     with socket.socket(fileno=0) as channel:
         channel.send(_READY)
         while True:

@@ -21,7 +21,7 @@ import threading
 import time
 from pathlib import Path
 
-from clawblox.system.helper import detach_from_parent, spawn_helper
+from clawblox.system.helper import detach_from_parent, open_parent, spawn_helper
 from clawblox.system.process_tree import Mark, find_tree, kill_tree, signal_processes
 
 GUARD_NAME = "clawblox-guard"
@@ -174,11 +174,9 @@ def _watch_until_gone(orchestrator: int) -> list[Mark]:
     os.set_blocking(0, False)
     poller = select.poll()
     poller.register(0, select.POLLIN)
-    # A forked child of the orchestrator may keep the pipe open, but not the pidfd.
-    with contextlib.suppress(ProcessLookupError):
-        poller.register(os.pidfd_open(orchestrator), select.POLLIN)
-    # It may have ended before this program ran, and its pid may be another process's by now.
-    is_gone = os.getppid() != orchestrator
+    is_gone = (pidfd := open_parent(orchestrator)) is None
+    if pidfd is not None:
+        poller.register(pidfd, select.POLLIN)
     marks: dict[str, Mark] = {}
     pending = b""
     while True:

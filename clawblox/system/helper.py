@@ -2,7 +2,7 @@
 
 A helper runs as ``python -I -S`` with an empty environment, in a session of its own, so that
 Ctrl-C on the terminal does not reach it. Its standard input is the channel to this process, and
-when that ends, the helper ends. Standard library only.
+when either of them ends, the helper ends. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import select
 import signal  # noqa: TID251 - a helper ignores signals meant for its parent, and is killed by it
 import socket
 import sys
+import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,8 +78,8 @@ class HelperProcess:
 
     Args:
         name: Identifies the helper in a process list: a word of its command line.
-        function: The function that it calls, as ``module:function``; its standard input is the
-            socket.
+        function: The function that it calls with the pid of this process, as
+            ``module:function``; its standard input is the socket.
         paths: Directories to import from, in addition to the standard library.
         kind: Type of the socket.
 
@@ -102,7 +104,9 @@ class HelperProcess:
         self.channel, far_end = socket.socketpair(socket.AF_UNIX, kind)
         with far_end:
             try:
-                self.pid = spawn_helper(name, function, channel=far_end.fileno(), paths=paths)
+                self.pid = spawn_helper(
+                    name, function, str(os.getpid()), channel=far_end.fileno(), paths=paths
+                )
             except OSError:
                 self.channel.close()
                 raise
@@ -147,3 +151,41 @@ def detach_from_parent() -> None:
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the descriptor of this very listing
                 os.close(int(name))
+
+
+def open_parent(parent: int) -> int | None:
+    """Return a pidfd of the process that spawned this helper; None if that has ended.
+
+    A forked child of the parent, of which Python knows nothing, keeps the channel open. The pidfd
+    shows the end nevertheless.
+
+    Args:
+        parent: Its pid, which may be another process's by now.
+    """
+    try:
+        pidfd = os.pidfd_open(parent)
+    except ProcessLookupError:
+        return None
+    if os.getppid() == parent:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def end_with_parent(parent: str) -> None:
+    """End this helper, in the middle of whatever it does, when its parent has ended.
+
+    Args:
+        parent: The pid of the process that spawned it.
+    """
+    pidfd = open_parent(int(parent))
+    if pidfd is None:
+        os._exit(0)
+    threading.Thread(target=_await_end, args=(pidfd,), daemon=True).start()
+
+
+def _await_end(pidfd: int) -> None:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.poll()
+    os._exit(0)

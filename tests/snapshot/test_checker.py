@@ -137,7 +137,8 @@ def test_a_checker_has_nothing_of_its_orchestrator(tmp_path: Path) -> None:
     with document(tmp_path, b"{}") as fd, checker() as running:
         running.read_header(fd)
         proc = Path(f"/proc/{running.pid}")
-        assert sorted(os.listdir(proc / "fd")) == ["0", "1", "2"]
+        assert sorted(os.listdir(proc / "fd")) == ["0", "1", "2", "3"]
+        assert os.readlink(proc / "fd" / "3") == "anon_inode:[pidfd]"
         names = {entry.partition(b"=")[0] for entry in (proc / "environ").read_bytes().split(b"\0")}
         assert names <= {b"PATH", b""}
         assert os.getsid(running.pid) == running.pid

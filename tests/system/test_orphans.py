@@ -287,6 +287,32 @@ def test_a_forked_child_that_lives_on_does_not_hide_the_death(tmp_path: Path, pr
         os.kill(child, signal.SIGKILL)
 
 
+HELPERS = {
+    "checker": "from clawblox.snapshot.checker import Checker\nhelper = Checker()\n",
+    "examiner": "from clawblox.checkpoint.audit.examine import Examiner\nhelper = Examiner({})\n",
+}
+FORK_BESIDE_A_HELPER = """
+libc = ctypes.PyDLL(None)
+child = libc.fork()
+if child == 0:
+    libc.sleep(60)
+tell(helper.pid)
+tell(child)
+libc.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", HELPERS)
+def test_a_forked_child_that_lives_on_keeps_no_helper_alive(tmp_path: Path, name: str) -> None:
+    body = HELPERS[name] + FORK_BESIDE_A_HELPER
+    with orchestrator(body, tmp_path, tmp_path) as one:
+        helper, child = int(one.hear()), int(one.hear())
+        one.kill()
+        wait_until(lambda: not is_alive(helper), what="the helper ends")
+        assert is_alive(child)
+        os.kill(child, signal.SIGKILL)
+
+
 FORK_AND_END = """
 world = World(dir=world_dir)
 world.start(run_dir=run_dir)

@@ -30,7 +30,13 @@ from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError
 from clawblox.results import Finding
-from clawblox.system.helper import HelperProcess, count_helpers, detach_from_parent, import_paths
+from clawblox.system.helper import (
+    HelperProcess,
+    count_helpers,
+    detach_from_parent,
+    end_with_parent,
+    import_paths,
+)
 
 EXAMINER_NAME: Final = "clawblox-examiner"
 """Identifies an examiner in a process list: a word of its command line."""
@@ -164,9 +170,10 @@ def _receive(channel: socket.socket) -> Any:  # noqa: ANN401 - any JSON value
     return json.loads(data)
 
 
-def main() -> None:
-    """Run the examiner program: examine until the channel ends."""
+def main(client: str) -> None:
+    """Run the examiner program: examine until the channel or the client's process ends."""
     detach_from_parent()
+    end_with_parent(client)
     with (
         socket.socket(fileno=0) as channel,
         contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError),

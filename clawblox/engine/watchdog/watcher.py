@@ -15,7 +15,7 @@ import signal
 import time
 
 from clawblox.engine.watchdog.slot import Slot
-from clawblox.system.helper import detach_from_parent
+from clawblox.system.helper import detach_from_parent, open_parent
 
 ASK_SIGNAL = 56
 """Asks the world to stop its script: a real-time signal that nothing else uses."""
@@ -61,9 +61,8 @@ def main(
     """
     detach_from_parent()
     pid = int(world)
-    with contextlib.suppress(ProcessLookupError):
-        handle = os.pidfd_open(pid)
-        if os.getppid() == pid:  # else the world has gone already
+    if (handle := open_parent(pid)) is not None:
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it goes just now
             watching = _Watching(pid, handle, int(end), mark)
             watching.limit(float(cpu_s), int(memory_bytes), float(patience_s))
             watching.run(float(interval_s))
