@@ -184,7 +184,7 @@ def claim_name(
         RunLockedError: Another orchestrator, or a detached instance, has the name.
     """
     make_private_dir(records_dir(run_dir))
-    for candidate in [name] if name is not None else _names(taken):
+    for candidate in [name] if name is not None else instance_names(taken):
         lock_path = name_lock(run_dir, candidate)
         holder: LockOwner | InstanceRecord | None = None
         if (fd := lock_file(lock_path)) is not None:
@@ -219,7 +219,7 @@ def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterato
     """
     held = {record.name for record in read_records(run_dir) if not reuse or record.is_alive}
     # A dead instance may be about to be restarted, one without a record about to be started.
-    return _names({*taken, *held, *claimed_names(run_dir)})
+    return instance_names({*taken, *held, *claimed_names(run_dir)})
 
 
 def claimed_names(run_dir: Path) -> set[str]:
@@ -229,7 +229,8 @@ def claimed_names(run_dir: Path) -> set[str]:
     return {name for name, owner in owners if owner is None or read_process(owner.pid)}
 
 
-def _names(taken: Collection[str]) -> Iterator[str]:
+def instance_names(taken: Collection[str]) -> Iterator[str]:
+    """Yield the names ``w000``, ``w001``, … without those that are taken."""
     names = (f"w{index:03}" for index in itertools.count())
     return (name for name in names if name not in taken)
 

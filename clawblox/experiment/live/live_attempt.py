@@ -66,6 +66,7 @@ class LiveAttempt:
         run_dir: Its run directory, which is prepared.
         record: What was prepared.
         world: The world, open; other attempts may use it too.
+        instance: Name of its instance, which no other open attempt has.
         agents: The agents, in their order; :meth:`opened` opens and closes them.
         secrets: Values that no archive may contain.
         tmux: tmux session that shows world and agents; None for none.
@@ -78,6 +79,7 @@ class LiveAttempt:
     run_dir: Path
     record: AttemptRecord
     world: AsyncWorld
+    instance: str
     agents: Sequence[AttemptAgent]
     _secrets: Sequence[str] = attrs.field(repr=False)
     _tmux: str | None
@@ -116,7 +118,7 @@ class LiveAttempt:
         with anyio.CancelScope(shield=True), self._held, suppress(ClawbloxError):
             await stop_all(self.agents)
             if self.started is not None:
-                await self.world.stop(self.started.name, grace_seconds=self._grace_s)
+                await self.world.stop(self.instance, grace_seconds=self._grace_s)
 
     async def _note_end(self) -> None:
         with anyio.CancelScope(shield=True), suppress(ManifestError):
@@ -156,6 +158,7 @@ class LiveAttempt:
         snapshot = None if record.snapshot is None else self.run_dir / record.snapshot
         self.started = await self.world.start(
             run_dir=self.run_dir,
+            name=self.instance,
             record=spec.record,
             env=spec.env,
             host=spec.host,
@@ -189,12 +192,11 @@ class LiveAttempt:
         return dict([*own.items(), *({**chain.labels, **own}).items()][:_MAX_LABELS])
 
     async def _start_agent(self, agent: AttemptAgent) -> dict[str, Any]:
-        assert self.started is not None
         is_continued = self.order.origin is not None
         if is_continued and self.order.branch is None:
             await run_blocking(_require_conversation, agent)
         try:
-            access = await self.world.connect(agent.agent, instance=self.started.name)
+            access = await self.world.connect(agent.agent, instance=self.instance)
         except ClawbloxError as error:
             raise agent.blame(error) from error
         if is_continued:
@@ -228,7 +230,7 @@ class LiveAttempt:
         """Report the end of the world, which nothing but the attempt may stop."""
         end: Event | None = None
         async for event in self._events:
-            if event.subject != started.name:
+            if event.subject != self.instance:
                 continue
             self._pass_on(event)
             if event.kind in ("exited", "stopped"):
@@ -263,9 +265,8 @@ class LiveAttempt:
 
         Cancellation: has no effect.
         """
-        assert self.started is not None
         try:
-            return await self.world.simulation_time(self.started.name)
+            return await self.world.simulation_time(self.instance)
         except WorldError as error:  # its end is reported by a signal
             _log.warning("world's time not read", attempt=self.order.run_id, error=str(error))
             return None
@@ -276,7 +277,7 @@ class LiveAttempt:
         return LiveGeneration(
             order=self.order,
             world=self.world,
-            instance=self.started.name,
+            instance=self.instance,
             seed=self.started.seed,
             agents=self.agents,
             elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
@@ -295,7 +296,6 @@ class LiveAttempt:
 
         Cancellation: the archive is complete or absent.
         """
-        assert self.started is not None
         watched = check_agents([agent.agent for agent in self.agents])
         quiet_s = self.order.chain.plan.checkpoint.idle_quiet
         with held(watched):
@@ -306,7 +306,7 @@ class LiveAttempt:
                 self.world,
                 watched,
                 await run_blocking(free_archive, self.run_dir / "checkpoints", stem),
-                instance=self.started.name,
+                instance=self.instance,
                 metadata=self._metadata(kind, elapsed_s),
                 known_secrets=self._secrets,
             )
@@ -343,10 +343,9 @@ class LiveAttempt:
 
         Cancellation: it is removed or not.
         """
-        assert self.started is not None
         path = self.run_dir / "checkpoints" / file
         try:
-            await self.world.remove_checkpoint(path, instance=self.started.name)
+            await self.world.remove_checkpoint(path, instance=self.instance)
         except ClawbloxError as error:
             _log.warning("checkpoint not removed", path=str(path), error=str(error))
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
 from clawblox.results import Event
+from clawblox.rundir.claims import instance_names
 from clawblox.system.files import available_bytes
+from clawblox.world.async_world import AsyncWorld
 
 
 class LiveWorkshop:
@@ -70,6 +72,7 @@ class LiveWorkshop:
         self._env = env
         self._credentials = Credentials(env)
         self._worlds = SharedWorlds()
+        self._instances: set[str] = set()
         self._grace_s = grace_s
         self._on_event = on_event
 
@@ -257,11 +260,30 @@ class LiveWorkshop:
         Cancellation: everything is ended.
         """
         with blaming("attempt not opened"):
-            attempt = await self._make(order, report)
-        async with attempt.opened():
-            yield attempt
+            world = await self._worlds.open(order.chain.plan.world.dir)
+        with self._named_instance(world) as instance:
+            with blaming("attempt not opened"):
+                attempt = await self._make(order, world, instance, report)
+            async with attempt.opened():
+                yield attempt
 
-    async def _make(self, order: Order, report: Callable[[Signal], object]) -> LiveAttempt:
+    @contextmanager
+    def _named_instance(self, world: AsyncWorld) -> Iterator[str]:
+        """Give a block the name of an instance that no other open attempt has.
+
+        A world gives the name of an instance that has ended to the next, so that an attempt would
+        stop or save the instance of another.
+        """
+        name = next(instance_names({*self._instances, *world.labels}))
+        self._instances.add(name)
+        try:
+            yield name
+        finally:
+            self._instances.discard(name)
+
+    async def _make(
+        self, order: Order, world: AsyncWorld, instance: str, report: Callable[[Signal], object]
+    ) -> LiveAttempt:
         chain_dir, plan = self._chain_dir(order.chain.name), order.chain.plan
         run_dir = layout.attempt_dir(chain_dir, order.run_id)
         record = await run_blocking(_require_record, run_dir)
@@ -284,7 +306,8 @@ class LiveWorkshop:
             order=order,
             run_dir=run_dir,
             record=record,
-            world=await self._worlds.open(plan.world.dir),
+            world=world,
+            instance=instance,
             agents=agents,
             secrets=secrets,
             tmux=tmux,

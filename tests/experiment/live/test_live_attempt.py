@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from anyio.abc import TaskStatus
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
@@ -26,6 +27,7 @@ from clawblox.experiment.schedule.ports import (
     AgentFailed,
     AgentTurned,
     AttemptError,
+    Signal,
     WorldEnded,
 )
 from clawblox.rundir.manifest import read_manifest
@@ -164,6 +166,60 @@ async def test_a_world_that_another_program_has_stopped_has_ended(alone: Scene) 
     (end,) = (signal for signal in alone.signals if isinstance(signal, WorldEnded))
     assert end.text.startswith("another program stopped it: ")
     assert "| counter world, process" in end.text
+
+
+@attrs.define
+class Neighbour:
+    """The first attempt, open in a task beside another one."""
+
+    scene: Scene
+    signals: list[Signal] = attrs.field(factory=list)
+    may_close: anyio.Event = attrs.field(factory=anyio.Event)
+    is_closed: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def run(self, *, task_status: TaskStatus[Any]) -> None:
+        async with self.scene.workshop.open(self.scene.order(), self.signals.append) as attempt:
+            task_status.started(await attempt.start())
+            await self.may_close.wait()
+        self.is_closed.set()
+
+    async def close(self) -> None:
+        self.may_close.set()
+        await self.is_closed.wait()
+
+
+SECOND = f"{FIRST}-r20260622T185925Z"
+
+
+async def test_a_world_that_died_takes_no_other_attempts_world_with_it(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    await alone.prepare(alone.order(SECOND))
+    neighbour = Neighbour(alone)
+    async with anyio.create_task_group() as tasks:
+        working = await tasks.start(neighbour.run)
+        os.kill(working["world"]["pid"], signal.SIGKILL)
+        await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in neighbour.signals))
+        async with alone.workshop.open(alone.order(SECOND), alone.signals.append) as second:
+            await second.start()
+            await neighbour.close()
+            assert await second.world_time() is not None
+    assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
+
+
+async def test_the_end_of_another_attempts_world_is_not_reported(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    await alone.prepare(alone.order(SECOND))
+    neighbour = Neighbour(alone)
+    async with anyio.create_task_group() as tasks:
+        working = await tasks.start(neighbour.run)
+        async with alone.workshop.open(alone.order(SECOND), alone.signals.append) as second:
+            await neighbour.close()  # its end waits among the events of the second
+            names = working["name"], (await second.start())["name"]
+            await wait_for_turns(second, 1)
+    assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
+    assert names == ("w000", "w001")
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        assert attempt.instance == "w000"
 
 
 async def test_the_attempt_itself_stops_its_world_without_a_report(alone: Scene) -> None:
