@@ -67,13 +67,19 @@ def find_free_port() -> int:
 
 
 async def try_start(
-    world: AsyncWorld, resume: Path | None, *, env: Mapping[str, str], health_timeout: float
+    world: AsyncWorld,
+    resume: Path | None,
+    *,
+    name: str,
+    env: Mapping[str, str],
+    health_timeout: float,
 ) -> Refusal | None:
     """Return how a world ended before it was ready; None if it became ready.
 
     Args:
         world: The world.
         resume: The file to restore; None for none.
+        name: Name of the instance, which no other has or had.
         env: Additional environment variables of the world.
         health_timeout: Seconds until an instance must be ready.
 
@@ -90,7 +96,7 @@ async def try_start(
         tasks.start_soon(watch.run)
         try:
             started = await world.start(
-                resume=resume, port=port, env=env, health_timeout=health_timeout
+                name=name, resume=resume, port=port, env=env, health_timeout=health_timeout
             )
             await world.stop(started.name, grace_seconds=_STOP_GRACE_S)
         except WorldExitedBeforeReadyError as error:

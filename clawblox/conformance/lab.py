@@ -11,7 +11,6 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import anyio.lowlevel
-import attrs
 import tomlkit
 
 from clawblox.concurrency.threads import run_blocking
@@ -31,6 +30,7 @@ from clawblox.conformance.live import (
     run_script,
 )
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
+from clawblox.conformance.verdict import Findings
 from clawblox.errors import (
     ConfigError,
     UsageError,
@@ -40,6 +40,7 @@ from clawblox.errors import (
 )
 from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
 from clawblox.results import SavedSnapshot, StopResult
+from clawblox.rundir.claims import instance_names
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
@@ -60,23 +61,6 @@ _MOST_SILENT: Final = 2
 
 _T = TypeVar("_T")
 ClockKind: TypeAlias = Literal["lockstep", "realtime"]
-
-
-@attrs.define
-class Findings:
-    """The amount of evidence for an exact restore, which the verdict states.
-
-    Attributes:
-        equal_answers: Answers of a restored lock-step world that were equal to the byte.
-        equal_times: Simulated times at which the documents of two lives were equal.
-        equal_landings: Pairs of restores whose inputs landed together and that continued equally.
-        limits: Reasons why the evidence is weaker than it could be.
-    """
-
-    equal_answers: int = 0
-    equal_times: int = 0
-    equal_landings: int = 0
-    limits: list[str] = attrs.field(factory=list)
 
 
 def _bytecode_cache(scratch: Path) -> dict[str, str]:
@@ -147,6 +131,9 @@ class Lab:
         self._probe_lock = anyio.Lock()
         self._silent = 0
         self._places = anyio.Semaphore(_STARTS)
+        # A world gives the name of an instance that died to the next one, which would be stopped
+        # in its place.
+        self._names = instance_names(())
         self._results: dict[str, Any] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
@@ -201,6 +188,7 @@ class Lab:
         async with self._places:
             try:
                 started = await world.start(
+                    name=next(self._names),
                     resume=resume,
                     base_path=base_path,
                     env=self.env,
@@ -266,7 +254,13 @@ class Lab:
 
     async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
         """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
-        return await try_start(world, resume, env=self.env, health_timeout=self.health_timeout)
+        return await try_start(
+            world,
+            resume,
+            name=next(self._names),
+            env=self.env,
+            health_timeout=self.health_timeout,
+        )
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[LiveWorld]:
@@ -294,7 +288,7 @@ class Lab:
             raise self._probe_failure
         try:
             started = await self.require_world().start(
-                env=self.env, health_timeout=self.health_timeout
+                name=next(self._names), env=self.env, health_timeout=self.health_timeout
             )
         except WorldStartError as error:
             self._probe_failure = error

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from clawblox.conformance.lab import Findings
+import attrs
+
 from clawblox.conformance.report import CheckResult, Verdict
 
 _ALWAYS: Final = (
@@ -18,6 +19,23 @@ _ALWAYS: Final = (
 """Checks without which a restore is not shown to be exact, whatever the clock."""
 _DECISIVE: Final = frozenset({*_ALWAYS, "restore.landings"})
 """Checks that weaken the verdict if they cannot run."""
+
+
+@attrs.define
+class Findings:
+    """The amount of evidence for an exact restore, which the verdict states.
+
+    Attributes:
+        equal_answers: Answers of a restored lock-step world that were equal to the byte.
+        equal_times: Simulated times at which the documents of two lives were equal.
+        equal_landings: Pairs of restores whose inputs landed together and that continued equally.
+        limits: Reasons why the evidence is weaker than it could be.
+    """
+
+    equal_answers: int = 0
+    equal_times: int = 0
+    equal_landings: int = 0
+    limits: list[str] = attrs.field(factory=list)
 
 
 def judge(results: Sequence[CheckResult], findings: Findings) -> Verdict:

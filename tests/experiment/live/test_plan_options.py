@@ -51,6 +51,7 @@ async def start(
         run_dir=root,
         record=AttemptRecord(agents=(), **facts),
         world=World(),  # type: ignore[arg-type]
+        instance="w003",
         agents=(),
         secrets=(),
         tmux="gen-g002",
@@ -77,7 +78,8 @@ async def test_a_world_has_every_option_of_the_plan(tmp_path: Path) -> None:
     options = await start(tmp_path, spec=spec)
     names = {field.name for field in attrs.fields(WorldSpec)} - {"dir"}
     assert {name: options[name] for name in names} == {name: getattr(spec, name) for name in names}
-    assert (options["run_dir"], options["restart"]) == (tmp_path, "never")
+    assert (options["run_dir"], options["name"]) == (tmp_path, "w003")
+    assert options["restart"] == "never"
     assert options["_tmux_session"] == "gen-g002"
     own = {"experiment": "exp", "chain": "r1", "generation": 2}
     assert options["labels"] == {**own, "question": "memory"}

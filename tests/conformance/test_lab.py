@@ -1,0 +1,29 @@
+"""The instances of a world under test: none is mistaken for another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from clawblox import AsyncWorld
+from clawblox.conformance.lab import Lab
+from tests.support import make_world, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
+        lab = Lab(world, scratch=tmp_path, seed=1, health_timeout=60.0)
+        async with lab.probe() as probe:
+            assert probe.started is not None
+            os.kill(probe.started.pid, signal.SIGKILL)
+        await wait_until_async(lambda: probe.name not in world.instances)
+        async with lab.start() as live:
+            async with lab.probe() as another:
+                assert another is not probe
+            assert (await live.call("GET", "/api.md")).is_accepted
+        await lab.close()
