@@ -32,6 +32,8 @@ _AIM_S: Final = 8.0
 _SEARCH_S: Final = 60.0
 """Real time in seconds after which no further life is begun."""
 _QUIET_TIMES: Final = 100
+_WAITING_S: Final = 10.0
+"""Real time in seconds for further lives, when no save so far has the input waiting."""
 
 
 @attrs.frozen
@@ -63,6 +65,7 @@ class Landings:
     Attributes:
         players: The agents; those of the original.
         save: The save.
+        action: The input.
         original: The life of the instance that was saved.
         restored: The restored ones.
         is_opaque: Whether snapshots have no simulated time.
@@ -70,6 +73,7 @@ class Landings:
 
     players: tuple[Player, ...]
     save: SavedSnapshot
+    action: Action
     original: Landing
     restored: tuple[Landing, ...]
     is_opaque: bool
@@ -108,8 +112,8 @@ async def live_landings(lab: Lab) -> Landings:
             aim = _require_time(first) + _LEAD["time" in first.fields]
             player, who = players[-1], "the original"
             original = await _land(player, action, aim, is_opaque=is_opaque, who=who)
-        restored = await _restore_landings(lab, players, save, action, original.time, is_opaque)
-        return Landings(tuple(players), save, original, restored, is_opaque)
+        landings = Landings(tuple(players), save, action, original, (), is_opaque)
+        return attrs.evolve(landings, restored=await _restore_landings(lab, landings))
 
     return await lab.once("realtime.landings", live_them)
 
@@ -125,38 +129,37 @@ async def _choose_action(player: Player, candidates: Sequence[Action]) -> Action
     raise CouldNotRun(f"no known input was accepted with an answer that has a time: {outcome}")
 
 
-async def _restore_landings(
-    lab: Lab,
-    players: Sequence[Player],
-    save: SavedSnapshot,
-    action: Action,
-    target: float,
-    is_opaque: bool,
-) -> tuple[Landing, ...]:
+async def _restore_landings(lab: Lab, landings: Landings) -> tuple[Landing, ...]:
     """Aim at a landing in one restored life after the other, until both kinds have hit it."""
-    landings: list[Landing] = []
+    restored: list[Landing] = []
+    target, is_opaque = landings.original.time, landings.is_opaque
     deadline = anyio.current_time() + _SEARCH_S
     delays: list[float] = []
     for number in range(_RESTORES):
-        hits = [landing.is_saved for landing in landings if landing.time == target]
+        hits = [landing.is_saved for landing in restored if landing.time == target]
         is_complete = False in hits and (True in hits or is_opaque)
         if is_complete or anyio.current_time() > deadline:
             break
         is_saved = False in hits or (number % 2 == 1 and not is_opaque)
-        async with lab.start(resume=save) as live:
-            player = players[-1].moved(live)
-            delay = statistics.median(delays) if delays else 0.0
-            landing = await _land(
-                player,
-                action,
-                target - delay,
-                is_opaque=is_opaque,
-                is_saved=is_saved,
-                who=f"restore {number + 1}",
-            )
-        landings.append(landing)
-        delays.append(max(0.0, landing.time - (target - delay)))
-    return tuple(landings)
+        aim = target - (statistics.median(delays) if delays else 0.0)
+        landing = await _restore_landing(lab, landings, aim, number, is_saved=is_saved)
+        restored.append(landing)
+        delays.append(max(0.0, landing.time - aim))
+    return tuple(restored)
+
+
+async def _restore_landing(
+    lab: Lab, landings: Landings, aim: float, number: int, *, is_saved: bool
+) -> Landing:
+    async with lab.start(resume=landings.save) as live:
+        return await _land(
+            landings.players[-1].moved(live),
+            landings.action,
+            aim,
+            is_opaque=landings.is_opaque,
+            is_saved=is_saved,
+            who=f"restore {number + 1}",
+        )
 
 
 async def _land(
@@ -207,16 +210,31 @@ def _require_time(exchange: Exchange) -> float:
 async def find_waiting(lab: Lab) -> tuple[Landing, Exchange] | None:
     """Return a life and a snapshot of it that has the input waiting; None if there is none.
 
-    Such a snapshot differs from that of a life without the input at the same time.
+    Such a snapshot differs from that of a life without the input at the same time. When an input
+    arrives is chance, so further lives are lived until there is one.
     """
     landings = await live_landings(lab)
     saved = [landing for landing in landings.restored if landing.early]
-    if not saved:
+    number = len(landings.restored)
+    deadline = anyio.current_time() + _WAITING_S
+    while (found := await _find_waiting_in(lab, landings.save, saved)) is None:
+        if anyio.current_time() > deadline:
+            return None
+        aim = landings.original.time
+        saved = [await _restore_landing(lab, landings, aim, number, is_saved=True)]
+        number += 1
+    return found
+
+
+async def _find_waiting_in(
+    lab: Lab, save: SavedSnapshot, saved: Sequence[Landing]
+) -> tuple[Landing, Exchange] | None:
+    early = [time for landing in saved for time in landing.early]
+    if not early:
         return None
     quiet: Documents = {}
-    async with lab.start(resume=landings.save) as live:
-        last = max(time for landing in saved for time in landing.early)
-        while not quiet or max(quiet) < last:
+    async with lab.start(resume=save) as live:
+        while not quiet or max(quiet) < max(early):
             before = len(quiet)
             await collect(live.snapshot, quiet, wanted=_QUIET_TIMES)
             if len(quiet) == before:

@@ -128,25 +128,15 @@ async def look_at_pending(lab: Lab) -> str:
         _require_equal_pairs(lives.pairs(saved=False))
     except Failed:
         raise CouldNotRun("lives differ even without a save in between: restore.landings") from None
-    pairs, _ = _require_equal_pairs(lives.pairs(saved=True))
-    try:
-        times = await _continue_waiting(lab)
-    except CouldNotRun:
-        if not pairs:
-            raise
-        return f"{_count(pairs, 'life', 'lives')} saved while an input waited continued equally"
-    return f"after a restore with a waiting input, {times} simulated times were equal"
-
-
-async def _continue_waiting(lab: Lab) -> int:
-    """Return the number of equal times after the restore of a save with a waiting input."""
+    _require_equal_pairs(lives.pairs(saved=True))
     waiting = await landings.find_waiting(lab)
     if waiting is None:
-        raise CouldNotRun("no save was made while an input waited")
+        raise CouldNotRun("no save had an input waiting")
     landing, exchange = waiting
     restored = await landings.continue_waiting(lab, exchange)
     who = "a life restored from a save that was made while the input waited"
-    return realtime.require_equal(who, (landing.documents, restored))
+    times = realtime.require_equal(who, (landing.documents, restored))
+    return f"after a restore with a waiting input, {times} simulated times were equal"
 
 
 @_check(
