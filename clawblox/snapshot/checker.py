@@ -241,7 +241,7 @@ class Check:
 def main(client: str) -> None:
     """Run the checker program: answer until the channel or the client's process ends."""
     detach_from_parent()
-    end_with_parent(client)
+    end_with_parent(int(client))
     with socket.socket(fileno=0) as channel:
         channel.send(_READY)
         while True:

@@ -172,13 +172,13 @@ def open_parent(parent: int) -> int | None:
     return None
 
 
-def end_with_parent(parent: str) -> None:
+def end_with_parent(parent: int) -> None:
     """End this helper, in the middle of whatever it does, when its parent has ended.
 
     Args:
         parent: The pid of the process that spawned it.
     """
-    pidfd = open_parent(int(parent))
+    pidfd = open_parent(parent)
     if pidfd is None:
         os._exit(0)
     threading.Thread(target=_await_end, args=(pidfd,), daemon=True).start()

@@ -173,7 +173,7 @@ def _receive(channel: socket.socket) -> Any:  # noqa: ANN401 - any JSON value
 def main(client: str) -> None:
     """Run the examiner program: examine until the channel or the client's process ends."""
     detach_from_parent()
-    end_with_parent(client)
+    end_with_parent(int(client))
     with (
         socket.socket(fileno=0) as channel,
         contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError),

@@ -72,7 +72,7 @@ class LiveWorkshop:
         self._env = env
         self._credentials = Credentials(env)
         self._worlds = SharedWorlds()
-        self._instances: set[str] = set()
+        self._taken_names: set[str] = set()
         self._grace_s = grace_s
         self._on_event = on_event
 
@@ -274,12 +274,12 @@ class LiveWorkshop:
         A world gives the name of an instance that has ended to the next, so that an attempt would
         stop or save the instance of another.
         """
-        name = next(instance_names({*self._instances, *world.labels}))
-        self._instances.add(name)
+        name = next(instance_names({*self._taken_names, *world.labels}))
+        self._taken_names.add(name)
         try:
             yield name
         finally:
-            self._instances.discard(name)
+            self._taken_names.discard(name)
 
     async def _make(
         self, order: Order, world: AsyncWorld, instance: str, report: Callable[[Signal], object]
