@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -152,4 +152,5 @@ class _Line:
         self._delay.cancel()
         self._delay.join()
         if self._bar.live.is_started:
-            self._bar.stop()
+            with suppress(OSError, ValueError):  # the terminal hung up, or the stream was closed
+                self._bar.stop()

@@ -88,8 +88,9 @@ class Reporter:
     def pass_on(self, order: Order, event: Event) -> None:
         """Publish an event of a world or an agent, and remember what an agent did."""
         if isinstance(event, AgentEvent) and event.kind in _ACTIONS:
-            for line in narrate(event.kind, event.data)[:1]:
-                self.last_actions[order.chain.name] = line.text
+            with _log.contain("action not described", kind=event.kind, agent=event.subject):
+                for line in narrate(event.kind, event.data)[:1]:
+                    self.last_actions[order.chain.name] = line.text
         if self._hub.has_listeners:
             self._hub.publish(describe_event(order, event))
 

@@ -300,6 +300,27 @@ def test_an_instance_that_is_not_restarted_has_failed_with_a_reason() -> None:
     assert str(error).startswith("w000: ended by itself: exit status 9; not restarted: too often")
 
 
+def test_an_instance_whose_requested_restart_fails_has_failed_with_the_reason_of_that() -> None:
+    refused = event("start_failed", error=WorldStartError("refused", log_lines=("no such map",)))
+    gave_up = event("gave_up", reason="its restart failed")
+    states = states_after(event("ready"), event("restarting"), event("started"), refused, gave_up)
+    states.finish_start({}, ["w000"])
+    assert states.by_name == {"w000": "exited"}
+    (error,) = states.failures.values()
+    words = "w000: refused | no such map; not restarted: its restart failed"
+    assert str(error).startswith(words)
+
+
+def test_an_instance_that_is_given_up_without_an_end_has_failed() -> None:
+    died_before = [died(9, "fresh"), event("restarting"), event("started"), event("ready")]
+    gave_up = event("gave_up", reason="its processes do not end")
+    states = states_after(event("ready"), *died_before, gave_up)
+    states.finish_start({}, ["w000"])
+    assert states.is_over
+    words = "w000: not restarted: its processes do not end"
+    assert str(states.failures["w000"]).startswith(words)
+
+
 def test_a_failed_start_counts_once_even_without_an_event() -> None:
     error = WorldStartError("no")
     states = states_after(event("start_failed", error=error), planned=2)

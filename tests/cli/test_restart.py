@@ -82,6 +82,24 @@ def test_restart_without_names_restarts_running_and_dead_instances(
     assert command.interrupt() == 130
 
 
+def test_a_restart_that_fails_ends_its_instance_only(
+    up: Start, call: Start, run_dir: Path, tmp_path: Path
+) -> None:
+    command = up()
+    refused = tmp_path / "of-another-world.json"
+    refused.write_text('{"format": "none"}')
+    restarted = call("restart", str(run_dir), "w001", "--resume", str(refused))
+    assert restarted.wait() == 1
+    assert restarted.err.startswith("w001: not restarted: ")
+    command.wait_for("w001 will not be restarted: its restart failed")
+    assert call("save", str(run_dir), "w000", "w002").wait() == 0
+    assert [look(run_dir)[name]["state"] for name in NAMES] == ["ready", "exited", "ready"]
+    again = call("restart", str(run_dir), "w000")
+    assert (again.wait(), again.err) == (0, "")
+    assert command.interrupt() == 130
+    assert "display failed" not in command.err
+
+
 @pytest.mark.thorough
 def test_restart_takes_a_snapshot_and_a_seed(up: Start, call: Start, run_dir: Path) -> None:
     command = up(toml_extra="reseed = true")

@@ -162,7 +162,7 @@ class Companion:
             self._turn_words = ("--max-turns", str(limit - before))
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
-        """Print the actions of the agent until it is closed.
+        """Print the actions of the agent until it is closed; another call prints the later ones.
 
         Args:
             write_line: Prints a line.
@@ -171,8 +171,8 @@ class Companion:
         """
         await self._has_begun.wait()
         await self.live.wait_first_checkpoint()  # a resume can return to everything that is shown
-        for heading in self._headings:
-            await write_line(heading)
+        while self._headings:  # each is shown once, however often this is called
+            await write_line(self._headings.pop(0))
         async for event in self._events:
             for line in narrate(event.kind, event.data):
                 await write_line(line.text)

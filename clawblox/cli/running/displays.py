@@ -130,10 +130,12 @@ class TableOutput(Generic[_Sight]):
         Cancellation: part of it may be shown.
         """
         self._notice = ""
-        await self._table.finish()
-        with anyio.move_on_after(_FINISH_TIMEOUT_S), contextlib.suppress(OutputGone, OSError):
-            for line in ["", *summary] if summary else []:
-                await self._output.write_line(line)
+        try:
+            await self._table.finish()
+        finally:
+            with anyio.move_on_after(_FINISH_TIMEOUT_S), contextlib.suppress(OutputGone, OSError):
+                for line in ["", *summary] if summary else []:
+                    await self._output.write_line(line)
 
     async def clear(self) -> None:
         """Remove the table, so that it does not mix with an error message.

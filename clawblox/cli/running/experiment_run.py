@@ -26,6 +26,7 @@ from clawblox.cli.running.experiment_table import (
     ExperimentTable,
     make_display,
 )
+from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.tasks import Tasks
@@ -149,6 +150,7 @@ class ExperimentRunner:
     _prepare: Prepare | None = None
     outcome: RunOutcome | None = attrs.field(init=False, default=None)
     _display: ExperimentDisplay = attrs.field(init=False)
+    _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
     _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
     _is_asked_to_end: anyio.Event = attrs.field(init=False, factory=anyio.Event)
     _is_output_gone: bool = attrs.field(init=False, default=False)
@@ -193,11 +195,13 @@ class ExperimentRunner:
                 chains = None if self._prepare is None else await self._prepare(self._experiment)
                 self.outcome = await self._experiment.run(chains)
         except BaseException:
-            await self._display.clear()
+            with self._contained:
+                await self._display.clear()
             raise
         is_paused = self.outcome.status == "paused"  # the summary has the reasons of failures
         texts = self.outcome.text.splitlines() if is_paused else []
-        await self._display.finish([*texts, *summarise_experiment(self._experiment.status())])
+        with self._contained:
+            await self._display.finish([*texts, *summarise_experiment(self._experiment.status())])
 
     def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)
@@ -207,7 +211,7 @@ class ExperimentRunner:
             self._display.warn(text)
 
     async def _show(self) -> None:
-        await self._display.run()
+        await self._contained.keep_showing(self._display.run)
         self._is_output_gone = self._signals.is_stopping = True
         self._is_asked_to_end.set()
 

@@ -148,9 +148,11 @@ class ExperimentLines:
             anyio.move_on_after(_FINISH_TIMEOUT_S, shield=True),
             contextlib.suppress(OutputGone, OSError),
         ):
-            await self._write_news()
-            for line in summary:
-                await self._output.write_line(line)
+            try:
+                await self._write_news()
+            finally:
+                for line in summary:
+                    await self._output.write_line(line)
 
     async def leave(self) -> None:
         """Do nothing: all lines stay.

@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ from clawblox import protocol
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.start_progress import WAITING_FOR_PORT, StartProgress
+from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -81,6 +83,7 @@ class Foreground:
     _is_ending: anyio.Event = attrs.field(init=False, factory=anyio.Event)
     _is_printed: anyio.Event = attrs.field(init=False, factory=anyio.Event)
     _tail: deque[str] = attrs.field(init=False, factory=lambda: deque(maxlen=_TAIL_LINES))
+    _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
     _is_output_gone: bool = attrs.field(init=False, default=False)
     _is_work_over: bool = attrs.field(init=False, default=False)
     _end: WorldEvent = attrs.field(init=False)
@@ -181,14 +184,14 @@ class Foreground:
     async def _print_output(self, started: StartedWorld) -> None:
         """Print the address, then the output of the world, until it has ended."""
         try:
-            with Output(sys.stdout) as output:
+            with self._contained, Output(sys.stdout) as output:
                 for heading in _headings(started, self._world.name):
-                    await output.write_line(heading)
+                    await _write_line(output, heading)
                 async with Tasks() as tasks:
                     if self._companion is not None:
                         tasks.start_soon(self._print_companion, self._companion, output)
                     await self._print_log(started, output)
-        except (OutputGone, OSError):
+        except OutputGone:
             self._end_without_output()
         self._is_printed.set()
 
@@ -198,12 +201,13 @@ class Foreground:
             async for line in lines:
                 self._tail.append(line.text[:_TAIL_COLUMNS])
                 if self._companion is None:
-                    await output.write_line(line.text)
+                    await _write_line(output, line.text)
 
     async def _print_companion(self, companion: Companion, output: Output) -> None:
+        show = partial(companion.show, partial(_write_line, output))
         try:
-            await companion.show(output.write_line)
-        except (OutputGone, OSError):
+            await self._contained.keep_showing(show)
+        except OutputGone:
             self._end_without_output()
 
     def _end_without_output(self) -> None:
@@ -276,6 +280,14 @@ def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:
         may_resume=True,
         can_resume=can_resume(run_dir, names),
     )
+
+
+async def _write_line(output: Output, text: str) -> None:
+    """Write a line; a full disk counts as an output that is gone."""
+    try:
+        await output.write_line(text)
+    except OSError as error:
+        raise OutputGone(error.strerror) from error
 
 
 def _headings(started: StartedWorld, world: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import attrs
 
 from clawblox.errors import WorldExitedError
 from clawblox.results import ProcessExit, WorldEvent
-from clawblox.views.event_lines import describe_end
+from clawblox.views.event_lines import describe_end, describe_start_error
 
 _OVER = ("exited", "halted", "failed")
 
@@ -34,6 +34,7 @@ class InstanceStates:
     failures: dict[str, Exception] = attrs.field(init=False, factory=dict)
     stopped: set[str] = attrs.field(init=False, factory=set)
     _ends: dict[str, tuple[str, str]] = attrs.field(init=False, factory=dict)
+    """State and reason of the ends that a restart may follow."""
     _is_start_done: bool = attrs.field(init=False, default=False)
 
     @property
@@ -85,15 +86,20 @@ class InstanceStates:
                 was_ready = self.by_name.get(name) == "restarting"
                 self.by_name[name] = "restarting" if was_ready else "starting"
                 self.stopped.discard(name)
-            case "ready" | "restarting":
-                self.by_name[name] = event.kind
+            case "restarting":
+                self.by_name[name] = "restarting"
+            case "ready":
+                self.by_name[name] = "ready"
+                self._ends.pop(name, None)
             case "start_failed" if self.by_name.get(name) != "restarting":
                 self._fail(name, "failed", data["error"])
+            case "start_failed":  # of a restart; its process was ended on request, or by itself
+                self._ends.setdefault(name, ("exited", describe_start_error(data["error"])))
             case "exited":
                 self._take_end(name, data)
             case "gave_up":
-                state, text = self._ends[name]
-                text = f"{text}; not restarted: {data['reason']}"
+                state, *texts = self._ends.pop(name, ("exited",))
+                text = "; ".join((*texts, f"not restarted: {data['reason']}"))
                 self._fail(name, state, WorldExitedError(text, instance=name))
             case "stopped":
                 self.by_name[name] = "exited"

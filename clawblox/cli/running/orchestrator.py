@@ -18,6 +18,7 @@ from clawblox.cli.running.background import StarterChannel
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.displays import Display
 from clawblox.cli.running.instance_states import InstanceStates
+from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -77,6 +78,7 @@ class Orchestrator:
     _states: InstanceStates
     _display: Display
     _starter: StarterChannel | None
+    _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
     _facts: list[str] = attrs.field(init=False, factory=list)
     _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
     _is_output_gone: bool = attrs.field(init=False, default=False)
@@ -112,12 +114,14 @@ class Orchestrator:
                         await self._start_instances()
                         await self._is_over.wait()
             except BaseException:
-                await self._display.clear()
+                with self._contained:
+                    await self._display.clear()
                 raise
             finally:
                 if self._starter is not None:
                     await self._starter.finish()
-            await self._display.finish(await run_blocking(self._summarise))
+            with self._contained:
+                await self._display.finish(await run_blocking(self._summarise))
         return self._status()
 
     def _summarise(self) -> list[str]:
@@ -154,7 +158,8 @@ class Orchestrator:
             batch = await self._run.start()
             # The event of every result has been taken before.
             self._states.finish_start(batch.failed, batch.done)
-            self._show_result(batch, anyio.current_time() - begun_at)
+            with self._contained:
+                self._show_result(batch, anyio.current_time() - begun_at)
             options = self._run.options
             if options.autosave is not None:
                 await self._run.world.autosave(
@@ -181,16 +186,18 @@ class Orchestrator:
     # -- while they run ---------------------------------------------------------------------------
 
     async def _show(self) -> None:
-        await self._display.run()
+        await self._contained.keep_showing(self._display.run)
         self._is_output_gone = self._signals.is_stopping = True
         self._is_asked_to_end.set()
 
     async def _follow(self, events: EventStream) -> None:
         async for event in events:
-            self._states.take(event)
-            self._display.take(event)
-            if self._starter is not None:
-                self._starter.send_event(event)
+            with self._contained:
+                self._states.take(event)
+            with self._contained:
+                self._display.take(event)
+                if self._starter is not None:
+                    self._starter.send_event(event)
             self._end_if_over()
 
     def _end_if_over(self) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 import attrs
 
+from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import note, redraw
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -60,7 +61,7 @@ class StartProgress:
     _probe: StartProbe | None = attrs.field(init=False, default=None)
 
     async def run(self) -> None:
-        """Show the progress until it is cancelled; it never fails.
+        """Show the progress until it is cancelled.
 
         Cancellation: the line may still be there; :meth:`clear` removes it.
         """
@@ -85,7 +86,7 @@ class StartProgress:
         """
         try:
             async with Tasks() as tasks:
-                tasks.start_soon(self.run)
+                tasks.start_soon(DisplayContainment().keep_showing, self.run)
                 return await start()
         finally:
             self.clear()

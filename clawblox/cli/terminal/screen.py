@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import anyio
 
+from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.tasks import Tasks
 from clawblox.views.formatting import format_seconds
@@ -158,7 +159,7 @@ class Bar:
             await self.write_line(self._output, text)
 
     async def run(self) -> None:
-        """Show the bar until it is cancelled; it never fails.
+        """Show the bar until it is cancelled.
 
         Cancellation: the bar may still be there; :meth:`remove` removes it.
         """
@@ -207,13 +208,14 @@ async def progress_bar(
     Cancellation: the bar is removed.
     """
     with Output(sys.stderr) as output:
-        bar = Bar(output, verb, total, format_amount)
+        bar, contained = Bar(output, verb, total, format_amount), DisplayContainment()
         async with Tasks() as tasks:
-            tasks.start_soon(bar.run)
+            tasks.start_soon(contained.keep_showing, bar.run)
             try:
                 yield bar
             finally:
-                await bar.remove()
+                with contained:
+                    await bar.remove()
 
 
 _T = TypeVar("_T")
@@ -226,7 +228,8 @@ async def relay(
 ) -> _R:
     """Do work that calls back with results, and show these in order.
 
-    The work never waits for the output. If the output is gone, it continues unseen.
+    The work never waits for the output. If the output is gone, it continues unseen, and so it does
+    after a result that could not be shown.
 
     Args:
         work: Does the work, given the callback.
@@ -236,17 +239,18 @@ async def relay(
         The value of the work, once every result is shown.
 
     Raises:
-        Exception: What ``work`` raised; or ``show``, unless it is ``OutputGone`` or ``OSError``.
+        Exception: What ``work`` raised.
 
     Cancellation: cancels the work; results so far are shown, for at most a second.
     """
     send, receive = anyio.create_memory_object_stream[_T](math.inf)
-    is_shown = anyio.Event()
+    is_shown, contained = anyio.Event(), DisplayContainment()
 
     async def show_all() -> None:
-        with contextlib.suppress(OutputGone, OSError):
+        with contextlib.suppress(OutputGone):
             async for item in receive:
-                await show(item)
+                with contained:
+                    await show(item)
         is_shown.set()
 
     with receive:

@@ -18,6 +18,7 @@ def configure_logging(warn: Callable[[str], None] | None = None) -> None:
     Args:
         warn: Called with each message, in any thread; None writes them to standard error.
     """
+    structlog.reset_defaults()  # an earlier call may have passed the entries elsewhere
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

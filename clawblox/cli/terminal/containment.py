@@ -1,0 +1,58 @@
+"""Keeps the defects of a display from what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from clawblox.cli.terminal.output import OutputGone
+from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.telemetry.own_log import OwnLog
+
+_REPORT: Final = "display failed; what it shows continues"
+_REST_S: Final = 1.0
+
+_log = OwnLog(__name__)
+
+
+class DisplayContainment:
+    """A context manager around a display that runs beside what it shows; it can be entered again.
+
+    An exception of the block is reported and suppressed, and only the first one is reported.
+    :class:`OutputGone` passes through, because the command decides what ends with its output.
+    """
+
+    def __init__(self) -> None:
+        self._has_failed = False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, OutputGone):
+            return False
+        if not self._has_failed:
+            self._has_failed = True
+            configure_logging()  # a display that has failed may show no warnings
+            if isinstance(error, OSError):
+                _log.warning(_REPORT, error=str(error))
+            else:
+                _log.defect(_REPORT, error)
+        return True
+
+    async def keep_showing(self, show: Callable[[], Awaitable[None]]) -> None:
+        """Run a display until it returns, and again a second after each failure.
+
+        Args:
+            show: Runs the display.
+
+        Raises:
+            OutputGone: The reader of the output is gone.
+
+        Cancellation: as for ``show``.
+        """
+        while True:
+            with self:
+                return await show()
+            await anyio.sleep(_REST_S)

@@ -1,0 +1,199 @@
+"""A defect of a display is reported once, and never ends what is shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import anyio
+import pytest
+import structlog
+
+from clawblox import AsyncWorld
+from clawblox.cli.options import OrchestratorOptions
+from clawblox.cli.running import displays, experiment_table, foreground, start_progress
+from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
+from clawblox.cli.running.experiment_run import ExperimentRunner
+from clawblox.cli.running.foreground import Foreground
+from clawblox.cli.running.instance_states import InstanceStates
+from clawblox.cli.running.orchestrator import BatchRun, Orchestrator
+from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.terminal import containment, screen
+from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.cli.terminal.screen import progress_bar, relay
+from clawblox.errors import BatchError, WorldExitedError
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.plan import AgentSpec, Plan
+from tests.experiment.fakes import FakeWorkshop
+from tests.simulated_clock import SimulatedClock
+from tests.support import make_world
+
+pytestmark = pytest.mark.anyio
+
+REPORT = "display failed; what it shows continues"
+
+
+@pytest.fixture(autouse=True)
+def _without_rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(containment, "_REST_S", 0.001)
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def output() -> Iterator[Output]:
+    with open(os.devnull, "w") as stream, Output(stream) as output:
+        yield output
+
+
+def fail(*_: object, **__: object) -> NoReturn:
+    raise KeyError("a defect")
+
+
+def reports(capsys: pytest.CaptureFixture[str]) -> int:
+    return capsys.readouterr().err.count(REPORT)
+
+
+@pytest.mark.parametrize("kind", [LineDisplay, TableDisplay])
+async def test_instances_outlive_the_defects_of_their_display(
+    kind: type[Display],
+    output: Output,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(displays, "describe_event", fail)
+    monkeypatch.setattr(displays, "render", fail)
+    monkeypatch.setattr(kind, "finish", fail)
+    world = AsyncWorld(make_world(tmp_path, "--exit-after", "0.1"), run_dir=tmp_path / "run")
+    run = BatchRun(
+        world=world,
+        run_dir=tmp_path / "run",
+        count=1,
+        start=partial(world.start_many, 1),
+        options=OrchestratorOptions(),
+        starter_fd=None,
+    )
+    states = InstanceStates(1)
+    display = (
+        LineDisplay(output)
+        if kind is LineDisplay
+        else TableDisplay(output, run.run_dir, world.name, states)
+    )
+    with anyio.fail_after(60), pytest.raises(BatchError) as failed:
+        await Orchestrator(run, states, display, None).run()
+    assert str(failed.value.failed["w000"]).startswith("w000: ended by itself: exit status 9")
+    assert reports(capsys) == 1
+
+
+async def test_a_world_in_the_foreground_outlives_a_defect_of_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(foreground, "_headings", fail)
+    # The test's standard output is no file.
+    monkeypatch.setattr(foreground.sys, "stdout", open(os.devnull, "w"))  # noqa: SIM115
+    world = AsyncWorld(make_world(tmp_path, "--exit-after", "0.1"), run_dir=tmp_path / "run")
+    run = Foreground(world, tmp_path / "run", world.start, {}, 1.0, None)
+    with anyio.fail_after(60), pytest.raises(WorldExitedError, match="exit status 9"):
+        await run.run()
+    foreground.sys.stdout.close()
+    assert reports(capsys) == 1
+
+
+async def test_an_experiment_outlives_the_defects_of_its_display(
+    output: Output,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(experiment_table, "describe_experiment_event", fail)
+    monkeypatch.setattr(experiment_table, "_INTERVAL_S", 0.001)
+    clock = SimulatedClock()
+    plan = Plan(
+        make_world(tmp_path),
+        agents=[AgentSpec("claude", name="Eko")],
+        name="exp",
+        generations=1,
+        duration=600.0,
+        limits={"min_free": None},
+    )
+    experiment = Experiment(plan, dir=tmp_path / "exp", _clock=clock, _workshop=FakeWorkshop(clock))
+
+    async def tick() -> None:
+        while True:
+            await anyio.sleep(0)
+            await clock.jump()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            status = await ExperimentRunner(experiment, output).run()
+            tasks.cancel_scope.cancel()
+    assert status == 0
+    assert reports(capsys) == 1
+
+
+async def test_a_start_outlives_the_defects_of_its_progress_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(start_progress, "_PLAIN_INTERVAL_S", 0.0)
+    looks: list[int] = []
+
+    def waiting() -> str:
+        looks.append(1)
+        return fail()
+
+    async def start() -> Any:
+        while len(looks) < 3:
+            await anyio.sleep(0.001)
+        return "started"
+
+    progress = StartProgress(AsyncWorld(make_world(tmp_path)), tmp_path, waiting=waiting)
+    with anyio.fail_after(60):
+        assert await progress.accompany(start) == "started"
+    assert reports(capsys) == 1
+
+
+async def test_work_outlives_the_defects_of_its_bar_and_of_its_results(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draws: list[int] = []
+
+    async def draw(*_: object) -> None:
+        draws.append(1)
+        fail()
+
+    monkeypatch.setattr(screen, "_DELAY_S", 0.0)
+    monkeypatch.setattr(screen.Bar, "_draw", draw)
+
+    async def work(show: Any) -> str:
+        show(1)
+        show(2)
+        while len(draws) < 3:
+            await anyio.sleep(0.001)
+        return "done"
+
+    shown: list[int] = []
+
+    async def show(number: int) -> None:
+        shown.append(number)
+        fail()
+
+    monkeypatch.setattr(screen.sys, "stderr", open(os.devnull, "w"))  # noqa: SIM115
+    with anyio.fail_after(60):
+        async with progress_bar("Working", 1) as bar:
+            bar._is_shown = True
+            assert await relay(work, show) == "done"
+    screen.sys.stderr.close()
+    assert shown == [1, 2]
+
+
+async def test_an_output_that_is_gone_is_no_defect() -> None:
+    async def show() -> None:
+        raise OutputGone
+
+    with pytest.raises(OutputGone):
+        await containment.DisplayContainment().keep_showing(show)
