@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -46,6 +48,16 @@ async def main():
         await anyio.sleep_forever()
 anyio.run(main)
 """
+
+
+def kill_with_guard(program: subprocess.Popen[str]) -> None:
+    """Kill a program and its guards at one moment, so that nothing ends what it has started."""
+    guards = [pid for pid in descendants(program.pid) if GUARD_NAME in command_line(pid)]
+    assert guards
+    program.send_signal(signal.SIGSTOP)  # else it would replace its guard
+    for pid in (*guards, program.pid):
+        os.kill(pid, signal.SIGKILL)
+    program.wait()
 
 
 class Orchestrator:

@@ -8,6 +8,7 @@ Nothing here depends on worlds, instances or archives. Archives use ``programs``
 - ``sandbox``: isolates a program from this machine.
 - ``drivers``: how each program is started and continued, and how its output is read.
 - ``status``: the status of an agent for other processes.
+- ``orphans``: processes of agents that killed orchestrators have left behind.
 - ``control``: requests of other processes to a running agent.
 - ``window``: the tmux window of an agent.
 - ``screen``: the program that runs in the window.

@@ -29,6 +29,7 @@ from clawblox.agents.options import (
     AgentOptions,
     SandboxChoice,
 )
+from clawblox.agents.orphans import end_left_agent
 from clawblox.agents.prompts import (
     AUTO_CONTINUE,
     check_prompt,
@@ -556,6 +557,7 @@ class AsyncAgent:
         if self._owner is not None:
             await self._owner.stop(DEFAULT_GRACE_S)
         await self._close_control()
+        await end_left_agent(self.dir)
         control = make_control_server(AgentDir(self.dir), self._record, self.send, self._stop)
         with self._options.naming_errors():
             self._control = control if await open_control(control, self.name) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -75,12 +75,17 @@ class AgentRecord(AgentFacts):
 
     Attributes:
         state: Its state.
+        cookie: Value of ``CLAWBLOX_INSTANCE`` in its processes; empty in a record of an older
+            version.
+        dir: Its directory when the record was written.
         orchestrator_start: Start of that process, in clock ticks since boot; set by the writer.
         boot_id: The boot to which pid and start belong; set by the writer.
         schema_version: Version of the file.
     """
 
     state: AgentState
+    cookie: str = ""
+    dir: str = ""
     orchestrator_start: int = 0
     boot_id: str = ""
     schema_version: Literal[1] = FILE_VERSION
@@ -172,19 +177,33 @@ def read_status(directory: Path) -> AgentStatus | None:
     Raises:
         AgentError: The status file cannot be read, is not one of ours, or is of a later version.
     """
+    record = read_record(directory)
+    if record is None:
+        return None
+    was_left = record.state in _UNDER_WAY and not record.has_owner
+    return make_status(directory, record, was_left=was_left)
+
+
+def read_record(directory: Path) -> AgentRecord | None:
+    """Return what the orchestrator of the agent in a directory wrote last. Blocks.
+
+    Returns:
+        The record; None if no agent ever ran there.
+
+    Raises:
+        AgentError: As for :func:`read_status`.
+    """
     path = AgentDir(directory).status_file
     try:
         content = read_regular(path, max_bytes=_MAX_BYTES)
         refuse_later(content, path)
-        record = msgspec.json.decode(content, type=AgentRecord)
+        return msgspec.json.decode(content, type=AgentRecord)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _unreadable(directory, f"cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         raise _unreadable(directory, f"is not the status of an agent: {error}") from error
-    was_left = record.state in _UNDER_WAY and not record.has_owner
-    return make_status(directory, record, was_left=was_left)
 
 
 def _unreadable(directory: Path, problem: str) -> AgentError:
@@ -223,19 +242,20 @@ def _warn_once(error: str) -> None:
     _log.warning("agent not shown", error=error)
 
 
+def agents_in(run_dir: Path) -> list[Path]:
+    """Return the directories in the ``agents`` directory of a run directory. Blocks."""
+    try:
+        with os.scandir(run_dir / _AGENTS_DIR) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
+
+
 def _agent_dirs(run_dir: Path) -> set[Path]:
-    agent_dirs = set(_directories_in(run_dir / _AGENTS_DIR))
+    agent_dirs = set(agents_in(run_dir))
     for directory in {run_dir, *(Path(record.instance_dir) for record in read_located(run_dir))}:
         agent_dirs.update(_named_dirs(directory))
     return agent_dirs
-
-
-def _directories_in(place: Path) -> Iterator[Path]:
-    try:
-        with os.scandir(place) as entries:
-            yield from (place / entry.name for entry in entries if entry.is_dir())
-    except OSError:
-        return
 
 
 def _named_dirs(instance_dir: Path) -> Sequence[Path]:

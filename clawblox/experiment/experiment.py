@@ -157,6 +157,7 @@ class Experiment:
             self._opened = opened = await run_blocking(self._read, journal)
             self._hooks = await run_blocking(self._callbacks.describe)
             self._workshop = self._given_workshop or self._make_workshop(opened)
+            await self._workshop.end_left()
             self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
             derive = self._files.flush_chains
             self._recorder = Recorder(journal, opened.state, self._note, derive=derive)

@@ -355,7 +355,7 @@ def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
     home = Path(record.instance_dir)
     if home.is_relative_to(run_dir):
         return record
-    former = _former_run_dir(record, home)
+    former = former_run_dir(record)
     if not (run_dir / home.relative_to(former)).is_dir():
         raise UsageError(
             f"{run_dir} was moved: instance {record.name!r} ran in {home}",
@@ -414,8 +414,9 @@ def adopt_moved(run_dir: Path) -> None:
             replace_record(run_dir, here)
 
 
-def _former_run_dir(record: InstanceRecord, home: Path) -> Path:
+def former_run_dir(record: InstanceRecord) -> Path:
     """Return the run directory of a record as it was; one of many has ``worlds/<name>`` in it."""
+    home = Path(record.instance_dir)
     if home.name != record.name or home.parent.name != _MEMBERS:
         return home
     base = home.parent.parent

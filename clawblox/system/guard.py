@@ -22,7 +22,14 @@ import time
 from pathlib import Path
 
 from clawblox.system.helper import detach_from_parent, open_parent, spawn_helper
-from clawblox.system.process_tree import Mark, find_tree, kill_tree, signal_processes
+from clawblox.system.process_tree import (
+    Mark,
+    all_processes,
+    command_line,
+    find_tree,
+    kill_tree,
+    signal_processes,
+)
 
 GUARD_NAME = "clawblox-guard"
 """Identifies the guard in a process list: a word of its command line."""
@@ -147,6 +154,22 @@ guard = Guard()
 """The client that all instances of this process share."""
 
 os.register_at_fork(after_in_child=guard.after_fork)
+
+
+def find_guarded() -> set[int]:
+    """Return the orchestrators that live and have a guard. Blocks.
+
+    A process that has the pid of an earlier orchestrator is none, because its guard is not a child
+    of that process.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
+    return {
+        proc.ppid
+        for proc in all_processes().values()
+        if command_line(proc.pid).endswith(f" {GUARD_NAME} {proc.ppid}")
+    }
 
 
 def _message(verb: str, mark: Mark) -> bytes:

@@ -356,7 +356,7 @@ def _find_in(view: _View, searches: Sequence[Search]) -> list[list[Proc]]:
     children: dict[int, list[int]] = {}
     for proc in view.live.values():
         children.setdefault(proc.ppid, []).append(proc.pid)
-    protected = _ancestors(os.getpid(), view.live)
+    protected = ancestors(os.getpid(), view.live)
     return [
         [view.live[pid] for pid in _with_descendants(members, children) - protected]
         for members in _direct_members(view, searches)
@@ -404,7 +404,8 @@ def _oldest_possible(marks: Iterable[Mark]) -> int:
     return min(map(min, starts)) if starts and all(starts) else 0
 
 
-def _ancestors(pid: int, processes: Mapping[int, Proc]) -> set[int]:
+def ancestors(pid: int, processes: Mapping[int, Proc]) -> set[int]:
+    """Return a process and those from which it descends, as far as they are among some."""
     line = {pid}
     while (proc := processes.get(pid)) is not None and proc.ppid not in line:
         pid = proc.ppid

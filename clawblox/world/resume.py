@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import anyio
 import attrs
 
+from clawblox.agents.orphans import left_agents
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
@@ -29,15 +29,11 @@ from clawblox.rundir.interrupted import (
     select_interrupted,
 )
 from clawblox.rundir.leftovers import remove_leftovers, settle_unlisted_saves
+from clawblox.rundir.orphans import left_instances
 from clawblox.rundir.records import InstanceRecord, adopt_moved, read_records
-from clawblox.rundir.status import make_mark
-from clawblox.supervision.tree import Grace, end_tree
-from clawblox.system.process_tree import Search, await_spawns, boot_id, find_trees
+from clawblox.supervision.orphans import end_orphans
 from clawblox.world.fleet import Fleet, ManyStart
 from clawblox.world.known_instances import Plan, Planned
-
-_LEFTOVER_GRACE_S = 2.0
-"""Seconds between TERM and KILL for leftover processes; a guard uses the same."""
 
 
 async def resume_all(
@@ -153,7 +149,7 @@ async def find_resumable(
     """
     select = partial(select_interrupted, run_dir, names, world_dir=world_dir)
     records, left = await run_blocking(select)
-    survivors = await _end_processes(records)
+    survivors = await _end_processes(run_dir, records)
     # Only now does nothing write there any more.
     await run_blocking(adopt_moved, run_dir)
     await run_blocking(remove_leftovers, run_dir)
@@ -168,28 +164,15 @@ async def find_resumable(
     )
 
 
-async def _end_processes(records: Iterable[InstanceRecord]) -> dict[str, str]:
-    """End the processes that the guard has not ended yet; return what survives, by instance."""
-    here = boot_id()
-    stale = [record for record in records if record.state != "exited" and record.boot_id == here]
-    survivors: dict[str, str] = {}
+async def _end_processes(run_dir: Path, records: Iterable[InstanceRecord]) -> dict[str, str]:
+    """End the processes of instances and agents that a guard has not ended.
 
-    async def end(record: InstanceRecord) -> None:
-        ended = await end_tree(make_mark(record), None, Grace(_LEFTOVER_GRACE_S))
-        if ended.survivors:
-            words = ", ".join(ended.survivors)
-            survivors[record.name] = f"processes of its run before do not end: {words}"
-
-    async with anyio.create_task_group() as ends:
-        for record in await run_blocking(_find_running, stale):
-            ends.start_soon(end, record)
-    return survivors
-
-
-def _find_running(records: Sequence[InstanceRecord]) -> list[InstanceRecord]:
-    """Return the instances that have processes, by one look at all processes. Blocks."""
-    if not records:
-        return []
-    await_spawns()
-    trees = find_trees([Search((make_mark(record),)) for record in records])
-    return [record for record, tree in zip(records, trees, strict=True) if tree]
+    Returns:
+        Why processes of instances are left, by name.
+    """
+    instances = await run_blocking(left_instances, run_dir)
+    names = [record.name for record in records if record.state != "exited"]
+    cookies = {name: instances[name] for name in names if name in instances}
+    agents = await run_blocking(left_agents, run_dir)
+    left = await end_orphans([*cookies.values(), *agents])
+    return {name: f"of its run before, {left[c]}" for name, c in cookies.items() if c in left}

@@ -15,6 +15,7 @@ import pytest
 
 from clawblox import Agent, AsyncAgent
 from tests.agents.small import make_agent, records, small, transcript
+from tests.orchestrators import kill_with_guard
 from tests.support import command_line, descendants, is_alive, wait_until
 
 __all__ = ["small"]
@@ -60,6 +61,26 @@ def test_a_killed_orchestrator_leaves_no_process_of_an_agent(tmp_path: Path) -> 
     tool = next(line["data"]["arguments"]["pid"] for line in lines if "called" in line["type"])
     wait_until(lambda: not is_alive(pid))
     wait_until(lambda: not is_alive(tool))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.anyio
+async def test_the_next_start_ends_what_an_orchestrator_left_that_was_killed_with_its_guard(
+    tmp_path: Path,
+) -> None:
+    code = """
+        print(agent.start(initial_prompt="hang").pid, flush=True)
+        input()
+    """
+    with orchestrate(tmp_path, code) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        kill_with_guard(process)
+    assert is_alive(pid)
+    async with make_agent(tmp_path, "loop") as agent:
+        await agent.send(prompt="use 5")
+        assert not is_alive(pid)
+        await agent.wait()
 
 
 @pytest.mark.thorough

@@ -306,6 +306,9 @@ class FakeWorkshop:
             failed = AgentFailed(name="Eko", kind="auth", text="no login", account=ACCOUNT)
             raise ProviderError(failed)
 
+    async def end_left(self) -> None:
+        pass
+
     async def prepare(self, order: Order) -> Mapping[str, Any]:
         if order.origin is not None:
             origin = order.origin

@@ -6,6 +6,7 @@ one hop into a thread.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -51,6 +52,7 @@ class Bookkeeping:
         is_confirmed: Whether a process has confirmed that conversation since this start.
         version: Version of its program, as far as known.
         pid: Process of its program; None without one.
+        cookie: Marks its processes.
         reason: Reason for its end or its pause.
         changed: Set, and replaced, when its state has changed.
     """
@@ -76,6 +78,7 @@ class Bookkeeping:
         self.is_confirmed = False
         self.version: str | None = None
         self.pid: int | None = None
+        self.cookie = secrets.token_hex(16)
         self._is_within_turn = False
         self._provider_wait_since: float | None = None
         self.reason = ""
@@ -336,6 +339,8 @@ class Bookkeeping:
             name=self._order.name,
             driver=self._order.options.agent,
             state=self.state,
+            cookie=self.cookie,
+            dir=str(self._order.options.dir),
             session_id=self.session_id,
             turn=self.turn,
             usage=self.usage,

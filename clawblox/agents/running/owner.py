@@ -9,7 +9,6 @@ waiting call returns.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -88,7 +87,7 @@ class Owner:
         self._agenda = Agenda(nudge, order.hold)
         self._first = Message(order.prompt)
         self._restarts = RestartBudget(order.options.max_restarts, order.options.restart_window)
-        self._tree = ProcessTree(secrets.token_hex(16))
+        self._tree = ProcessTree(books.cookie)
         self._doubts: list[Requirement] = []
         self._attempt: Attempt | None = None
         self._exit_code: int | None = None
@@ -298,19 +297,19 @@ class Owner:
         await catch_up(order, self.books)
         if order.hooks.enclosure.level != "none":
             self.books.emit("sandbox", order.hooks.enclosure.facts)
+        await self.books.flush()  # the cookie, before a process carries it
         await run_blocking(self._tree.watch)
         turn = self._make_turn(self._first)
         own = order.driver.invocation(setup, turn).env
         env = build_environment(order, setup, self._tree.cookie, own)
         version = await read_version(order, binary, setup, self._tree.cookie, turn)
         self.books.version = find_number(version)
-        doubts = await prepare_home(order, setup, env, version, turn.start)
+        self._doubts = await prepare_home(order, setup, env, version, turn.start)
         if isinstance(order.start, Branch):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
-        for doubt in doubts:
+        for doubt in self._doubts:
             problem, hint = doubt.problem, doubt.hint
             _log.warning("agent may not work", agent=order.name, problem=problem, hint=hint)
-        self._doubts = doubts
         return setup
 
     def _make_turn(self, message: Message) -> Turn:

@@ -311,6 +311,15 @@ class Workshop(Protocol):
         Cancellation: has no effect.
         """
 
+    async def end_left(self) -> None:
+        """End the worlds and agents of attempts whose orchestrator was killed with its guard.
+
+        Raises:
+            ClawbloxError: Some run on, so that no attempt may follow.
+
+        Cancellation: some of them may have ended.
+        """
+
     async def prepare(self, order: Order) -> Mapping[str, Any]:
         """Make the run directory of an attempt, complete or not at all; adopt a complete one.
 
