@@ -7,7 +7,7 @@ clients outside this package rely on every literal here.
 from __future__ import annotations
 
 import re
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -100,29 +100,50 @@ _LEAST_RATE_HZ, _MAX_RATE_HZ = 1e-3, 1e6
 _MAX_TICK_COST_S = 1e4
 
 
-class MaskedEnvironment(dict[str, str]):
+class MaskedEnvironment(Mapping[str, str]):
     """Environment variables whose representation shows no secrets.
 
-    A key gives the actual value, and so does a copy made by ``dict(env)`` or ``{**env}``. Whatever
-    shows all variables masks those with a secret name: ``repr``, ``items`` and ``values``, and
-    therefore JSON and pickles.
+    They can be the environment of a process: keys, ``items``, ``values`` and copies give the actual
+    values. ``repr``, ``str`` and logs mask the variables with a secret name. It is no ``dict``, so
+    that an encoder refuses it or shows its ``repr``; whoever writes it out writes :meth:`masked`.
+
+    Args:
+        variables: The variables with their values.
     """
 
+    __slots__ = ("_variables",)
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = dict(variables)
+
+    def __getitem__(self, name: str) -> str:
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def __or__(self, other: Mapping[str, str]) -> dict[str, str]:
+        return {**self, **other} if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Mapping[str, str]) -> dict[str, str]:
+        return {**other, **self} if isinstance(other, Mapping) else NotImplemented
+
     def __repr__(self) -> str:
-        return repr(dict(self.items()))
+        return repr(self.masked())
 
-    def __iter__(self) -> Iterator[str]:  # overridden so that copies read the values by key
-        return super().__iter__()
+    def copy(self) -> dict[str, str]:
+        """Return the actual values, to be changed."""
+        return dict(self._variables)
 
-    def items(self) -> ItemsView[str, str]:  # type: ignore[override]  # a view of a copy
-        """Return the variables with their masked values."""
+    def masked(self) -> dict[str, str]:
+        """Return the variables, with a mask in place of each value with a secret name."""
         return {
-            name: MASK if SECRET_NAME.search(name) else value for name, value in super().items()
-        }.items()
-
-    def values(self) -> ValuesView[str]:  # type: ignore[override]
-        """Return the masked values."""
-        return dict(self.items()).values()
+            name: MASK if SECRET_NAME.search(name) else value
+            for name, value in self._variables.items()
+        }
 
 
 @attrs.frozen

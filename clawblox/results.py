@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
+from clawblox.protocol import MaskedEnvironment
+
 _T = TypeVar("_T")
 
 EventKind = Literal[
@@ -156,8 +158,8 @@ class StartedWorld:
         start_command: The template command, as in ``World(dir=…)``.
         delegated: Whether ``[run].command`` of the ``world.toml`` was used.
         run_command: The command as written in ``world.toml``; None without one.
-        env: Environment of the command. ``env[name]`` gives each value; in its ``repr`` and JSON,
-            tokens and other variables with a secret name are masked.
+        env: Environment of the command, with its actual values. Its ``repr`` and ``env.masked()``
+            mask tokens and other variables with a secret name.
         run_dir: Run directory, as passed to ``clawblox ps`` and :meth:`AsyncWorld.attach`.
         instance_dir: Directory with the manifest, logs and recordings of this instance: the run
             directory itself, or its ``worlds/<name>`` for an instance of many.
@@ -181,7 +183,7 @@ class StartedWorld:
     start_command: list[str]
     delegated: bool
     run_command: list[str] | None
-    env: dict[str, str]
+    env: MaskedEnvironment
     run_dir: Path
     instance_dir: Path
     command_file: Path

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import logging
+import os
 import pickle
 import pprint
 import string
+import subprocess
 from pathlib import Path
 
 import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from structlog.dev import ConsoleRenderer
+from structlog.processors import JSONRenderer, KeyValueRenderer
 
 from clawblox import protocol
 from clawblox.protocol import (
@@ -87,22 +93,44 @@ def test_public_and_secret_variables_are_apart() -> None:
     assert set(SECRET_ENV) == WORLD.secrets().keys()
 
 
-def test_a_masked_environment_gives_a_value_by_its_key_and_shows_none() -> None:
-    env = MaskedEnvironment({**WORLD.complete(), "MY_API_KEY": "canary", "COLOUR": "blue"})
-    secret = {*SECRET_ENV, "MY_API_KEY"}
-    assert {name for name in env if "canary" in env[name]} == secret
-    assert env.get("WORLD_OPERATOR_TOKEN") == "operator-canary"
-    masked = {**WORLD.public(), "COLOUR": "blue", **dict.fromkeys(secret, MASK)}
-    assert dict(env.items()) == json.loads(json.dumps(env)) == masked
-    assert json.loads(json.dumps([env], indent=2)) == [masked]
-    assert pickle.loads(pickle.dumps(env)) == masked
-    assert sorted(env.values()) == sorted(masked.values())
-    for text in (repr(env), str(env), f"{env}", pprint.pformat(env)):
+REAL = {**WORLD.complete(), "MY_API_KEY": "canary", "COLOUR": "blue"}
+MASKED = {name: MASK if "canary" in value else value for name, value in REAL.items()}
+
+
+def test_a_masked_environment_and_its_copies_have_the_actual_values() -> None:
+    env = MaskedEnvironment(REAL)
+    assert env == REAL
+    assert dict(env.items()) == {name: env[name] for name in env} == REAL
+    assert list(env.values()) == list(REAL.values())
+    assert env.get("MY_API_KEY") == "canary"
+    more = {"MY_API_KEY": "other", "MORE": "1"}
+    copies = [dict(env), {**env}, env.copy(), env | {}, {} | env]
+    assert [type(copied) for copied in copies] == [dict] * len(copies)
+    for copied in (*copies, copy.copy(env), copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        assert copied == REAL
+    assert (env | more, more | env) == ({**REAL, **more}, {**more, **REAL})
+
+
+def test_a_process_gets_the_actual_values_of_a_masked_environment() -> None:
+    env = MaskedEnvironment({"PATH": os.environ["PATH"], "MY_API_KEY": "canary"})
+    words = ["sh", "-c", "echo $MY_API_KEY"]
+    assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"canary\n"
+
+
+def test_what_shows_a_masked_environment_masks_it() -> None:
+    env = MaskedEnvironment(REAL)
+    assert env.masked() == MASKED
+    texts = [repr(env), str(env), f"{env}", pprint.pformat([env]), f"{[env]}"]
+    texts.append(json.dumps({"env": env}, default=str))
+    entry = {"event": "started", "env": env, "level": "info"}
+    renderers = (ConsoleRenderer(colors=False), JSONRenderer(), KeyValueRenderer())
+    texts.extend(str(render(None, "info", dict(entry))) for render in renderers)
+    texts.append(logging.LogRecord("a", 20, "b", 1, "%s %r", (env, env), None).getMessage())
+    for text in texts:
+        assert MASK in text
         assert "canary" not in text
-    real = {**WORLD.complete(), "MY_API_KEY": "canary", "COLOUR": "blue"}
-    for copied in (dict(env), {**env}, env | {}):
-        assert type(copied) is dict
-        assert copied == env == real
+    with pytest.raises(TypeError, match="MaskedEnvironment"):
+        json.dumps(env)
 
 
 def test_no_text_of_the_environment_shows_a_token() -> None:
