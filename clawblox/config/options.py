@@ -196,7 +196,8 @@ class StartOptions(SharedOptions):
             ``load_checkpoint``, and its snapshot is restored; ``run_dir`` must then not be the
             world directory. None starts a fresh run.
         run_dir: Directory of the run, with its manifest; None means the directory of this object,
-            or else the parent of ``record_dir``, or else the world directory.
+            or else the parent of ``record_dir``, or else the directory in which this object first
+            started an instance, which is the world directory by default.
         name: Name of the instance, unique in the run directory and in this object; None uses the
             first free name of ``w000``, ``w001``, …
         command_file: File for the rerunnable launch script, in an existing directory; None means

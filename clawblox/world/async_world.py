@@ -306,7 +306,7 @@ class AsyncWorld(InstanceCalls):
         return self._bind_all(batch)
 
     def _bind_all(self, batch: Batch[StartedWorld]) -> Batch[AsyncStartedInstance]:
-        self._latest_started = next(reversed(list(batch)), self._latest_started)
+        self._note_started([*batch])
         done = {name: AsyncStartedInstance.bind(facts, self) for name, facts in batch.done.items()}
         return Batch(done, batch.failed)
 

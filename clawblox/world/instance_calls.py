@@ -127,7 +127,8 @@ class InstanceCalls(OpenWorld):
                 ``load_checkpoint``, and its snapshot is restored; ``run_dir`` must then not be the
                 world directory. None starts a fresh run.
             run_dir: Directory of the run, with its manifest; None means the directory of this
-                object, or else the parent of ``record_dir``, or else the world directory.
+                object, or else the parent of ``record_dir``, or else the directory in which this
+                object first started an instance, which is the world directory by default.
             name: Name of the instance, unique in the run directory and in this object; None uses
                 the first free name of ``w000``, ``w001``, …
             command_file: File for the rerunnable launch script, in an existing directory; None
@@ -162,6 +163,8 @@ class InstanceCalls(OpenWorld):
         Cancellation: the instance is ended; nothing of it is left.
         """
         run_dir = self._run_dir if run_dir is None else run_dir
+        if run_dir is None and record_dir is None:
+            run_dir = self._first_run_dir
         options = take_options(StartOptions, locals())
         fleet = self._open_fleet()
         where = partial(find_archive, resume, self._config.dir, "resume")
@@ -172,8 +175,9 @@ class InstanceCalls(OpenWorld):
         else:
             whole = ArchiveStart(fleet, self._config, archive, options)
             start = fleet.tasks.own(whole.run, undo=whole.undo)
-        self._latest_started = await start
-        return AsyncStartedInstance.bind(self._latest_started, self)
+        started = await start
+        self._note_started([started])
+        return AsyncStartedInstance.bind(started, self)
 
     async def stop(
         self, instance: str | None = None, *, grace_seconds: float = DEFAULT_GRACE_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -61,6 +61,7 @@ class OpenWorld(WorldMetadata):
         self._max_log_bytes = max_log_bytes
         self._config_read: WorldConfig | None = None
         self._latest_started: StartedWorld | None = None
+        self._first_run_dir: Path | None = None
         self._attach_dir: Path | None = None
         self._fleet: Fleet | None = None
         self._autosave: Autosave | None = None
@@ -114,6 +115,12 @@ class OpenWorld(WorldMetadata):
     def _latest(self) -> StartedWorld | None:
         return self._latest_started
 
+    def _note_started(self, started: Sequence[StartedWorld]) -> None:
+        """Note instances that became ready, in the order of their starts."""
+        if started:
+            self._latest_started = started[-1]
+            self._first_run_dir = self._first_run_dir or started[0].run_dir
+
     @property
     def instances(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
@@ -166,7 +173,7 @@ class OpenWorld(WorldMetadata):
         async with Fleet(self._max_log_bytes, self._handlers, settle_sessions).opened() as fleet:
             if self._attach_dir is not None:
                 attached = await fleet.attach(config, self._attach_dir)
-                self._latest_started = attached[-1] if attached else None
+                self._note_started(attached)
             yield fleet
 
     @abstractmethod

@@ -12,7 +12,7 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from clawblox import AsyncWorld, ConfigError, StartedWorld
+from clawblox import AsyncWorld, ConfigError, StartedWorld, World
 from tests.running import manifest_of
 from tests.starting import add, api_doc, dumped
 from tests.support import ask, command_line, free_port, is_listening, make_world, world_command
@@ -119,6 +119,32 @@ async def test_the_parent_of_the_recordings_is_the_run_directory(tmp_path: Path)
         assert started.env["WORLD_RECORD_DIR"] == f"{tmp_path}/runs/r001/recordings"
         assert Path(started.env["CLAWBLOX_MANIFEST_PATH"]).parent.parent == started.run_dir
         assert manifest_of(started.run_dir)["schema_version"] == 1
+
+
+def test_a_later_start_goes_to_the_run_directory_of_the_first_unless_it_names_one(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "runs" / "r001", tmp_path / "runs" / "r002"
+    with World(dir=make_world(tmp_path)) as world:
+        started = world.start(record=True, record_dir=first / "recordings")
+        saved = world.save(dir=first / "checkpoints")
+        world.stop()
+        resumed = world.start(resume=saved["path"])
+        beside = world.start(record=True)
+        other = world.start(run_dir=second)
+        recorded = world.start(record=True, record_dir=tmp_path / "runs" / "r003" / "recordings")
+        last = world.start()
+        world.stop_all()
+    alive = [started, resumed, beside, other, recorded, last]
+    assert [each.run_dir.name for each in alive] == ["r001"] * 3 + ["r002", "r003", "r001"]
+    assert beside.record_dir == first / "recordings"
+    assert not (tmp_path / "counter" / ".clawblox").exists()
+
+
+async def test_a_start_after_a_batch_goes_to_the_run_directory_of_the_batch(tmp_path: Path) -> None:
+    async with AsyncWorld(dir=make_world(tmp_path)) as world:
+        await world.start_many(1, run_dir=tmp_path / "run")
+        assert (await world.start()).run_dir == tmp_path / "run"
 
 
 async def test_a_record_dir_without_record_only_sets_the_run_directory(tmp_path: Path) -> None:
