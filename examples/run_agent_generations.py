@@ -17,12 +17,14 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
 from clawblox import AgentSpec, ClawbloxError, Experiment, Plan, WorldSpec
 
 LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
+Number = TypeVar("Number", int, float)
 SAVE_PROMPT = "You will be reset in 5 minutes. Update your workspace memory files now."
 
 
@@ -37,6 +39,21 @@ def seconds(text: str) -> int:
 def environment(name: str, default: str) -> str:
     """Return a variable; the default if it is unset or empty."""
     return os.environ.get(name) or default
+
+
+def seconds_or_off(name: str, default: str) -> str | None:
+    """Return a variable with seconds; None if it is 0, which turns off what it is about."""
+    text = environment(name, default)
+    return None if text.strip("0") in ("", ".") else text
+
+
+def number(name: str, default: str, kind: type[Number]) -> Number:
+    """Return a variable with a number."""
+    text = environment(name, default)
+    try:
+        return kind(text)
+    except ValueError:
+        sys.exit(f"Error: {name}: must be a number, not {text!r}")
 
 
 def find_login() -> dict[str, str]:
@@ -92,20 +109,22 @@ def make_plan(args: argparse.Namespace) -> Plan:
         args.world_dir,
         record=args.record,
         port=args.base_port,
-        port_wait=float(environment("PORT_WAIT_SECONDS", "120")),
-        health_timeout=float(environment("HEALTH_TIMEOUT", "30")),
+        port_wait=number("PORT_WAIT_SECONDS", "120", float),
+        health_timeout=number("HEALTH_TIMEOUT", "30", float),
     )
     agent = AgentSpec(
         args.backend,
         model=args.model or None,
-        prompt=args.goal,
+        prompt=args.goal or "Begin",
         template=args.template or None,
-        system_prompt=args.system_prompt,
-        permission_mode=args.permission_mode,
+        system_prompt=args.system_prompt or None,
+        permission_mode=args.permission_mode or None,
         sandbox=args.sandbox,
         claude_native_sandbox=args.claude_native_sandbox,
         bare=args.bare,
     )
+    before = seconds_or_off("SAVE_GRACE_SECONDS", "300")
+    save = {"prompt": environment("SAVE_PROMPT", SAVE_PROMPT), "before": before, "full": True}
     return Plan(
         world,
         [agent] * args.agents_per_world,
@@ -114,16 +133,12 @@ def make_plan(args: argparse.Namespace) -> Plan:
         generations=args.generations,
         duration=args.generation_duration,
         run_prefix=args.run_prefix or args.experiment_id,
-        tmux=args.tmux_prefix,
+        tmux=args.tmux_prefix or None,
         prune=args.prune_reconstructable_artifacts,
-        save={
-            "prompt": environment("SAVE_PROMPT", SAVE_PROMPT),
-            "before": environment("SAVE_GRACE_SECONDS", "300"),
-            "full": True,
-        },
-        checkpoint={"every": environment("CHECKPOINT_EVERY", "900")},
+        save=None if before is None else save,
+        checkpoint={"every": seconds_or_off("CHECKPOINT_EVERY", "900")},
         retry={
-            "attempts": int(environment("MAX_GENERATION_RETRIES", "3")),
+            "attempts": number("MAX_GENERATION_RETRIES", "3", int),
             "delay": environment("RETRY_DELAY_SECONDS", "15"),
         },
     )
@@ -144,7 +159,7 @@ async def run(args: argparse.Namespace) -> int:
         accept={"duration", "save"},  # for later generations, as in the script
         retry_failed=is_resumed,
         resume_from=args.resume_from,
-        grace_seconds=float(environment("STOP_GRACE_SECONDS", "1")),
+        grace_seconds=number("STOP_GRACE_SECONDS", "1", float),
     ) as experiment:
         session = experiment.run()
         async for row in session:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from clawblox.cli.commands.generations import command as generations
@@ -50,6 +51,38 @@ def test_it_makes_the_plan_of_the_command(
     values = dict(context.params)
     expected = GenerationOptions(values={**values, "full_save_phase": True}, given=()).new_plan()
     assert example.make_plan(example.parse_arguments(words)) == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CHECKPOINT_EVERY": "0", "SAVE_GRACE_SECONDS": "0"}, []),
+        ({"CHECKPOINT_EVERY": "0.0", "SAVE_GRACE_SECONDS": "00", "SAVE_PROMPT": "Save."}, []),
+        ({"MAX_GENERATION_RETRIES": "0", "RETRY_DELAY_SECONDS": "0"}, []),
+        ({"PORT_WAIT_SECONDS": "0", "HEALTH_TIMEOUT": "2", "SAVE_GRACE_SECONDS": "7"}, []),
+        (dict.fromkeys(("GENERATIONS", "GOAL", "CHECKPOINT_EVERY", "SAVE_GRACE_SECONDS"), ""), []),
+        ({}, ["--goal", "", "--permission-mode", "", "--tmux-prefix", "", "--model", ""]),
+    ],
+)
+def test_variables_and_empty_options_make_the_plan_of_the_command(
+    variables: dict[str, str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    test_it_makes_the_plan_of_the_command(words, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "name", ["HEALTH_TIMEOUT", "PORT_WAIT_SECONDS", "MAX_GENERATION_RETRIES", "STOP_GRACE_SECONDS"]
+)
+def test_a_variable_that_is_no_number_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "soon")
+    example = load_example()
+    arguments = example.parse_arguments(["--world-dir", str(make_world(tmp_path))])
+    with pytest.raises(SystemExit, match=f"Error: {name}: must be a number, not 'soon'"):
+        anyio.run(example.run, arguments)
 
 
 @pytest.mark.parametrize(
