@@ -9,8 +9,9 @@ change.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -137,6 +138,18 @@ def failed_name(attempt: str, at: datetime) -> str:
         at: The time of the failure, in UTC.
     """
     return f"{attempt}.failed-{format_stamp(at)}"
+
+
+def replaced_names(experiment: str, at: datetime) -> Iterator[str]:
+    """Yield names for the directory of an experiment in whose place another one begins.
+
+    Args:
+        experiment: The name of its directory.
+        at: The time, in UTC.
+    """
+    stamp = format_stamp(at)
+    yield f"{experiment}.replaced-{stamp}"
+    yield from (f"{experiment}.replaced-{stamp}.{number}" for number in count(2))
 
 
 def partial_name(attempt: str) -> str:

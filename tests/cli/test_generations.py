@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from clawblox.cli.commands.generations import command as generations
-from clawblox.cli.running.generation_plans import GenerationOptions, open_generations
-from clawblox.errors import ConfigError
+from clawblox.cli.running.generation_plans import GenerationOptions, make_room, open_generations
+from clawblox.errors import ConfigError, RunLockedError, UsageError
 from clawblox.experiment.harness_import import RecordedOptions
-from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.replacing import set_experiment_aside
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
 from tests.files import read_all
-from tests.support import free_port, make_world, world_command
+from tests.orchestrators import STAY, kill_with_guard, orchestrator
+from tests.support import free_port, make_world, marked_processes, world_command
 
 LOGIN = "sk-ant-oat01-not-a-token-0001"
 
@@ -236,6 +241,81 @@ def test_the_login_in_a_file_reaches_agents_only_and_is_never_on_disk(
     written = [path for path, data in read_all(Path.cwd()) if LOGIN.encode() in data]
     assert written == [Path.cwd() / ".env"]
     assert LOGIN not in done.out + done.err
+
+
+def test_force_renames_what_stands_once_nothing_is_missing(
+    claude_env: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in claude_env.items():
+        monkeypatch.setenv(name, value)
+    directory = Path("counter/results/e1")
+    (directory / "runs").mkdir(parents=True)
+    words = ("--no-sandbox", "--no-claude-native-sandbox")
+    with pytest.raises(UsageError, match="--force renames it"):
+        anyio.run(make_room, parse(*words))
+    with pytest.raises(ConfigError, match="system_prompt: must be an existing file"):
+        anyio.run(make_room, parse(*words, "--force", "--system-prompt", "none.md"))
+    assert directory.is_dir()
+    anyio.run(make_room, parse(*words, "--force"))
+    (replaced,) = directory.parent.iterdir()
+    assert re.fullmatch(r"e1\.replaced-\d{8}T\d{6}Z", replaced.name)
+    assert (replaced / "runs").is_dir()
+    assert capsys.readouterr().err == f"{directory} is now {replaced}\n"
+    anyio.run(make_room, parse(*words, "--force"))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.thorough
+def test_force_begins_an_experiment_in_the_place_of_another(
+    call: Start, claude_env: dict[str, str]
+) -> None:
+    Path("template").mkdir()
+    misbehave(Path("template"), turn_s=0.05)
+    env = {**claude_env, "SAVE_GRACE_SECONDS": "0", "CHECKPOINT_EVERY": "0", "TEMPLATE": "template"}
+    fixed = ("--no-sandbox", "--no-claude-native-sandbox", "--generation-duration", "1")
+    fixed += ("--base-port", str(free_port()), "--generations", "1", "--force")
+    directory = Path("counter/results/e1")
+    first = run(call, env, *fixed)
+    assert first.wait() == 0, first.out + first.err
+    assert "is now" not in first.err
+    (begun, *_) = read_lines(directory)
+    second = run(call, env, *fixed)
+    assert second.wait() == 0, second.out + second.err
+    (replaced,) = directory.parent.glob("e1.replaced-*")
+    assert f"{directory} is now {replaced}\n" in second.err
+    assert read_lines(replaced)[0] == begun != read_lines(directory)[0]
+    for place in (directory, replaced):
+        assert len(read_experiment(place).results().rows()) == 1
+    continued = run(call, env, "--resume", "--force")
+    assert continued.wait() == 2
+    assert "--force: must be left out" in continued.err
+
+
+def test_an_experiment_is_renamed_as_often_as_need_be_but_not_while_a_process_runs_it() -> None:
+    directory = Path("counter/results/e1").absolute()
+    directory.mkdir(parents=True)
+    with Journal(directory), pytest.raises(RunLockedError, match=f"(?s)pid {os.getpid()} .* runs "):
+        anyio.run(set_experiment_aside, directory)
+    names = {anyio.run(set_experiment_aside, directory)}
+    directory.mkdir()
+    names.add(anyio.run(set_experiment_aside, directory))
+    assert len(names) == 2
+    assert anyio.run(set_experiment_aside, directory) is None
+
+
+@pytest.mark.thorough
+def test_an_experiment_is_not_renamed_while_a_world_runs_in_it() -> None:
+    directory = Path("counter/results/e1").absolute()
+    run_dir = directory / "runs" / "e1-g001"  # of the public script, which takes no lock
+    with orchestrator(STAY, Path("counter").absolute(), run_dir) as program:
+        program.hear()
+        with pytest.raises(RunLockedError, match=f"(?s)pid {program.pid} .* runs {run_dir}"):
+            anyio.run(set_experiment_aside, directory)
+        assert directory.is_dir()
+        kill_with_guard(program.process)
+        place = anyio.run(set_experiment_aside, directory)
+    assert list(directory.parent.iterdir()) == [place]
+    assert not marked_processes()
 
 
 def test_a_resume_needs_the_name_of_an_experiment(call: Start) -> None:

@@ -267,6 +267,8 @@ class FakeWorkshop:
     Attributes:
         troubles: By chain, what goes wrong in its next attempts.
         surveys: For each session, whether logins were checked before it.
+        ends: For each time that what killed orchestrators have left was ended, the number of
+            attempts before.
         open_now: Chains whose attempts are open.
         most_open: Largest number of attempts that were open at the same time.
         turn_s: Seconds of each turn whose end agents report; 0 reports none. An agent that saves is
@@ -285,6 +287,7 @@ class FakeWorkshop:
         self.ledgers: dict[tuple[str, str], list[Usage]] = {}
         self.attempts: list[FakeAttempt] = []
         self.surveys: list[bool] = []
+        self.ends: list[int] = []
         self.open_now: list[str] = []
         self.most_open = 0
         self.free = 10**12
@@ -307,7 +310,7 @@ class FakeWorkshop:
             raise ProviderError(failed)
 
     async def end_left(self) -> None:
-        pass
+        self.ends.append(len(self.attempts))
 
     async def prepare(self, order: Order) -> Mapping[str, Any]:
         if order.origin is not None:

@@ -104,6 +104,12 @@ async def test_an_experiment_runs_and_leaves_readable_tables(scene: Scene) -> No
     assert record.results().rows() == read_experiment(scene.directory).results().rows()
 
 
+async def test_what_was_left_is_ended_whenever_an_experiment_is_opened(scene: Scene) -> None:
+    await run(scene, scene.plan(generations=1))
+    await run(scene, scene.plan(generations=2))
+    assert scene.workshop.ends == [0, 1]
+
+
 async def test_rows_come_as_generations_are_committed(scene: Scene) -> None:
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)

@@ -18,9 +18,10 @@ from clawblox.cli.running.generation_plans import (
     BACKENDS,
     GenerationDuration,
     GenerationOptions,
-    check_new,
+    make_room,
     open_generations,
 )
+from clawblox.errors import UsageError
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.parts import DEFAULT_SAVE_PROMPT
 from clawblox.experiment.plan.sweep import MAX_CHAINS
@@ -179,6 +180,12 @@ _OPTIONS: Final = (
         help="Continue a generation from an archive, then run the later ones.",
     ),
     section_option(
+        "--force",
+        section="Recording and resuming",
+        is_flag=True,
+        help="Begin anew if the experiment exists; its directory is renamed NAME.replaced-TIME.",
+    ),
+    section_option(
         "--accept",
         section="Recording and resuming",
         multiple=True,
@@ -311,9 +318,9 @@ _OPTIONS: Final = (
       clawblox generations --world-dir worlds/panda --experiment-id e1 --resume
       clawblox generations --world-dir worlds/panda --parallel 4
 
-    The options and variables are those of the public script run_agent_generations.py, without
-    --force, which deletes an experiment. So are the files: a table of the generations, a pointer to
-    the latest archive, and run directories. Either side continues what the other began.
+    The options and variables are those of the public script run_agent_generations.py, but --force
+    deletes nothing. So are the files: a table of the generations, a pointer to the latest archive,
+    and run directories. Either side continues what the other began.
 
     Where the environment has no CLAUDE_CODE_OAUTH_TOKEN, agents get that of the file .env in the
     current directory, or of the file that CLAWBLOX_ENV_FILE names.
@@ -334,7 +341,9 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
     \f
     Raises:
         ConfigError: The value of an option is wrong.
-        UsageError: The directory of the experiment exists, and no option says to continue it.
+        UsageError: The directory of the experiment exists, and no option says to continue or
+            replace it; or the options contradict.
+        RunLockedError: It is to be replaced, and another process runs it.
         ClawbloxError: There is nothing to continue.
     """
     given = {
@@ -344,6 +353,8 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
         in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     }
     options = GenerationOptions(values=values, given=given)
+    if values["force"] and not options.is_new:
+        raise UsageError("--force: must be left out where an experiment is continued")
     name, *others = ctx.obj
     call = ExperimentCall(
         directory=options.directory,
@@ -353,5 +364,5 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
         starter_fd=starter_fd,
     )
     if options.is_new and not call.is_spawned:
-        anyio.run(check_new, options)
+        anyio.run(make_room, options)
     return anyio.run(run_experiment, call, partial(open_generations, options))

@@ -14,6 +14,8 @@ import click
 from clawblox.agents.drivers import DRIVERS
 from clawblox.cli.running.login_file import read_login
 from clawblox.cli.running.plan_settings import apply_settings
+from clawblox.cli.terminal.output import note
+from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import layout
@@ -30,6 +32,7 @@ from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.replacing import set_experiment_aside
 from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.views.formatting import shorten_path
 
@@ -263,21 +266,35 @@ def _usual_template() -> Path | None:
 # -- experiments --------------------------------------------------------------------------------
 
 
-async def check_new(options: GenerationOptions) -> None:
-    """Check everything that a new experiment needs; nothing is left where something is missing.
+async def make_room(options: GenerationOptions) -> None:
+    """Check everything that a new experiment needs, and rename what is in its place with --force.
+
+    Nothing is changed where something is missing.
 
     Args:
         options: The options.
 
     Raises:
         ConfigError: The value of an option is wrong, or something is missing.
-        UsageError: The directory exists.
+        UsageError: The directory exists, and is not to be replaced.
+        RunLockedError: Another process runs the experiment that is to be replaced.
+        ClawbloxError: It cannot be renamed.
 
-    Cancellation: ends the programs of the checks.
+    Cancellation: ends the programs of the checks; what is there was renamed or not.
     """
-    _require_new(options.directory)
+    directory, plan, env = await run_blocking(_plan_new, options)
+    await survey_plan(plan, directory, env)
+    if options.values["force"] and (place := await set_experiment_aside(directory)) is not None:
+        note(f"{shorten_path(directory)} is now {shorten_path(place)}")
+
+
+def _plan_new(options: GenerationOptions) -> tuple[Path, Plan, Mapping[str, str] | None]:
+    """Return the directory and the plan of a new experiment, with the variables of its agents."""
+    directory = options.directory
+    if not options.values["force"]:
+        _require_new(directory)
     plan = options.new_plan()
-    await survey_plan(plan, options.directory, _find_env(plan))
+    return directory, plan, _find_env(plan)
 
 
 def open_generations(options: GenerationOptions) -> Experiment:
@@ -327,7 +344,8 @@ def _require_new(directory: Path) -> None:
     if directory.exists():
         raise UsageError(
             f"the directory of the experiment exists: {shorten_path(directory)}",
-            hint="--resume continues it; for another experiment: --experiment-id",
+            hint="--resume continues it, --force renames it and begins anew; for another "
+            "experiment: --experiment-id",
         )
 
 

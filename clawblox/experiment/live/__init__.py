@@ -6,6 +6,7 @@
 - ``branches``: the agents of a branch, forked from those in a checkpoint.
 - ``new_runs``, ``workspaces``: new run directories, each complete or absent, and their workspaces.
 - ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
+- ``left_attempts``: ends what killed orchestrators have left running.
 - ``credentials``, ``prompts``: variables, accounts and system prompts of agents.
 - ``hooks``: the live view of a generation that hooks get.
 - ``survey``: looks for every fault before anything starts.

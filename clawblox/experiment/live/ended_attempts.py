@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.orphans import left_agents
 from clawblox.errors import AgentError
 from clawblox.experiment import layout
-from clawblox.rundir.orphans import left_instances
-from clawblox.supervision.orphans import living_cookies
 from clawblox.system.files import NO_REPLACE, fsync_directory, rename_with
 from clawblox.system.regular_files import open_directory, open_file, opened_parent
 from clawblox.world.access import SESSION_FILE
@@ -27,37 +24,6 @@ _PRUNED: Final = (
     "workspace/.venv",
 )
 """Directories that are large and can be made again, relative to an agent's directory."""
-
-
-def find_left(directory: Path) -> dict[str, Path]:
-    """Return the cookies of processes that no orchestrator of an attempt owns.
-
-    Args:
-        directory: The directory of the experiment.
-
-    Returns:
-        The run directories, by cookie.
-    """
-    living = living_cookies()
-    if not living:
-        return {}
-    chains = [directory, *_directories_in(directory / layout.CHAINS_DIR)]
-    cookies = {
-        cookie: run_dir
-        for chain in chains
-        for run_dir in _directories_in(layout.runs_dir(chain))
-        for cookie in (*left_instances(run_dir).values(), *left_agents(run_dir))
-    }
-    return {cookie: cookies[cookie] for cookie in living & cookies.keys()}
-
-
-def _directories_in(place: Path) -> list[Path]:
-    """Return the directories in a directory, without links; none where it is missing or a link."""
-    if place.is_symlink():
-        return []
-    with contextlib.suppress(OSError), os.scandir(place) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return []
 
 
 def validate_agent_dir(agent_dir: Path, driver: str) -> None:

@@ -19,7 +19,7 @@ from clawblox.agents.values import Usage
 from clawblox.checkpoint.archive import registry
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.config.options import DEFAULT_GRACE_S
-from clawblox.errors import AgentError, ClawbloxError, ManifestError
+from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
 from clawblox.experiment.live.attempt_agents import AttemptAgent, make_agent
 from clawblox.experiment.live.attempt_errors import blaming
@@ -33,12 +33,8 @@ from clawblox.experiment.live.attempt_files import (
 )
 from clawblox.experiment.live.branches import fork_agent, source_dir
 from clawblox.experiment.live.credentials import Credentials
-from clawblox.experiment.live.ended_attempts import (
-    find_left,
-    prune_agent_dir,
-    set_aside,
-    validate_agent_dir,
-)
+from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
+from clawblox.experiment.live.left_attempts import end_left
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.preparing import Preparation, find_attempt
 from clawblox.experiment.live.shared_worlds import SharedWorlds
@@ -48,7 +44,6 @@ from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
 from clawblox.results import Event
 from clawblox.rundir.claims import instance_names
-from clawblox.supervision.orphans import end_orphans
 from clawblox.system.files import available_bytes
 from clawblox.world.async_world import AsyncWorld
 
@@ -138,11 +133,7 @@ class LiveWorkshop:
 
         Cancellation: some of them may have ended.
         """
-        runs = await run_blocking(find_left, self._directory)
-        left = await end_orphans(runs)
-        for cookie, reason in left.items():
-            message = f"an attempt of this experiment has not ended: in {runs[cookie]} {reason}"
-            raise ClawbloxError(message, hint="end these processes, then resume the experiment")
+        await end_left(self._directory)
 
     # -- directories ------------------------------------------------------------------------------
 
