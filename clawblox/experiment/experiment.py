@@ -182,10 +182,9 @@ class Experiment:
         journal.__enter__()
 
     def _make_workshop(self, opened: OpenExperiment) -> Workshop:
-        layout = opened.plans[0].layout
         return LiveWorkshop(
             self.directory,
-            layout,
+            opened.plans[0].layout,
             self._env,
             grace_s=self._grace_s,
             on_event=self._reporter.pass_on,
