@@ -126,10 +126,10 @@ class MaskedEnvironment(Mapping[str, str]):
         return len(self._variables)
 
     def __or__(self, other: Mapping[str, str]) -> dict[str, str]:
-        return {**self, **other} if isinstance(other, Mapping) else NotImplemented
+        return {**self, **other}
 
     def __ror__(self, other: Mapping[str, str]) -> dict[str, str]:
-        return {**other, **self} if isinstance(other, Mapping) else NotImplemented
+        return {**other, **self}
 
     def __repr__(self) -> str:
         return repr(self.masked())

@@ -14,6 +14,7 @@ import structlog
 
 from clawblox import AsyncWorld
 from clawblox.cli.options import OrchestratorOptions
+from clawblox.cli.playing.session import Session
 from clawblox.cli.running import displays, experiment_table, foreground, start_progress
 from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
 from clawblox.cli.running.experiment_run import ExperimentRunner
@@ -189,6 +190,51 @@ async def test_work_outlives_the_defects_of_its_bar_and_of_its_results(
             assert await relay(work, show) == "done"
     screen.sys.stderr.close()
     assert shown == [1, 2]
+
+
+class Typed:
+    """A console at which lines were typed."""
+
+    is_interactive = False
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+
+    async def read_line(self) -> str | None:
+        return self._lines.pop(0) if self._lines else None
+
+
+class Agent:
+    async def observe(self) -> Any:
+        return {"position": 1}
+
+    async def messages(self, **_: object) -> NoReturn:
+        fail()
+
+
+class Person:
+    """A player in a world that serves."""
+
+    agent = Agent()
+    life = None
+
+
+async def test_a_session_of_a_player_outlives_what_it_cannot_show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[int] = []
+
+    async def show(*_: object) -> None:
+        shown.append(1)
+        fail()
+
+    monkeypatch.setattr(Session, "_show_value", show)
+    player: Any = Person()
+    console: Any = Typed("observe", "observe")
+    with anyio.fail_after(60):
+        assert await Session(player, console, ()).run() == 1
+    assert len(shown) == 2
+    assert reports(capsys) == 1
 
 
 async def test_an_output_that_is_gone_is_no_defect() -> None:

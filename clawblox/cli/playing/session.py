@@ -15,6 +15,7 @@ from clawblox.cli.flags import in_flags
 from clawblox.cli.playing.consoles import Console
 from clawblox.cli.playing.lines import VERBS, Line, parse_line
 from clawblox.cli.running.saves import describe_saved
+from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.differences import find_differences
 from clawblox.errors import (
@@ -59,6 +60,7 @@ class Session:
         self._talk = Chat()
         self._lines = 0
         self._has_failed = False
+        self._contained = DisplayContainment()
         self._has_ended = False
         self._life = player.life
         self._looking = anyio.Lock()
@@ -79,13 +81,14 @@ class Session:
         async with Tasks() as tasks:
             with self._end:
                 await self._begin()
-                tasks.start_soon(self._report_messages)
-                tasks.start_soon(self._report_life)
+                tasks.start_soon(self._contained.keep_showing, self._report_messages)
+                tasks.start_soon(self._contained.keep_showing, self._report_life)
                 while (text := await self._console.read_line()) is not None:
-                    if not await self._obey(text):
-                        break
+                    with self._contained:
+                        if not await self._obey(text):
+                            break
         self._has_ended = True
-        return int(self._has_failed or self.has_world_ended)
+        return int(self._has_failed or self._contained.has_failed or self.has_world_ended)
 
     @property
     def has_world_ended(self) -> bool:

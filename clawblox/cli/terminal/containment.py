@@ -22,18 +22,21 @@ class DisplayContainment:
 
     An exception of the block is reported and suppressed, and only the first one is reported.
     :class:`OutputGone` passes through, because the command decides what ends with its output.
+
+    Attributes:
+        has_failed: Whether there was such an exception.
     """
 
     def __init__(self) -> None:
-        self._has_failed = False
+        self.has_failed = False
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
         if not isinstance(error, Exception) or isinstance(error, OutputGone):
             return False
-        if not self._has_failed:
-            self._has_failed = True
+        if not self.has_failed:
+            self.has_failed = True
             configure_logging()  # a display that has failed may show no warnings
             if isinstance(error, OSError):
                 _log.warning(_REPORT, error=str(error))
