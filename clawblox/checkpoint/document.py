@@ -131,9 +131,9 @@ class WorldDocument:
         with self._translated(), contextlib.ExitStack() as stack:
             self._fd = _open(path)
             stack.callback(os.close, self._fd)
-            self._size = os.fstat(self._fd).st_size
+            size = os.fstat(self._fd).st_size
             stack.pop_all()
-        self._check.prepare(self._size)
+        self._check.prepare(size)
 
     def __enter__(self) -> Self:
         return self
@@ -150,8 +150,7 @@ class WorldDocument:
         """
         with self._translated():
             try:
-                # Nothing can be mapped of an empty file.
-                header = self._check.read_header(self._fd) if self._size else Header()
+                header = self._check.read_header(self._fd)
             except InvalidDocument:
                 header = Header()
         return {"format": header.format or DEFAULT_SNAPSHOT_FORMAT, "time": header.time}

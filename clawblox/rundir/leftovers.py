@@ -121,7 +121,7 @@ def settle_unlisted_saves(run_dir: Path) -> None:
     for record in read_records(run_dir):
         is_dead = not (record.is_alive or has_owner(record))
         if is_dead and record.run_id and record.state in _LEFT_BY_THE_DEAD:
-            expected = (OSError, ManifestError, InvalidDocument, CheckerLost)
+            expected = (OSError, ManifestError, CheckerLost)
             with _log.contain("saves not registered", expected=expected, instance=record.name):
                 _settle(record)
 
@@ -144,9 +144,11 @@ def _settle(record: InstanceRecord) -> None:
         if _is_older(created_at, path, last, manifest):
             unlink_saves([path])
             continue
-        saved = _read_save(record.name, path, created_at)
         is_autosave = last.get("autosave") is True
-        updates.append(checkpoint_update(saved, run_id=record.run_id, is_autosave=is_autosave))
+        expected = (OSError, InvalidDocument)
+        with _log.contain("save not registered", expected=expected, path=str(path)):
+            saved = _read_save(record.name, path, created_at)
+            updates.append(checkpoint_update(saved, run_id=record.run_id, is_autosave=is_autosave))
     if updates:
         ManifestFile(manifest_path(home), lock_wait=_LOCK_WAIT_S).apply(updates)
 
@@ -201,7 +203,7 @@ def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
     with os.fdopen(open_regular(path, max_bytes=DEFAULT_MAX_SNAPSHOT_BYTES), "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         with contextlib.closing(check):
-            if path.suffix == ".json":
+            if path.suffix == ".json":  # it was strict JSON when it was published
                 header = check.read_header(file.fileno())
         size_bytes = os.fstat(file.fileno()).st_size
     rows = rows_beside(path)

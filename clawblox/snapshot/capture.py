@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import anyio
@@ -45,9 +46,16 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 19
-_BODY_START_BYTES = 200
+_QUOTED_BYTES = 200
+_START_BYTES = 1 << 16
 _TICK_S = 0.1
 _JSON_TYPE = "application/json"
+_PAGE: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*<(?:!doctype\s+html|html)", re.IGNORECASE)
+"""The start of a web page, perhaps after a byte order mark."""
+_CODINGS: Final = {
+    "Content-Encoding": ("identity",),
+    "Transfer-Encoding": ("identity", "chunked"),
+}
 _TRANSFERS_AT_ONCE = 4
 
 
@@ -134,21 +142,26 @@ class _Wire(socket.socket):
     Args:
         fileno: Descriptor of the socket; this object owns and closes it.
         check_wait: Called with the seconds waited so far; raises to end the wait.
+
+    Attributes:
+        is_patient: Whether it waits for longer than a tick; otherwise silence is the end.
     """
 
     def __init__(self, fileno: int, check_wait: Callable[[float], None]) -> None:
         super().__init__(fileno=fileno)
         self.settimeout(_TICK_S)
         self._check_wait = check_wait
+        self.is_patient = True
 
     def recv_into(self, *args: Any, **kwargs: Any) -> int:
         """Receive the available bytes, or wait for some."""
         waited_s = 0.0
-        while True:
+        while self.is_patient or waited_s == 0.0:
             self._check_wait(waited_s)
             with contextlib.suppress(TimeoutError):
                 return super().recv_into(*args, **kwargs)
             waited_s += _TICK_S
+        return 0
 
 
 @attrs.define(eq=False)
@@ -173,6 +186,7 @@ class Transfer:
     phase: str = attrs.field(default="connect", init=False)
     received: int = attrs.field(default=0, init=False)
     _check: Check = attrs.field(factory=Check, init=False)
+    _wire: _Wire = attrs.field(init=False)
     _is_aborted: bool = attrs.field(default=False, init=False)
     _published: Path | None = attrs.field(default=None, init=False)
     _rows: RowsCopy | None = attrs.field(default=None, init=False)
@@ -233,7 +247,8 @@ class Transfer:
             self._check_wait(waited_s)
             with contextlib.suppress(TimeoutError):
                 connected = socket.create_connection((host, port), timeout=_TICK_S)
-                connection.sock = _Wire(connected.detach(), self._check_wait)
+                self._wire = _Wire(connected.detach(), self._check_wait)
+                connection.sock = self._wire
                 return connection
             waited_s += _TICK_S
 
@@ -268,14 +283,15 @@ class Transfer:
 
     def _check_head(self, response: http.client.HTTPResponse) -> None:
         if response.status != 200:
-            start = response.read(_BODY_START_BYTES).decode(errors="replace")
+            start = response.read(_QUOTED_BYTES).decode(errors="replace")
             raise self._error(
                 f"GET /snapshot answered {response.status} {response.reason}: {start!r}",
                 status=response.status,
             )
-        encoding = response.getheader("Content-Encoding", "identity")
-        if encoding != "identity":
-            raise self._error(f"the snapshot has Content-Encoding {encoding!r}", status=200)
+        for name, readable in _CODINGS.items():
+            coding = response.getheader(name, "identity")
+            if coding.lower() not in readable:
+                raise self._error(f"the snapshot has {name} {coding!r}", status=200)
         if (response.length or 0) > self._max_bytes:
             raise self._error(
                 f"the snapshot has {response.length} bytes, more than {self._max_bytes}",
@@ -288,11 +304,14 @@ class Transfer:
         digest = hashlib.sha256()
         promised = response.length
         is_json = _media_type(response) == _JSON_TYPE
+        # Not readinto, which returns only when the buffer is full. The response itself would
+        # close the connection after the last byte, and _goes_on looks at that.
+        read = response.read1 if promised is None else response.fp.read1
         while promised is None or self.received < promised:
             if is_json:
                 self._check.prepare(promised or self.received)
-            # Not readinto, which returns only when the buffer is full.
-            chunk = response.read1(_CHUNK_BYTES)
+            left = _CHUNK_BYTES if promised is None else promised - self.received
+            chunk = read(min(left, _CHUNK_BYTES))
             if not chunk:
                 break
             self.received += len(chunk)
@@ -309,24 +328,30 @@ class Transfer:
     def _verify(self, response: http.client.HTTPResponse, fd: int) -> Header | None:
         """Return the header of a JSON snapshot, None for an opaque snapshot."""
         self.phase = "verify"
-        start = os.pread(fd, _BODY_START_BYTES, 0).lstrip()
-        media_type = _media_type(response)
-        if media_type == "text/html" or start[:9].lower() in (b"<!doctype", b"<html>"):
+        start = os.pread(fd, _START_BYTES, 0)
+        if _PAGE.match(start):
             raise self._error("the world answered with a web page", status=200)
-        is_json = media_type == _JSON_TYPE or start.startswith((b"{", b"["))
+        is_json = _media_type(response) == _JSON_TYPE or start.lstrip().startswith((b"{", b"["))
         is_delimited = response.length is not None or response.chunked
         if is_delimited and not is_json:
             return None
         try:
             header = self._check.read_header(fd)
         except InvalidDocument as error:
-            if is_delimited:
-                message = f"the snapshot is not valid JSON: {error}"
+            if not is_delimited:
+                self.phase = "body"
+                message = "the body has no length and is not JSON, so it may be incomplete"
+                raise self._error(message) from error
+            if self._goes_on(response):
+                message = f"the body is longer than its Content-Length, {self.received} bytes"
                 raise self._error(message, status=200) from error
-            self.phase = "body"
-            message = "the body has no length and is not JSON, so it may be incomplete"
-            raise self._error(message) from error
+            return None
         return header if is_json else None
+
+    def _goes_on(self, response: http.client.HTTPResponse) -> bool:
+        """Return whether more follows a body with a length, which may count its characters."""
+        self._wire.is_patient = False
+        return not response.chunked and bool(response.fp.peek(1))
 
     def _publish(self, partial: PartialFile, digest: str, header: Header | None) -> SavedSnapshot:
         created_at = format_utc(utc_now())

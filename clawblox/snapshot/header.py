@@ -8,6 +8,7 @@ megabyte; :mod:`clawblox.snapshot.checker` is for documents where that is too lo
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 
 import msgspec
@@ -47,25 +48,36 @@ def read_header(fd: int) -> Header:
         InvalidDocument: It is not JSON, or nested too deeply.
         OSError: It cannot be mapped.
     """
+    if not os.fstat(fd).st_size:
+        raise InvalidDocument("the file is empty")  # it cannot be mapped
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
+        return parse_header(view)
+
+
+def parse_header(document: bytes | memoryview) -> Header:
+    """Check a whole document and return its header.
+
+    Raises:
+        InvalidDocument: It is not JSON, or nested too deeply.
+    """
     try:
-        snapshot_format, time = _find_values(fd)
+        snapshot_format, time = _find_values(document)
         return Header(_usable_format(snapshot_format), _usable_time(time))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidDocument(str(error)) from error
 
 
-def _find_values(fd: int) -> tuple[bytes, bytes]:
-    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
-        try:
-            return _copy_values(view)
-        except msgspec.ValidationError:  # not an object, as its first byte shows
-            msgspec.json.decode(view, type=msgspec.Raw)
-            return b"null", b"null"
+def _find_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
+    try:
+        return _copy_values(document)
+    except msgspec.ValidationError:  # not an object, as its first byte shows
+        msgspec.json.decode(document, type=msgspec.Raw)
+        return b"null", b"null"
 
 
-def _copy_values(view: memoryview) -> tuple[bytes, bytes]:
-    # Copy the values, because the mapped file cannot be closed while anything refers to it.
-    fields = msgspec.json.decode(view, type=_Fields)
+def _copy_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
+    # Copy the values, because a mapped file cannot be closed while anything refers to it.
+    fields = msgspec.json.decode(document, type=_Fields)
     return _copy_short(fields.format), _copy_short(fields.time)
 
 

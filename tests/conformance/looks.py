@@ -512,7 +512,10 @@ def flags_override(bed: Bed) -> bool:
 
 
 def snapshot_has_header(bed: Bed) -> bool:
-    document = bed.start().snapshot().json()
+    answer = bed.start().snapshot()
+    if b"NaN" in answer.body:
+        return False
+    document = answer.json()
     is_dated = document.get("format") == "orchard-v1" and isinstance(document.get("time"), float)
     return is_dated and "scene_hash" in document
 

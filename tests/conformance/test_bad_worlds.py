@@ -48,6 +48,7 @@ EVIDENCE: Mapping[str, str] = {
     "ignores-port-flag": "it served on WORLD_PORT=",
     "snapshot-without-format": "its format is None",
     "snapshot-without-time": "its time is None",
+    "snapshot-has-nan": "the snapshot is not strict JSON: it has NaN",
     "snapshot-open": "a request without a token was accepted with 200",
     "any-token-accepted": "a wrong token was accepted with 200",
     "token-in-query": "the token was accepted as token= in the query",

@@ -76,6 +76,7 @@ LOOKS: Mapping[Look, tuple[str, ...]] = {
     looks.snapshot_has_header: (
         "snapshot-without-format",
         "snapshot-without-time",
+        "snapshot-has-nan",
         "snapshot-without-identity",
     ),
     looks.log_has_no_token: ("log-has-token",),

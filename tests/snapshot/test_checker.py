@@ -86,6 +86,7 @@ HEADERS = {
 }
 
 INVALID = [
+    b"",
     b"oops",
     b'{"format": "a"',
     b'{"format": "a"} {}',

@@ -183,6 +183,102 @@ async def test_a_document_without_a_length_is_complete_only_when_it_is_json(
     assert os.listdir(tmp_path) == []
 
 
+NAN = b'{"time": NaN}'
+LAST = b"Connection: close\r\n"
+SIZED = b"Content-Length: %d\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+JSON = b"Content-Type: application/json\r\n"
+
+
+def answer_with(head: bytes, body: bytes) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+
+    return answer
+
+
+async def refused(port: int, directory: Path) -> SnapshotError:
+    with anyio.fail_after(HANG_S), pytest.raises(SnapshotError) as caught:
+        await save(port, directory)
+    assert os.listdir(directory) == []
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (JSON + SIZED % len(NAN), NAN),
+        (JSON + LAST + SIZED % len(NAN), NAN),
+        (JSON + CHUNKED, b"5\r\n" + NAN[:5] + b"\r\n8\r\n" + NAN[5:] + b"\r\n0\r\n\r\n"),
+    ],
+    ids=["sized", "sized, the last", "chunked"],
+)
+async def test_a_delimited_body_that_is_not_strict_json_is_the_worlds_own_affair(
+    tmp_path: Path, head: bytes, body: bytes
+) -> None:
+    with serving(answer_with(head, body)) as port, anyio.fail_after(HANG_S):
+        saved = await save(port, tmp_path)
+    assert (saved.format, saved.time, saved.path.suffix) == ("world-snapshot", None, ".snapshot")
+    assert saved.path.read_bytes() == NAN
+
+
+@pytest.mark.parametrize(
+    "body", [NAN, b"{\0\xff", b"\xef\xbb\xbf{}", b"[" * 100_000 + b"]" * 100_000]
+)
+async def test_a_body_without_a_length_must_be_strict_json(tmp_path: Path, body: bytes) -> None:
+    with serving(answer_with(JSON, body)) as port:
+        error = await refused(port, tmp_path)
+    assert "may be incomplete" in error.message
+
+
+@pytest.mark.parametrize("head", [JSON, JSON + LAST], ids=["kept", "the last"])
+@pytest.mark.parametrize("size", sampled([0, 100_000], 2))
+async def test_a_document_that_is_longer_than_its_length_is_refused(
+    tmp_path: Path, head: bytes, size: int
+) -> None:
+    text = '{"name": "Zoë", "padding": "' + "x" * size + '"}'
+    with serving(answer_with(head + SIZED % len(text), text.encode())) as port:
+        error = await refused(port, tmp_path)
+    assert error.phase == "verify"
+    assert f"longer than its Content-Length, {len(text)} bytes" in error.message
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<!doctype html><p>",
+        b" \r\n\xef\xbb\xbf\t<!DOCTYPE\nHTML PUBLIC",
+        b"\xef\xbb\xbf\n<HTML lang=en>",
+        b" " * 1000 + b"<html>",
+    ],
+)
+@pytest.mark.parametrize("kind", [b"text/html", b"application/json", b"application/octet-stream"])
+async def test_a_web_page_is_refused_whatever_its_type(
+    tmp_path: Path, page: bytes, kind: bytes
+) -> None:
+    head = b"Content-Type: %s\r\n" % kind + SIZED % len(page)
+    with serving(answer_with(head, page)) as port:
+        error = await refused(port, tmp_path)
+    assert "web page" in error.message
+
+
+@pytest.mark.parametrize("body", [b"<htm", b"<!doctype svg>", b"<p>text", b"x<html>"])
+async def test_the_type_of_a_page_alone_refuses_no_snapshot(tmp_path: Path, body: bytes) -> None:
+    head = b"Content-Type: text/html\r\n" + SIZED % len(body)
+    with serving(answer_with(head, body)) as port, anyio.fail_after(HANG_S):
+        assert (await save(port, tmp_path)).path.read_bytes() == body
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"br"])
+async def test_a_transfer_coding_that_cannot_be_read_is_refused(
+    tmp_path: Path, coding: bytes
+) -> None:
+    head = b"Transfer-Encoding: %s\r\n" % coding + SIZED % 2
+    with serving(answer_with(head, b"{}")) as port:
+        error = await refused(port, tmp_path)
+    assert f"Transfer-Encoding {coding.decode()!r}" in error.message
+
+
 async def test_a_json_value_of_another_type_stays_the_worlds_own_affair(tmp_path: Path) -> None:
     def answer(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n12345")

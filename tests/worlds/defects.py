@@ -246,6 +246,7 @@ _CONTRACT = {
         "contract.snapshot_header", "The snapshot has no format."
     ),
     "snapshot-without-time": _everywhere("contract.snapshot_header", "The snapshot has no time."),
+    "snapshot-has-nan": _everywhere("contract.snapshot_header", "A number of the snapshot is NaN."),
     "snapshot-without-identity": _everywhere(
         "contract.scene_identity", "The snapshot has no scene hash."
     ),

@@ -35,7 +35,14 @@ REFUSED_STATUS = 3
 """Exit status of a world that cannot restore its snapshot."""
 
 FORMAT = "counter-v1"
-OPAQUE_PREFIX = b"COUNTER\x00"
+SHAPES = {
+    "opaque": (b"COUNTER\x00", b"", "application/octet-stream"),
+    "bom": (b"\xef\xbb\xbf", b"", "application/json"),
+    "brace": (b"{\x00\xff", b"", "application/octet-stream"),
+    "deep": (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b', "b": ', b"}", "application/json"),
+    "text-html": (b"", b"", "text/html"),
+}
+"""The bytes before and after the document, and the content type, by the value of `--snapshot`."""
 TICK_S = 0.5
 BLOCK = b"0.123456," * 7281
 
@@ -199,7 +206,7 @@ class Counter:
 
     def restore(self, body: bytes) -> None:
         try:
-            document = json.loads(body.removeprefix(OPAQUE_PREFIX))
+            document = json.loads(unwrap(body))
         except ValueError as error:
             raise Foreign("it is not a snapshot of a counter") from error
         if document.get("scene_hash") != self.scene_hash:
@@ -207,6 +214,17 @@ class Counter:
         self.value, self.ticks = document["counter"], document["ticks"]
         self.sessions = {agent["session"]: agent for agent in document["sessions"]}
         self.chat, self.reseed = document["chat"], document.get("reseed")
+
+
+def unwrap(body: bytes) -> bytes:
+    if body.startswith(b"\x1f\x8b"):
+        import zlib  # only this shape pays for it
+
+        return zlib.decompress(body, zlib.MAX_WBITS | 16)
+    for before, after, _ in SHAPES.values():
+        if before and body.startswith(before):
+            return body.removeprefix(before).removesuffix(after)
+    return body
 
 
 # ---------------------------------------------------------------------------------- HTTP
@@ -369,9 +387,12 @@ def close_delimited(call: Call) -> None:
     call.hang_up()
 
 
-@snapshot_fault
-def opaque(call: Call) -> None:
-    call.peer.answer(OPAQUE_PREFIX + b"".join(call.document), kind="application/octet-stream")
+def wrapped(shape: str, call: Call) -> None:
+    before, after, kind = SHAPES[shape]
+    call.peer.answer(before + b"".join(call.document) + after, kind=kind)
+
+
+SNAPSHOT_FAULTS |= {shape: partial(wrapped, shape) for shape in SHAPES}
 
 
 @snapshot_fault
@@ -460,11 +481,6 @@ def garbage(call: Call) -> None:
 
 
 @snapshot_fault
-def invalid_json(call: Call) -> None:
-    call.peer.answer(b'{"format": "counter-v1", "time": oops}', kind="application/json")
-
-
-@snapshot_fault
 def endless(call: Call) -> None:
     call.send_head(Transfer_Encoding="chunked")
     send_chunk(call.peer, b'{"padding": [')
@@ -481,12 +497,21 @@ def declared_huge(call: Call) -> None:
 
 @snapshot_fault
 def gzip(call: Call) -> None:
-    import zlib  # only this fault pays for it
-
-    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
-    body = b"".join([*map(packer.compress, call.document), packer.flush()])
+    body = compress(call.document)
     call.send_head(Content_Encoding="gzip", Content_Length=len(body))
     call.peer.send(body)
+
+
+@snapshot_fault
+def gzip_file(call: Call) -> None:
+    call.peer.answer(compress(call.document), kind="application/gzip")
+
+
+def compress(document: Document) -> bytes:
+    import zlib  # only these faults pay for it
+
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    return b"".join([*map(packer.compress, document), packer.flush()])
 
 
 def send_chunk(peer: Peer, data: bytes) -> None:

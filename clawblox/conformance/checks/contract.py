@@ -32,7 +32,6 @@ from clawblox.errors import (
     WorldReadyTimeoutError,
     WorldStartError,
 )
-from clawblox.foreign_values import finite_number
 from clawblox.protocol import (
     API_ALIAS_ROUTE,
     API_ROUTE,
@@ -41,6 +40,7 @@ from clawblox.protocol import (
     LEAVE_ROUTE,
     SESSION_HEADER,
 )
+from clawblox.snapshot.header import InvalidDocument, parse_header
 from clawblox.system.connection import Connection, Delivery
 from clawblox.system.request import MAX_ANSWER_BYTES, make_request, parse_address
 from clawblox.system.sockets import connect
@@ -387,8 +387,7 @@ async def look_at_environment(lab: Lab) -> str:
         assert live.started is not None
         port = live.started.port
         if await _is_open(_OTHER_LOOPBACK, port):
-            evidence = f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well"
-            raise Failed(evidence)
+            raise Failed(f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well")
     return f"it listened on port {port} of 127.0.0.1, and not on {_OTHER_LOOPBACK}"
 
 
@@ -468,20 +467,23 @@ async def look_at_flags(lab: Lab) -> str:
 @CHECKS.add(
     "snapshot_header",
     "should",
-    "A snapshot is JSON with a text as format and a number as time at the top level.",
+    "A snapshot is strict JSON with a text as format and a number as time at the top level.",
 )
 async def look_at_snapshot_header(lab: Lab) -> str:
-    """Read the top level of a snapshot."""
+    """Read the top level of a snapshot, also as a save reads it."""
     async with lab.probe() as live:
         exchange = await live.snapshot()
     require_accepted(exchange, "the request for a snapshot")
     document = require_object(exchange, "the snapshot")
-    form, time = document.get("format"), document.get("time")
-    if not isinstance(form, str) or not form:
-        raise Failed(f"its format is {form!r}, not a text", exchange=exchange)
-    if finite_number(time, low=-float("inf")) is None:
-        raise Failed(f"its time is {time!r}, not a number", exchange=exchange)
-    return f"its format is {form}, its time {time:g}"
+    try:
+        header = parse_header(exchange.content)
+    except InvalidDocument as error:  # of thousands of levels, for example
+        raise Failed(f"the snapshot is not strict JSON: {error}", exchange=exchange) from None
+    if header.format is None:
+        raise Failed(f"its format is {document.get('format')!r}, not a text", exchange=exchange)
+    if header.time is None:
+        raise Failed(f"its time is {document.get('time')!r}, not a number", exchange=exchange)
+    return f"its format is {header.format}, its time {header.time:g}"
 
 
 @CHECKS.add(

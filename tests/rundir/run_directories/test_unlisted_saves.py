@@ -159,6 +159,23 @@ async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -
 
 
 @pytest.mark.thorough
+async def test_a_torn_save_keeps_no_other_one_from_its_registration(home: Path) -> None:
+    manifest = _read(home)
+    *kept, lost = manifest["checkpoints"]
+    manifest["checkpoints"] = kept
+    _write(home, manifest)
+    place = home / "checkpoints"
+    (place / "w000-21000101T000002Z-999999.json").write_text("{ torn")
+    (place / "w000-21000101T000003Z-999999.json").write_bytes(b"")
+    (place / "w000-21000101T000004Z-000000.snapshot").write_bytes(b'{"time": NaN}')
+    await run_sync(settle_unlisted_saves, home.parents[1])
+    *first, opaque = _read(home)["checkpoints"]
+    assert first == [*kept, lost]
+    assert opaque["path"] == "checkpoints/w000-21000101T000004Z-000000.snapshot"
+    assert (opaque["format"], opaque["time"]) == ("world-snapshot", None)
+
+
+@pytest.mark.thorough
 async def test_unlisted_saves_of_a_living_orchestrator_are_left_alone(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with orchestrator(_SAVING, make_world(tmp_path), run) as owner:
