@@ -33,6 +33,7 @@ from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import OPERATOR_HEADER, TickRate, parse_halt, parse_rate
 from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
 from clawblox.system.process_tree import Mark, find_tree
+from clawblox.system.request import INTERIM_STATUSES
 from clawblox.telemetry.logs import open_to_read
 from clawblox.telemetry.own_log import OwnLog
 
@@ -46,6 +47,7 @@ _ANSWER_TIMEOUT_S = 5.0
 _DRAIN_TIMEOUT_S = 0.2
 _MAX_ANSWER_BYTES = 1 << 20
 _LOG_CHUNK_BYTES = 1 << 16
+_HEAD_END: Final = b"\r\n\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d{1,12})\s*\r?$", re.IGNORECASE | re.MULTILINE)
 READ: Final = select.EPOLLIN
@@ -162,7 +164,7 @@ class Probe:
         found = _STATUS_LINE.match(answer)
         status = int(found[1]) if found else None
         self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
-        body = answer.partition(b"\r\n\r\n")[2]
+        body = answer.partition(_HEAD_END)[2]
         self.halt = parse_halt(body) if status == 503 else None
         self.rate = parse_rate(body) if status == 200 else None
         return status == 200
@@ -176,7 +178,7 @@ class Probe:
         answer = b""
         while not _is_complete(answer):
             # Without a content length, a connection that stays open is not waited for.
-            has_status = _STATUS_LINE.match(answer)
+            has_status = _STATUS_LINE.match(answer) and not _is_interim(answer)
             left = deadline - time.monotonic()
             is_readable = yield Wait(
                 min(left, _DRAIN_TIMEOUT_S) if has_status else left, connection.fileno(), READ
@@ -186,7 +188,7 @@ class Probe:
             chunk = connection.recv(1 << 16)
             if not chunk:
                 break
-            answer += chunk
+            answer = _skip_interim(answer + chunk)
         return answer
 
     def _request(self, path: str) -> bytes:
@@ -275,9 +277,21 @@ def _members(mark: Mark) -> Iterator[int]:
     yield from (proc.pid for proc in find_tree([mark]))
 
 
+def _skip_interim(answer: bytes) -> bytes:
+    """Return an answer without the complete heads of interim answers before it."""
+    while _is_interim(answer) and _HEAD_END in answer:
+        answer = answer.partition(_HEAD_END)[2]
+    return answer
+
+
+def _is_interim(answer: bytes) -> bool:
+    found = _STATUS_LINE.match(answer)
+    return found is not None and int(found[1]) in INTERIM_STATUSES
+
+
 def _is_complete(answer: bytes) -> bool:
     """Return whether the whole body has come; reading less would reset the connection."""
-    head, separator, body = answer[:_MAX_ANSWER_BYTES].partition(b"\r\n\r\n")
+    head, separator, body = answer[:_MAX_ANSWER_BYTES].partition(_HEAD_END)
     promised = _LENGTH.search(head)
     has_all = bool(separator and promised and len(body) >= int(promised[1]))
     return has_all or len(answer) >= _MAX_ANSWER_BYTES

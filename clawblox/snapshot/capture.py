@@ -40,6 +40,7 @@ from clawblox.system.files import (
     write_all,
 )
 from clawblox.system.ports import connect_host
+from clawblox.system.request import INTERIM_STATUSES
 
 if TYPE_CHECKING:
     import http.client
@@ -279,7 +280,11 @@ class Transfer:
         if self._rows is not None:
             headers[protocol.DATASTORE_HEADER] = quote(os.fsencode(self._rows.partial))
         connection.request("GET", route, headers=headers)
-        return connection.getresponse()
+        response = connection.getresponse()
+        while response.status in INTERIM_STATUSES:  # http.client passes over 100 only
+            response.headers = None  # type: ignore[assignment] # so that it reads the next head
+            response.begin()
+        return response
 
     def _check_head(self, response: http.client.HTTPResponse) -> None:
         if response.status != 200:

@@ -21,6 +21,7 @@ import attrs
 
 from clawblox.errors import WorldCallError
 from clawblox.system.request import (
+    INTERIM_STATUSES,
     MAX_ANSWER_BYTES,
     REPEATABLE,
     Answer,
@@ -38,8 +39,6 @@ _CHUNK_BYTES = 6
 """Size of the smallest chunk: a single byte of the body."""
 
 _NO_BODY = frozenset({204, 304})
-_INTERIM = frozenset({100, 102, 103})
-"""The statuses after which the answer follows (RFC 9110, 2518, 8297)."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
 
 
@@ -355,7 +354,7 @@ class _AnswerReader:
     def on_headers_complete(self) -> None:
         """Decide how the body ends, and whether to read it."""
         status = self._parser.get_status_code()
-        if status in _INTERIM or self.is_complete:
+        if status in INTERIM_STATUSES or self.is_complete:
             self._framing.clear()
             self.raw_headers.clear()
             return

@@ -17,6 +17,9 @@ MAX_ANSWER_BYTES: Final = 4 << 20
 REPEATABLE: Final = frozenset({"GET", "HEAD"})
 """Methods of requests that may be sent again, because they change nothing."""
 
+INTERIM_STATUSES: Final = frozenset({100, 102, 103})
+"""Statuses after which the answer follows (RFC 9110, 2518, 8297)."""
+
 _BODY_START_CHARS = 200
 _OWN_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-length", "host", "transfer-encoding"}

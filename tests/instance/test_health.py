@@ -149,6 +149,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 BODY = b"# The world\n"
 SIZED = b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+HINTS = b"HTTP/1.1 103 Early Hints\r\nContent-Length: 0\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+HINTED = HINTS + b"HTTP/1.1 200 OK\r\n" + SIZED
 ANSWERS: dict[str, tuple[Handler, int]] = {
     "a kept connection": (say(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n" + SIZED), 200),
     "lower case and blanks": (say(b"HTTP/1.1 200\r\ncontent-length:   0  \r\n\r\n"), 200),
@@ -158,6 +160,10 @@ ANSWERS: dict[str, tuple[Handler, int]] = {
     "an early end": (say_and_close(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nx"), 200),
     "a body without end": (say_for_ever(b"HTTP/1.1 200 OK\r\n\r\n"), 200),
     "a huge body": (say_for_ever(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n"), 200),
+    "interim answers first": (say(HINTED), 200),
+    "interim answers in pieces": (say(*(bytes([byte]) for byte in HINTED)), 200),
+    "interim answers that refuse": (say(HINTS + b"HTTP/1.1 503 No\r\n" + SIZED), 503),
+    "another protocol": (say_and_close(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), 101),
     "not yet": (say(b"HTTP/1.1 503 Service Unavailable\r\n" + SIZED), 503),
     "not there": (say(b"HTTP/1.1 404 Not Found\r\n" + SIZED), 404),
     "elsewhere": (say(b"HTTP/1.1 302 Found\r\nLocation: /\r\n" + SIZED), 302),
@@ -195,6 +201,8 @@ NON_ANSWERS: dict[str, tuple[Handler, str]] = {
     "noise": (say(b"\x00\xff\r\n\r\n"), NO_ANSWER),
     "noise and an end": (say_and_close(b"220 mail"), NO_HTTP),
     "an end": (say_and_close(), NO_HTTP),
+    "interim answers alone": (say(HINTS), NO_ANSWER),
+    "interim answers and an end": (say_and_close(HINTS), NO_HTTP),
     "half a status": (say_and_close(b"HTTP/1.1 20"), NO_HTTP),
     "a reset": (reset, "GET /api.md failed: Connection reset by peer"),
 }

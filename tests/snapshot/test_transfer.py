@@ -279,6 +279,33 @@ async def test_a_transfer_coding_that_cannot_be_read_is_refused(
     assert f"Transfer-Encoding {coding.decode()!r}" in error.message
 
 
+@pytest.mark.parametrize("last", [b"", LAST], ids=["kept", "the last"])
+async def test_interim_answers_before_a_snapshot_are_passed_over(
+    tmp_path: Path, last: bytes
+) -> None:
+    body = b'{"format": "hinted-v1"}'
+    hint = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n"
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" + 2 * (hint + last + b"\r\n"))
+        connection.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+        answer_with(last + SIZED % len(body), body)(connection)
+
+    with serving(answer) as port, anyio.fail_after(HANG_S):
+        saved = await save(port, tmp_path)
+    assert (saved.format, saved.path.read_bytes()) == ("hinted-v1", body)
+
+
+async def test_a_status_that_no_answer_follows_is_the_answer(tmp_path: Path) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        answer_with(SIZED % 2, b"{}")(connection)
+
+    with serving(answer) as port:
+        error = await refused(port, tmp_path)
+    assert (error.phase, error.status) == ("headers", 101)
+
+
 async def test_a_json_value_of_another_type_stays_the_worlds_own_affair(tmp_path: Path) -> None:
     def answer(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n12345")
