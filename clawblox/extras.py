@@ -6,13 +6,14 @@ The packages are looked for, never imported.
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+
+from clawblox.printable import quote_words
 
 _ZSTD: Final = {} if sys.version_info >= (3, 14) else {"zstandard": "zstandard"}
 """Python 3.14 has a module of its own."""
@@ -99,7 +100,7 @@ def _install_from(clone: Path, extra: str, *flags: str) -> str:
 
 
 def _pip(requirement: str, *flags: str) -> str:
-    return shlex.join(("pip", "install", *flags, requirement))
+    return quote_words(("pip", "install", *flags, requirement))
 
 
 def _read_origin() -> dict[str, Any]:

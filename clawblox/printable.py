@@ -67,15 +67,20 @@ def printable_json(document: str) -> str:
 
 
 def quote_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell reads as these words.
+    """Return a command line that a shell reads as these words, to be shown to a person.
 
-    Control characters and the like become escapes that bash, zsh and ksh read.
+    It is one line, and nothing in it has to be escaped to be shown: control characters and the like
+    become escapes that bash, zsh and ksh read, whatever their locale. It must never be cut.
+
+    Args:
+        words: The words; bytes that are not UTF-8 as ``surrogateescape`` decodes them. No shell can
+            pass on a NUL.
     """
     return " ".join(map(_quote, words))
 
 
 def _quote(word: str) -> str:
-    if word.isprintable():
+    if word.isprintable() and printable_name(word) == word:
         return shlex.quote(word)
     return f"$'{''.join(map(_escape_in_shell, word))}'"
 
@@ -83,12 +88,10 @@ def _quote(word: str) -> str:
 def _escape_in_shell(char: str) -> str:
     if char in _SHORT_ESCAPES:
         return _SHORT_ESCAPES[char]
-    if char.isprintable():
+    if char.isprintable() and not _is_unsafe(char):
         return char
-    code = ord(char)
-    if code < 128:
-        return f"\\{code:03o}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return "".join(f"\\{byte:03o}" for byte in char.encode(errors=errors))
 
 
 def _is_unsafe(char: str) -> bool:

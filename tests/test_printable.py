@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox import printable as module
-from clawblox.printable import printable, printable_json, printable_lines, printable_name
+from clawblox.printable import (
+    printable,
+    printable_json,
+    printable_lines,
+    printable_name,
+    quote_words,
+)
 
 HOSTILE = st.text(
     st.characters() | st.sampled_from("\x1b\x07\r\n\t\x9b\u202e\u200b\U000e0041\ud800")
@@ -51,6 +58,20 @@ def test_text_of_any_language_stays_as_it_is(text: str) -> None:
 def test_the_ends_of_lines_of_other_systems_are_no_controls() -> None:
     assert printable_lines("one\r\ntwo\r\n\x1b") == "one\ntwo\n\\x1b"
     assert printable("one\r\ntwo") == "one"
+
+
+_BYTES = st.binary(max_size=20) | st.sampled_from((b"'; id; '", b"$(id)\n`id`", b"\\'\x1b7"))
+
+
+@settings(max_examples=25)
+@given(st.lists(HOSTILE.map(lambda text: text.encode(errors="surrogatepass")) | _BYTES, min_size=1))
+def test_a_shell_reads_the_words_of_a_command_line_that_is_shown(words: list[bytes]) -> None:
+    words = [word.replace(b"\0", b"") for word in words]
+    line = quote_words(map(os.fsdecode, words))
+    assert printable_name(line) == printable(line) == line
+    command = ["/bin/bash", "-c", f"printf '%s\\0' {line}"]
+    done = subprocess.run(command, capture_output=True, check=True, env={"LC_ALL": "C"})
+    assert done.stdout == b"".join(word + b"\0" for word in words)
 
 
 def test_it_is_a_filter_for_shells() -> None:

@@ -45,6 +45,7 @@ from clawblox.errors import (
     CheckpointSecretError,
     ManifestError,
 )
+from clawblox.printable import quote_words
 from clawblox.results import Excluded, Finding, SavedCheckpoint
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
@@ -290,5 +291,5 @@ def _register(run_dir: Path, saved: SavedCheckpoint) -> None:
         raise CheckpointError(
             f"the archive is complete, but its run's manifest does not list it: {error.message}",
             path=saved.path,
-            hint=f"clawblox ckpt repair {run_dir} registers it",
+            hint=f"{quote_words(('clawblox', 'ckpt', 'repair', str(run_dir)))} registers it",
         ) from error

@@ -13,6 +13,7 @@ those of the world that was saved.
 - ``actions``: the inputs that the checks may send.
 - ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
+- ``bodies``: files for bodies of requests that are too long for a command.
 - ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.

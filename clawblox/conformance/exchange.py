@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -11,6 +10,7 @@ import attrs
 
 from clawblox.differences import Difference, common_length, find_differences
 from clawblox.foreign_values import parse_document
+from clawblox.printable import quote_words
 from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER
 from clawblox.system.request import Answer
 
@@ -21,7 +21,8 @@ _SECRET_HEADERS: Final = {
     "cookie": "$COOKIE",
 }
 """Headers whose values are secret, with the shell variables that stand for them."""
-_MAX_CURL_BODY: Final = 2000
+_MAX_WORD: Final = 600
+"""Maximum length of a body in a command, quoted; a longer one is a file."""
 _SHOWN_BYTES: Final = 60
 _MAX_MEMBERS: Final = 4 << 20
 _NOT_JSON: Final = object()
@@ -91,30 +92,41 @@ class Exchange:
         return f"{self.status} {text}" if text else str(self.status)
 
     @property
-    def curl(self) -> str:
-        """The request as a command line; sessions and tokens are variables of the shell."""
+    def long_body(self) -> bytes | None:
+        """The body, if a command has to name a file that has it; else None."""
+        body = self.body
+        if body is None:
+            return None
+        is_short = len(body) <= _MAX_WORD and len(_body_word(body)) <= _MAX_WORD
+        return None if is_short and b"\0" not in body else body
+
+    def command(self, body_file: str) -> str:
+        """Return the request as a command line; sessions and tokens are variables of the shell.
+
+        Args:
+            body_file: The file that has the :attr:`long_body`.
+        """
         words = ["curl", "-i"]
         if self.method != "GET":
             words += ["-X", self.method]
         for name, value in self.headers.items():
             words += ["-H", _header_word(name, value)]
         if self.host is not None:
-            words += ["-H", shlex.quote(f"Host: {self.host}")]
-        if self.body is not None:
-            words += ["--data-binary", _body_word(self.body)]
-        return " ".join([*words, shlex.quote(self.url)])
+            words += ["-H", quote_words([f"Host: {self.host}"])]
+        if self.long_body is not None:
+            words += ["--data-binary", quote_words([f"@{body_file}"])]
+        elif self.body is not None:
+            words += ["--data-raw", _body_word(self.body)]
+        return " ".join([*words, quote_words([self.url])])
 
 
 def _body_word(body: bytes) -> str:
-    """Return a body as a word of the shell; a file that would have it where it is too long."""
-    if len(body) > _MAX_CURL_BODY:
-        return f"@body-of-{len(body)}-bytes"
-    return shlex.quote(body.decode(errors="replace"))
+    return quote_words([body.decode(errors="surrogateescape")])
 
 
 def _header_word(name: str, value: str) -> str:
     variable = _SECRET_HEADERS.get(name.lower())
-    return shlex.quote(f"{name}: {value}") if variable is None else f'"{name}: {variable}"'
+    return quote_words([f"{name}: {value}"]) if variable is None else f'"{name}: {variable}"'
 
 
 def read_json(body: bytes) -> Any:  # noqa: ANN401 - JSON, or a marker

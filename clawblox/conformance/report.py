@@ -36,7 +36,8 @@ class CheckResult:
         requirement: The requirement, a sentence.
         evidence: What was seen, or why the check could not run or does not apply.
         seconds: How long it took, in seconds of real time; checks run side by side, and share work.
-        request: The request that showed the failure, as a curl command; None without one.
+        request: The request that showed the failure, as a curl command, which is never cut: a long
+            body is a file that it names; None without one.
         path: Where the first difference is; None without a difference.
         expected: The expected value there, as JSON.
         got: The actual value there, as JSON.
@@ -69,8 +70,6 @@ class CheckResult:
             "evidence": self.evidence,
             "seconds": round(self.seconds, 3),
         }
-        if self.request is not None:
-            document["request"] = self.request
         if self.path is not None:
             sides = {"expected": self.expected, "got": self.got}
             sides.pop(self.absent or "", None)
@@ -79,6 +78,8 @@ class CheckResult:
             document["expected_failure"] = True
         cleaned = clean_value(document, max_chars=_MAX_VALUE_CHARS)
         assert isinstance(cleaned, dict)
+        if self.request is not None:  # never cut, because people paste it
+            cleaned["request"] = clean_value(self.request)
         return cleaned
 
 

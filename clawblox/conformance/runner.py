@@ -16,6 +16,7 @@ import anyio
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import CONFIG_NAME
+from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
@@ -59,12 +60,13 @@ async def check_world(
     in_place: bool = False,
     health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
     check_timeout: float = DEFAULT_CHECK_TIMEOUT_S,
+    bodies_dir: Path | None = None,
     on_result: OnResult = lambda _result: None,
 ) -> Report:
     """Check whether a world meets the requirements of the world interface.
 
     The world is started several times, played, saved and restored. Every instance is stopped again
-    and every file removed; nothing is left behind.
+    and every file removed; nothing is left behind but bodies of requests that failures name.
 
     Args:
         target: The directory of a world, the address of one in a GitHub repository, or the address
@@ -75,6 +77,8 @@ async def check_world(
         in_place: Whether the world runs in its own directory instead of a private copy.
         health_timeout: Seconds until an instance must be ready.
         check_timeout: Longest time for one check, in seconds of real time.
+        bodies_dir: Directory for bodies of requests that are too long for a command, made when it
+            is needed; None means a new one among the temporary files.
         on_result: Called with each result, as soon as it is known.
 
     Returns:
@@ -90,7 +94,8 @@ async def check_world(
     selected = select_checks(CHECKS, names)
     chosen_seed = secrets.randbelow(SEEDS) if seed is None else seed
     async with _open_lab(str(target), chosen_seed, health_timeout, in_place=in_place) as lab:
-        results = await _run_checks(lab, selected, check_timeout, on_result)
+        bodies = BodyFiles(bodies_dir)
+        results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
         name = lab.config.get("name", str(target))
     return Report(
         world=str(name),
@@ -147,14 +152,14 @@ async def _open_directory(
 
 
 async def _run_checks(
-    lab: Lab, checks: Sequence[Check], timeout: float, on_result: OnResult
+    lab: Lab, checks: Sequence[Check], timeout: float, bodies: BodyFiles, on_result: OnResult
 ) -> list[CheckResult]:
     results: dict[str, CheckResult] = {}
     places = anyio.Semaphore(_SIDE_BY_SIDE)
 
     async def run(check: Check) -> None:
         async with places:
-            result = results[check.id] = await _run_check(lab, check, timeout)
+            result = results[check.id] = await _run_check(lab, check, timeout, bodies)
         on_result(result)
 
     async with anyio.create_task_group() as tasks:
@@ -163,7 +168,7 @@ async def _run_checks(
     return [results[check.id] for check in checks]
 
 
-async def _run_check(lab: Lab, check: Check, timeout: float) -> CheckResult:
+async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) -> CheckResult:
     begun = time.monotonic()
 
     def end(status: Any, evidence: str, **fields: Any) -> CheckResult:  # noqa: ANN401
@@ -179,7 +184,8 @@ async def _run_check(lab: Lab, check: Check, timeout: float) -> CheckResult:
         with anyio.fail_after(timeout):
             return end("passed", await check.look(lab))
     except Failed as failure:
-        return end("failed", failure.evidence, **_describe(failure))
+        fields = await run_blocking(_describe, failure, bodies)
+        return end("failed", failure.evidence, **fields)
     except NotApplicable as reason:
         return end("not_applicable", str(reason))
     except CouldNotRun as reason:
@@ -198,11 +204,14 @@ async def _run_check(lab: Lab, check: Check, timeout: float) -> CheckResult:
         return end("could_not_run", text, is_own_error=True)
 
 
-def _describe(failure: Failed) -> dict[str, Any]:
+def _describe(failure: Failed, bodies: BodyFiles) -> dict[str, Any]:
+    """Return the fields of a result that show a failure. Blocks."""
     fields: dict[str, Any] = {}
     exchange: Exchange | None = failure.exchange
     if exchange is not None:
-        fields["request"] = exchange.curl
+        body = exchange.long_body
+        file = "" if body is None else bodies.keep(body)
+        fields["request"] = exchange.command(file)
     if failure.difference is not None:
         sides = failure.difference.before, failure.difference.after
         absent = [name for name, side in zip(_SIDES, sides, strict=True) if is_absent(side)]

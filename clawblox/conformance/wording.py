@@ -24,7 +24,7 @@ class Fact:
     Attributes:
         label: Its name.
         text: The fact; text of the world is in it as the world wrote it.
-        is_verbatim: Whether the text is a command line to copy, which must not be wrapped.
+        is_verbatim: Whether the text is a command line to copy, which must not be wrapped or cut.
     """
 
     label: str

@@ -7,7 +7,6 @@ happens. Detached instances have no orchestrator, and are handled directly, by t
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from clawblox.errors import (
     UsageError,
     WorldStopError,
 )
+from clawblox.printable import quote_words
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import (
     Owners,
@@ -184,7 +184,7 @@ async def restart_instances(
 
 
 def _no_orchestrator(message: str, run_dir: Path, *names: str) -> ClawbloxError:
-    words = shlex.join(("clawblox", "resume", str(run_dir), *names))
+    words = quote_words(("clawblox", "resume", str(run_dir), *names))
     return ClawbloxError(f"{message}, so nothing can be restarted", hint=f"to go on: {words}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,12 +16,13 @@ from clawblox.checkpoint.audit.verify import Difference, Scan, Verification
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
-from clawblox.printable import printable
+from clawblox.printable import printable, quote_words
 from clawblox.views.formatting import (
     count_words,
     format_bytes,
     format_facts,
     format_table,
+    path_word,
     shorten_path,
 )
 
@@ -141,15 +141,15 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
         name = printable(directory.name)
         return f"# {name} has no conversation to resume; its workspace is {workspace}"
     here = directory.absolute()
-    home = shlex.quote(str(here / str(state.get("state_dir") or STATE_DIR)))
+    home = quote_words([str(here / str(state.get("state_dir") or STATE_DIR))])
     words = [
         f"{format_.program.state_variable}={home}",
-        shlex.join(format_.resume_words),
+        quote_words(format_.resume_words),
         session,
     ]
     prompt = here / "runtime" / "system_prompt.md"
     if format_.system_prompt_option is not None and prompt.is_file():
-        words += [format_.system_prompt_option, f'"$(cat {shlex.quote(str(prompt))})"']
+        words += [format_.system_prompt_option, f'"$(cat {quote_words([str(prompt)])})"']
     return f"(cd {workspace} && {' '.join(words)})"
 
 
@@ -296,8 +296,7 @@ def _text(value: object) -> str:
 
 def _word(path: Path) -> str:
     """Return a path as a word for a shell."""
-    text = shorten_path(path)
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+    return quote_words([path_word(path)])
 
 
 def _place(path: Path) -> str:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from clawblox.columns import shorten
 from clawblox.conformance.registry import Check, Level
 from clawblox.conformance.report import CheckResult, Report, Status, count_statuses
 from clawblox.conformance.wording import Fact, describe_failure
@@ -31,7 +30,6 @@ FAILURE_SECTIONS: Final[tuple[tuple[Level, Kind, str, str], ...]] = (
     ("should", "warning", "Recommendations that are not met", "!"),
 )
 """Level, kind, title and sign of the sections with failures."""
-_MAX_COMMAND_WIDTH: Final = 600
 _MIN_WIDTH: Final = 40
 _MAX_WIDTH: Final = 110
 _LABEL_WIDTH: Final = 10
@@ -176,8 +174,7 @@ class _Page:
         for fact in facts:
             label = _INDENT + fact.label.ljust(_LABEL_WIDTH)
             if fact.is_verbatim:
-                text = shorten(printable_name(fact.text), _MAX_COMMAND_WIDTH, "middle")
-                yield self._paint("dim", label) + text
+                yield self._paint("dim", label) + printable_name(fact.text)
             else:
                 indent = " " * len(label)
                 first, *rest = self._wrap(fact.text, indent) or [indent]

@@ -6,14 +6,13 @@ import contextlib
 import json
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from clawblox.columns import Column, format_lines, shorten
 from clawblox.foreign_values import clean_value
-from clawblox.printable import printable
+from clawblox.printable import printable, quote_words
 from clawblox.results import Labels, ProcessExit, format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.clock import utc_now
@@ -159,7 +158,13 @@ def suggest(command: str, run_dir: Path, *words: str) -> str:
         run_dir: The directory of a run or an experiment.
         words: Further arguments.
     """
-    return shlex.join(("clawblox", *command.split(), shorten_path(run_dir), *words))
+    return quote_words(("clawblox", *command.split(), path_word(run_dir), *words))
+
+
+def path_word(path: Path) -> str:
+    """Return a path as an argument of a command, relative if possible; no option looks like it."""
+    text = shorten_path(path)
+    return f"./{text}" if text.startswith("-") else text
 
 
 def shorten_path(path: Path) -> str:

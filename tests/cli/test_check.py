@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,6 +47,28 @@ def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path
     assert "restore.sessions" in Path("report.html").read_text()
     assert ElementTree.parse("report.xml").find("testsuite/testcase[@name='sessions']") is not None
     assert {path.name for path in Path().iterdir()} == {"report.html", "report.xml"}
+
+
+@pytest.mark.parametrize("files", [(), ("--html", "report.html"), ("--junit", "report.xml")])
+def test_no_part_of_a_request_that_is_pasted_runs_a_command_of_the_world(
+    call: Start, tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    world = make_provable_world(tmp_path, clock="lockstep", defect="input-answers-text")
+    note = "'; touch owned; echo '" * 100
+    with (world / "world.toml").open("a") as file:
+        data = f"{{ force = 1, note = {json.dumps(note)} }}"
+        file.write(f'[conformance]\nactions = [{{ type = "push", data = {data} }}]\n')
+    words = ("check", str(world), "contract.input", *files)
+    command = call(*words, env={"TMPDIR": str(tmp_path / "tmp")})
+    assert command.wait() == 1
+    (line,) = (line for line in command.out.splitlines() if "request   curl" in line)
+    script = f"curl() {{ printf '%s\\n' \"$@\"; }}\n{line.replace('request', '', 1)}"
+    arguments = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True)
+    assert arguments.stderr == ""
+    (file,) = (Path(word[1:]) for word in arguments.stdout.splitlines() if word.startswith("@"))
+    assert json.loads(file.read_text()) == {"type": "push", "data": {"force": 1, "note": note}}
+    assert file.parent.suffix == ".bodies" if files else file.parent.parent == tmp_path / "tmp"
+    assert not Path("owned").exists()
 
 
 def test_a_world_that_does_not_start_is_status_3_with_its_last_log_lines(

@@ -53,6 +53,13 @@ def test_a_suggested_command_can_be_pasted(tmp_path: Path) -> None:
     assert suggest("experiment resume", directory) == f"clawblox experiment resume '{directory}'"
 
 
+def test_a_suggested_command_is_one_line_and_no_directory_looks_like_an_option() -> None:
+    foreign = Path("/a\nb; touch owned\n\x1b[2J")
+    assert suggest("ps", foreign) == r"clawblox ps $'/a\nb; touch owned\n\033[2J'"
+    assert printable(suggest("ps", foreign)) == suggest("ps", foreign)
+    assert suggest("stop", Path.cwd() / "--now") == "clawblox stop ./--now"
+
+
 def test_numbers_that_json_cannot_hold_are_null_in_what_commands_print() -> None:
     printed = format_json([{"time": float("nan"), "path": Path("a")}, {"n": 10**5000}])
     assert json.loads(printed) == [{"time": None, "path": "a"}, {"n": None}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from clawblox.conformance.exchange import Exchange, compare_answers, number_names
@@ -22,7 +24,7 @@ def request(body: bytes | None, **headers: str) -> Exchange:
 
 
 def test_the_command_of_a_request_has_variables_for_secrets() -> None:
-    curl = request(b'{"type": "it\'s"}', X_Session="s-1", X_Operator_Token="t-1").curl
+    curl = request(b'{"type": "it\'s"}', X_Session="s-1", X_Operator_Token="t-1").command("")
     assert '-H "X-Session: $SESSION"' in curl
     assert '-H "X-Operator-Token: $WORLD_OPERATOR_TOKEN"' in curl
     assert "s-1" not in curl
@@ -31,8 +33,34 @@ def test_the_command_of_a_request_has_variables_for_secrets() -> None:
     assert curl.endswith("http://127.0.0.1:8080/input")
 
 
-def test_a_long_body_is_named_and_not_cut() -> None:
-    assert "--data-binary @body-of-5000-bytes http://" in request(b"x" * 5000).curl
+SAMPLES = (
+    b'{"type": "say", "text": "' + b"'; touch owned; echo '" * 5 + b'"}',
+    b"@/etc/passwd",
+    b"line\nline\r\n\x1b]0;title\x07",
+    b"\xff\xfe \xe2\x80\xae",
+)
+
+
+@pytest.mark.parametrize("body", SAMPLES, ids=lambda body: repr(body[:12]))
+def test_a_shell_reads_a_body_to_the_byte(body: bytes) -> None:
+    assert request(body).long_body is None
+    assert read_by_shell(request(body).command(""))[-3:-1] == [b"--data-raw", body]
+
+
+@pytest.mark.parametrize("body", [b"x" * 601, b"'" * 200, b"a\0b"], ids=["long", "quotes", "NUL"])
+def test_a_body_that_fits_no_command_is_a_file(body: bytes) -> None:
+    exchange = request(body)
+    assert exchange.long_body == body
+    words = read_by_shell(exchange.command("it's /a $file"))
+    assert words[-3:-1] == [b"--data-binary", b"@it's /a $file"]
+
+
+def read_by_shell(command: str) -> list[bytes]:
+    """Return the words that bash gives to ``curl``, and nothing that it runs besides."""
+    script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}"
+    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=True, env={})
+    assert done.stderr == b""
+    return done.stdout.split(b"\0")[:-1]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.program import thread_id
 from clawblox.agents.values import Report, Usage
 from clawblox.errors import AgentResumeError
+from clawblox.printable import quote_words
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
 from clawblox.system.regular_files import find_files, open_file, rewrite_lines
@@ -114,9 +115,10 @@ class CodexDriver(KnownProgramDriver):
         """Yield the problems with its login, its model or its workspace."""
         login = setup.directory.state / _LOGIN_FILE
         if not any(map(env.get, _KEYS)) and not login.is_file():
+            home = quote_words([str(login.parent)])
             yield Requirement(
                 problem=f"it may not be logged in: none of {', '.join(_KEYS)} is set",
-                hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={login.parent} codex login",
+                hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={home} codex login",
                 kind="auth",
                 is_certain=False,
             )

@@ -54,6 +54,7 @@ from clawblox.agents.programs.kimi import (
     work_dir_key,
 )
 from clawblox.agents.values import Report, Usage
+from clawblox.printable import quote_words
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import (
     find_files,
@@ -112,7 +113,7 @@ class KimiDriver(KnownProgramDriver):
             problem = f"{_KEY} is set, but no model is named"
             yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
         elif not key and not (setup.directory.state / _SETTINGS_FILE).is_file():
-            by_hand = f"KIMI_CODE_HOME={setup.directory.state} kimi login"
+            by_hand = f"KIMI_CODE_HOME={quote_words([str(setup.directory.state)])} kimi login"
             yield Requirement(
                 problem=f"it may not be logged in: {_KEY} is not set",
                 hint=f"set {_KEY} and {_NAME}, or log in with {by_hand}",

@@ -33,6 +33,8 @@ from clawblox.views.formatting import format_json
 _PIPE_WIDTH: Final = 100
 _REPORT_MODE: Final = 0o644
 """Reports are for others to read."""
+_BODIES_SUFFIX: Final = ".bodies"
+"""Of the directory beside a report that has the bodies of its requests."""
 _MAX_EXPECTED_BYTES: Final = 1 << 20
 _STYLES: Final[dict[Kind, dict[str, Any]]] = {
     "good": {"fg": "green", "bold": True},
@@ -91,7 +93,8 @@ def command(
 
     WORLD is the directory of a world, by default the current one, or the address of a running
     instance. An ID is a check, an area such as restore, or a pattern. The world is started several
-    times from a private copy of its directory, played, saved and restored; nothing remains.
+    times from a private copy of its directory, played, saved and restored; nothing remains but
+    long bodies of requests that the report names.
 
     \f
     Raises:
@@ -107,7 +110,9 @@ def command(
         _check_destination(flag, file)
     configure_logging()
     signals = CommandSignals()
-    report = anyio.run(partial(_check, world, names, options, signals))
+    file = html or junit
+    bodies_dir = None if file is None else Path(file).with_suffix(_BODIES_SUFFIX)
+    report = anyio.run(partial(_check, world, names, options, bodies_dir, signals))
     if report is None:
         return signals.exit_status
     report = mark_expected(report, expected)
@@ -164,7 +169,11 @@ def _read_expected(file: str) -> tuple[str, ...]:
 
 
 async def _check(
-    world: str, names: Sequence[str], options: CheckOptions, signals: CommandSignals
+    world: str,
+    names: Sequence[str],
+    options: CheckOptions,
+    bodies_dir: Path | None,
+    signals: CommandSignals,
 ) -> Report | None:
     """Return the report; None if a signal came first, when everything has been stopped again."""
     total = len(select_checks(CHECKS, names))
@@ -177,6 +186,7 @@ async def _check(
                 in_place=options.in_place,
                 health_timeout=options.health_timeout,
                 check_timeout=options.check_timeout,
+                bodies_dir=bodies_dir,
                 on_result=partial(_count, bar, options),
             )
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ import tomlkit
 from clawblox.cli.parameters import PATH, examples
 from clawblox.errors import ClawbloxError
 from clawblox.extras import find_missing, install_command
+from clawblox.printable import quote_words
 from clawblox.views.formatting import shorten_path
 
 _PYTHON: Final = ("world.toml", "world.py", "API.md")
@@ -68,7 +68,7 @@ def command(name: str, is_engine_world: bool) -> None:
     if missing := find_missing(extra):
         click.echo(f"It needs {', '.join(missing)}: {install_command(extra)}")
     dashes = ("--",) if str(shown).startswith("-") else ()
-    click.echo(f"Run it: {shlex.join(('clawblox', 'run', *dashes, str(shown)))}")
+    click.echo(f"Run it: {quote_words(('clawblox', 'run', *dashes, str(shown)))}")
 
 
 def _starter_files(name: str, *, is_engine_world: bool) -> dict[str, bytes]:

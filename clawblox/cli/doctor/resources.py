@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shlex
 import shutil
 import socket
 import tempfile
@@ -20,6 +19,7 @@ from clawblox.checks import CheckResult, missing, ok, warning
 from clawblox.cli.doctor import Checks
 from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
+from clawblox.printable import quote_words
 from clawblox.rundir.control_client import short_path
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.files import EXCHANGE, rename_with
@@ -229,7 +229,7 @@ def _look_for_orphans() -> CheckResult:
     orphans = dict(_find_orphans())
     if not orphans:
         return ok("none")
-    commands = sorted({f"clawblox stop {shlex.quote(run_dir)}" for run_dir in orphans.values()})
+    commands = sorted({quote_words(("clawblox", "stop", path)) for path in orphans.values()})
     pids = ", ".join(map(str, list(orphans)[:_SHOWN]))
     more = f" and {len(orphans) - _SHOWN} more" if len(orphans) > _SHOWN else ""
     return warning(f"pid {pids}{more}: {'; '.join(commands)}")

@@ -37,6 +37,7 @@ from clawblox.views.formatting import (
     count_words,
     format_count,
     format_seconds,
+    path_word,
     shorten_path,
 )
 from clawblox.world.access import SESSION_FILE
@@ -236,7 +237,8 @@ def _require_new(run_dir: Path, directory: AgentDir, options: AgentRunOptions) -
     if find_checkpoint(run_dir) is None:
         saved, advice = "nothing of it and its world was saved yet", "both start over with"
     else:
-        saved, advice = "this world starts over", f"both continue with --resume {shown}; else give"
+        words = quote_words(("--resume", shorten_path(run_dir)))
+        saved, advice = "this world starts over", f"both continue with {words}; else give"
     raise ClawbloxError(
         f"The agent {options.agent_name} has acted in '{shown}' before, and {saved}",
         hint=f"{advice} another --run-dir, or another --agent-name",
@@ -274,7 +276,7 @@ def _read_file(name: str, key: str) -> str:
 
 def _describe(agent: StartedAgent, options: AgentRunOptions, run_dir: Path) -> Iterator[str]:
     directory = AgentDir(agent.agent_dir)
-    place = shlex.quote(shorten_path(agent.agent_dir))
+    place = quote_words([path_word(agent.agent_dir)])
     version = f" {printable(agent.version)}" if agent.version else ""
     yield f"Agent {agent.name} ({options.agent}{version}) is at work"
     yield f"  directory:    {shorten_path(agent.agent_dir)}"

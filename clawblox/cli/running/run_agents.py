@@ -7,7 +7,6 @@ has all of its work. It has no values of variables.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -141,7 +140,7 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
         return
     used = Ledger.load(find_agent_dir(run_dir, agent.options).usage_file).usage.turns
     if used >= agent.turn_limit:
-        words = shlex.join(("clawblox", "run", "--resume", shorten_path(run_dir)))
+        words = quote_words(("clawblox", "run", "--resume", shorten_path(run_dir)))
         raise ClawbloxError(
             f"The agent {agent.options.agent_name} has had its {count_words(used, 'turn')}",
             hint=f"to allow it 20 more: {words} --max-turns 20",

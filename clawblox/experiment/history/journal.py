@@ -24,6 +24,7 @@ from clawblox.experiment.history.lines import (
     decode,
     encode,
 )
+from clawblox.printable import quote_words
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.experiments import JOURNAL_NAME, experiment_lock
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
@@ -209,11 +210,12 @@ def _require_known_format(path: Path, version: object) -> None:
 def _locked_error(directory: Path, lock: Path) -> RunLockedError:
     owner = lock_owner(lock)
     holder = describe_holder(None if owner is None else owner.pid)
+    stop = quote_words(("clawblox", "experiment", "stop", str(directory)))
     return RunLockedError(
         f"{holder} runs the experiment in {directory}",
         path=lock,
         pid=owner.pid if owner else None,
-        hint=f"clawblox experiment stop {directory} stops it; status and results work meanwhile",
+        hint=f"{stop} stops it; status and results work meanwhile",
     )
 
 
