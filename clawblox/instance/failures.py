@@ -32,6 +32,7 @@ from clawblox.extras import find_missing, install_command, name_extra
 from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
+from clawblox.instance.listening import EXEC_HINT, Obstacle, is_in_use
 from clawblox.instance.supervised import SupervisedInstance
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.results import ProcessExit
@@ -80,6 +81,8 @@ def start_failure(
             return error
         if any(map(_NO_CLAWBLOX.search, error.log_lines)):
             error.hint = _interpreter_hint()
+        elif instance.launch.hands_listener_over and is_in_use(error.log_lines):
+            error.hint = EXEC_HINT
         return error
     if isinstance(error, ClawbloxError):
         return error
@@ -135,6 +138,13 @@ def halted_before_ready(instance: SupervisedInstance, reason: str) -> WorldStart
     )
 
 
+def socket_kept(instance: SupervisedInstance, obstacle: Obstacle) -> WorldStartError:
+    """Return the error for a world whose socket a wrapper keeps."""
+    return WorldStartError(
+        f"world {_name(instance.launch)} cannot become ready: {obstacle}", hint=obstacle.hint
+    )
+
+
 def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdentityError:
     """Return the error for a port that a process outside the instance serves."""
     return WorldIdentityError(
@@ -155,11 +165,11 @@ def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTi
         OSError: The listeners cannot be read, for lack of file descriptors.
     """
     seen = f"last probe: {instance.running.probe.seen}"
-    elsewhere = instance.running.find_elsewhere(processes)
+    obstacle = instance.running.find_obstacle(processes)
     return WorldReadyTimeoutError(
         f"world {_name(instance.launch)} was not ready within "
-        f"{instance.launch.options.health_timeout:g} s; {elsewhere or seen}",
-        hint=elsewhere.hint if elsewhere else _elsewhere_hint(instance),
+        f"{instance.launch.options.health_timeout:g} s; {obstacle or seen}",
+        hint=obstacle.hint if obstacle else _elsewhere_hint(instance),
     )
 
 

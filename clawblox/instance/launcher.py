@@ -27,6 +27,7 @@ from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.health import READ, Steps, Wait, steps_until_ready
 from clawblox.instance.instance import Instance
+from clawblox.instance.listening import SocketKept
 from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.own_log import OwnLog
@@ -35,7 +36,7 @@ _LAST_LOOK_S = 0.25
 """Seconds for one more probe after the deadline, which may have passed while this process slept."""
 
 _SLOW_S = 5.0
-"""Seconds after which a start is slow, and between two looks at where slow worlds listen."""
+"""Seconds after which a start is slow, and until the second look at why it is."""
 
 _log = OwnLog(__name__)
 
@@ -64,7 +65,9 @@ class _Start:
     steps: Steps | None = None
     waits_for_fd: int = -1
     timer: int = 0
-    slow_at: float = math.inf
+    waits_until: float = math.inf
+    looks_at: float = math.inf
+    look_interval: float = attrs.field(factory=lambda: _SLOW_S)
     deadline: float = math.inf
     has_had_last_look: bool = False
 
@@ -248,7 +251,7 @@ class _Work:
     _by_fd: dict[int, _Start] = attrs.field(factory=dict, init=False)
     _timers: list[tuple[float, int, _Start]] = attrs.field(factory=list, init=False)
     _serial: Iterator[int] = attrs.field(factory=partial(itertools.count, 1), init=False)
-    _next_look_at: float = attrs.field(default=0.0, init=False)
+    _has_warned: bool = attrs.field(default=False, init=False)
 
     def seconds_to_timer(self) -> float:
         """Return the seconds until the next timer; ``math.inf`` without one."""
@@ -263,7 +266,7 @@ class _Work:
             pidfd = start.instance.bring_up()
             self._tell(start, start.on_spawned)
             begun_at = time.monotonic()
-            start.slow_at = begun_at + _SLOW_S
+            start.looks_at = begun_at + start.look_interval
             start.deadline = begun_at + start.instance.launch.options.health_timeout
             start.steps = steps_until_ready(start.instance.running.probe, self._ramp.fastest_s)
             if pidfd < 0:
@@ -294,26 +297,39 @@ class _Work:
             _, _, start = heapq.heappop(self._timers)
             start.timer = 0
             try:
-                if time.monotonic() >= start.deadline:
+                now = time.monotonic()
+                if now >= start.deadline:
                     self._pass_deadline(start)
-                else:
-                    self._look_elsewhere(start)
+                    continue
+                if now >= start.looks_at:
+                    start.looks_at = now + start.look_interval
+                    start.look_interval *= 2  # the looks at many slow starts must not delay them
+                    self._look_for_obstacle(start)
+                if now >= start.waits_until:
                     self._advance(start, lambda steps: steps.send(False))
+                else:
+                    self._set_timer(start)
             except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
                 self.end(start, Ending.FAILED, error)
 
-    def _look_elsewhere(self, start: _Start) -> None:
-        """Warn that the world of a slow start listens elsewhere; once is enough for all starts."""
-        now = time.monotonic()
-        if now < max(start.slow_at, self._next_look_at):
-            return
-        self._next_look_at = now + _SLOW_S
+    def _look_for_obstacle(self, start: _Start) -> None:
+        """Warn of the reason why a slow start is not ready; once is enough for all starts.
+
+        Raises:
+            SocketKept: Its world has failed to bind the port whose socket a wrapper keeps.
+        """
+        obstacle = None
+        running = start.instance.running
         with suppress(OSError):  # for lack of descriptors; the start fails for the same reason
-            processes = all_processes().values()
-            if (place := start.instance.running.find_elsewhere(processes)) is not None:
-                self._next_look_at = math.inf
-                text = f"the world is not ready: {place}; {place.hint}"
-                _log.warning(text, instance=start.instance.name)
+            obstacle = running.find_obstacle(all_processes().values())
+        if obstacle is None:
+            return
+        if obstacle.keeps_socket and running.has_failed_to_bind():
+            raise SocketKept(obstacle)
+        if not self._has_warned:
+            self._has_warned = True
+            text = f"the world is not ready: {obstacle}; {obstacle.hint}"
+            _log.warning(text, instance=start.instance.name)
 
     def _pass_deadline(self, start: _Start) -> None:
         self._forget_wait(start)
@@ -346,7 +362,11 @@ class _Work:
             self._epoll.register(wait.fd, wait.events)
             self._by_fd[wait.fd] = start
         start.waits_for_fd = wait.fd
-        at = min(time.monotonic() + max(0.0, wait.seconds), start.deadline)
+        start.waits_until = time.monotonic() + max(0.0, wait.seconds)
+        self._set_timer(start)
+
+    def _set_timer(self, start: _Start) -> None:
+        at = min(start.waits_until, start.deadline, start.looks_at)
         if at < math.inf:
             start.timer = next(self._serial)
             heapq.heappush(self._timers, (at, start.timer, start))

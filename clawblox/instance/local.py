@@ -22,6 +22,7 @@ from clawblox.instance.failures import (
     halted_before_ready,
     identity_error,
     ready_timeout,
+    socket_kept,
 )
 from clawblox.instance.health import (
     HaltedAtStart,
@@ -35,6 +36,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
+from clawblox.instance.listening import SocketKept
 from clawblox.instance.ramp import Pace
 from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
 from clawblox.protocol import MaskedEnvironment, TickRate
@@ -116,6 +118,8 @@ class LocalInstance(Instance):
                 return await run_blocking(ready_timeout, self, processes)
         except HaltedAtStart as halted:
             raise halted_before_ready(self, str(halted)) from halted
+        except SocketKept as kept:
+            raise socket_kept(self, kept.obstacle) from kept
         except StrangerAnswers as stranger:
             if not str(stranger) and await self._ends_now():
                 return exited_before_ready(self)
@@ -137,7 +141,7 @@ class LocalInstance(Instance):
     async def _has_lost_port(self, failure: WorldStartError) -> bool:
         """Return whether another process took the port between the lease and the world's bind."""
         may_be = isinstance(failure, WorldExitedBeforeReadyError | WorldIdentityError)
-        if self.keeps_port or not may_be:
+        if self.keeps_port or self.launch.hands_listener_over or not may_be:
             return False
         return bool(await run_blocking(describe_owner, self.port))
 

@@ -22,7 +22,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
 from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
-from clawblox.instance.listening import Elsewhere, find_elsewhere
+from clawblox.instance.listening import Obstacle, find_obstacle, is_in_use
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim
@@ -30,7 +30,7 @@ from clawblox.supervision.tree import ProcessTree
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.process_tree import Mark, Proc
 from clawblox.system.tmux import close_window, open_window
-from clawblox.telemetry.logs import open_log
+from clawblox.telemetry.logs import last_lines, open_log
 
 _WINDOW_PREFIX = "world"
 
@@ -210,8 +210,8 @@ class Running:
         """Whether the world's process has ended."""
         return self.processes.world is None or self.processes.world.has_exited
 
-    def find_elsewhere(self, processes: Iterable[Proc]) -> Elsewhere | None:
-        """Return where the world listens if that is only elsewhere. Blocks.
+    def find_obstacle(self, processes: Iterable[Proc]) -> Obstacle | None:
+        """Return why the world is not ready, as far as that can be seen. Blocks.
 
         Args:
             processes: Live processes, the world's among them.
@@ -220,7 +220,11 @@ class Running:
             OSError: They cannot be looked at, for lack of file descriptors.
         """
         world, host = self.processes.world, self.launch.options.host
-        return None if world is None else find_elsewhere(host, self.port, world.pid, processes)
+        return None if world is None else find_obstacle(host, self.port, world.pid, processes)
+
+    def has_failed_to_bind(self) -> bool:
+        """Return whether the log ends with the report that an address is in use. Blocks."""
+        return is_in_use(last_lines(self.named.log_file, start=self.processes.log_start))
 
     @cached_property
     def probe(self) -> Probe:

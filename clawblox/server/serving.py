@@ -9,6 +9,7 @@ exits instead, the kernel resets them.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import os
@@ -86,11 +87,12 @@ def serve_with(
     """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every malformed request
+    owner = os.environ.get(LISTEN_PID_ENV, "").strip()
     with _exiting(1, f"cannot serve on the inherited descriptor {LISTEN_FD}", OSError, ValueError):
         inherited = take_inherited_listener(os.environ)
     world = HostedWorld(simulation, nonce=settings.session_nonce)
     if settings.verify_path is not None:
-        _serve_replay(world, settings, settings.verify_path, inherited, signals)
+        _serve_replay(world, settings, settings.verify_path, inherited, owner, signals)
         return world
     resume = settings.resume_path
     if resume is not None:
@@ -105,7 +107,7 @@ def serve_with(
     if resume is None:
         with _exiting(HALTED_STATUS, "cannot begin the world", Halted):
             world.begin()
-    listener = inherited or _bind(settings)
+    listener = inherited or _bind(settings, owner)
     settings = _with_bound_address(settings, listener)
     recorder = _start_recording(world, settings)
     is_clean = False
@@ -125,6 +127,7 @@ def _serve_replay(
     settings: Settings,
     recording: Path,
     inherited: socket.socket | None,
+    owner: str,
     signals: StopSignals | None,
 ) -> None:
     """Repeat a recording and serve the progress, until a signal."""
@@ -141,7 +144,7 @@ def _serve_replay(
             raise OSError("it is not a regular file")
         reader = RecordingReader(fd, recording)
     replay = Replay(world, reader, digest_ticks=settings.digest_ticks)
-    listener = inherited or _bind(settings)
+    listener = inherited or _bind(settings, owner)
     settings = _with_bound_address(settings, listener)
     url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
     with os.fdopen(fd):
@@ -155,15 +158,26 @@ def _serve_replay(
         )
 
 
-def _bind(settings: Settings) -> socket.socket:
-    """Bind the port; the server starts to listen."""
+def _bind(settings: Settings, owner: str) -> socket.socket:
+    """Bind the port; the server starts to listen.
+
+    Args:
+        settings: They have the address.
+        owner: Id of the process that was started with a listening socket; empty for none.
+    """
     with _exiting(1, f"cannot listen on {ServerAddress(settings.host, settings.port)}", OSError):
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            if not owner or error.errno != errno.EADDRINUSE:
+                raise
+            kept = f"a socket was handed to process {owner}, which must exec this program"
+            raise OSError(f"{error}; {kept}") from error
     return listener
 
 

@@ -89,7 +89,7 @@ def take_port(host: str, port: int) -> Lease:
     token = leases.take(port, os.environ.get(LEASE_ENV, ""))
     if token is None:
         owner = leases.owner(port)
-        raise PortBusy(port, "" if owner is None else _describe(owner.pid))
+        raise PortBusy(port, "" if owner is None else describe_process(owner.pid))
     lease = Lease(port, token)
     try:
         _bind(host, port).close()
@@ -235,11 +235,16 @@ def describe_owner(port: int) -> str:
     inodes = [listener.inode for listener in listeners_on(port)]
     owners = find_owners(inodes, all_processes()) if inodes else {}
     for pid in owners.values():
-        return _describe(pid)
+        return describe_process(pid)
     return ""
 
 
-def _describe(pid: int) -> str:
+def describe_process(pid: int) -> str:
+    """Return a process as ``pid 123 (command)``, the command shortened.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
     return f"pid {pid} ({command_line(pid)[:200]})"
 
 

@@ -39,6 +39,9 @@ _SPAWN_TIMEOUT_S = 0.5
 _EXEC_TIMEOUT_S, _EXEC_INTERVAL_S = 0.25, 0.0005
 """The longest wait for the end of an exec, which took 0.02 s on a machine under load."""
 
+_WAIT_CHANNEL = b"do_wait"
+"""The function of the kernel in which wait4(2) and waitid(2) sleep; see ``/proc/<pid>/wchan``."""
+
 _DEAD = (b"Z", b"X")
 _SUSPENDED = (b"T", b"t")
 
@@ -302,6 +305,15 @@ def _is_own(pid: int) -> bool:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116 - called many times
     except OSError:
         return False
+
+
+def waits_for_child(pid: int) -> bool:
+    """Return whether the main thread of a process sleeps until a child ends, as far as is known.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
+    return (_read(pid, "wchan") or b"").startswith(_WAIT_CHANNEL)
 
 
 def command_line(pid: int) -> str:

@@ -61,6 +61,12 @@ def test_a_socket_for_another_process_is_ignored(launch, listener, port, env):
     assert world.ask("GET", "/api.md").status == 200
 
 
+def test_a_world_that_a_wrapper_starts_says_who_has_its_socket(launch, listener, port):
+    world = launch(descriptor=listener.fileno(), env={"LISTEN_PID": "1", "WORLD_PORT": str(port)})
+    assert world.process.wait(10) == 1
+    assert "Address already in use; a socket was handed to process 1, which must exec" in world.log
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.0"])
 def test_a_count_that_is_not_a_number_is_refused(launch, listener, count):
     world = launch(descriptor=listener.fileno(), env={"LISTEN_FDS": count})

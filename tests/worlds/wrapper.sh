@@ -8,6 +8,16 @@ child) # the shell stays in between, and the world is its child
     "$@"
     exit $?
     ;;
+again) # the shell starts the world again whenever it ends
+    while :; do
+        "$@"
+        sleep 0.05
+    done
+    ;;
+prepare) # the shell does something else before it becomes the world
+    sleep 0.3
+    exec "$@"
+    ;;
 nohup) # the world has a session of its own and ignores SIGHUP; the shell waits for it
     nohup setsid "$@" &
     wait

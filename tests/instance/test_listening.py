@@ -1,0 +1,115 @@
+"""Wrappers that do not exec a world that inherits its socket: reported at once, not at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+import structlog
+
+from clawblox import (
+    AsyncWorld,
+    WorldExitedBeforeReadyError,
+    WorldReadyTimeoutError,
+    WorldStartError,
+)
+from clawblox.instance import launcher
+from clawblox.instance.listening import EXEC_HINT, is_in_use
+from clawblox.system.process_tree import waits_for_child
+from tests.instance.test_start_failures import LONG_S, failed_start
+from tests.support import HANG_S, make_world, wait_until
+
+pytestmark = pytest.mark.anyio
+
+
+def make_inheriting_world(parent: Path, *flags: str, wrapper: str) -> Path:
+    flags = ("--listen", "inherit", *flags)
+    return make_world(parent, *flags, wrapper=wrapper, toml_extra='listen = "inherit"')
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "_SLOW_S", 0.02)
+
+
+@pytest.mark.usefixtures("_soon")
+async def test_a_wrapper_that_starts_a_world_again_and_again_fails_the_start(
+    tmp_path: Path,
+) -> None:
+    directory = make_inheriting_world(tmp_path, wrapper="again")
+    error = await failed_start(directory, WorldStartError, phase="probing", health_timeout=LONG_S)
+    assert "cannot become ready: its socket was handed to pid " in error.message
+    assert "wrapper.sh again" in error.message
+    assert "which waits for pid " in error.message
+    assert error.hint == EXEC_HINT
+    assert is_in_use(error.log_lines)
+
+
+@pytest.mark.parametrize("wrapper", ["child", "nohup"])
+async def test_a_wrapper_that_ends_with_its_world_is_started_once_and_told_to_exec(
+    tmp_path: Path, wrapper: str
+) -> None:
+    directory = make_inheriting_world(tmp_path, wrapper=wrapper)
+    with structlog.testing.capture_logs() as logs:
+        error = await failed_start(directory, WorldExitedBeforeReadyError, phase="probing")
+    assert error.hint == EXEC_HINT
+    assert logs == []
+
+
+@pytest.mark.usefixtures("_soon")
+@pytest.mark.thorough
+async def test_a_wrapper_that_waits_for_a_silent_world_is_a_warning_and_then_the_error(
+    tmp_path: Path,
+) -> None:
+    directory = make_inheriting_world(tmp_path, "--never-listen", wrapper="child")
+    with structlog.testing.capture_logs() as logs:
+        error = await failed_start(
+            directory, WorldReadyTimeoutError, phase="probing", health_timeout=1.0
+        )
+    (told,) = logs
+    assert told["event"].startswith("the world is not ready: its socket was handed to pid ")
+    assert told["event"].endswith(EXEC_HINT)
+    assert "; its socket was handed to pid " in error.message
+    assert error.hint == EXEC_HINT
+
+
+@pytest.mark.usefixtures("_soon")
+async def test_a_wrapper_that_prepares_something_and_then_execs_is_no_failure(
+    tmp_path: Path,
+) -> None:
+    directory = make_inheriting_world(tmp_path, wrapper="prepare")
+    async with AsyncWorld(dir=directory) as world:
+        with anyio.fail_after(HANG_S):
+            await world.start(run_dir=tmp_path / "run", health_timeout=LONG_S)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("listen tcp 127.0.0.1:20000: bind: address already in use", True),
+        ("Error: listen EADDRINUSE: address already in use 127.0.0.1:20000", True),
+        ("the name is already in use", False),
+    ],
+)
+def test_the_report_of_a_failed_bind_is_known(line: str, is_one: bool) -> None:
+    assert is_in_use(["one", line]) is is_one
+
+
+def test_a_process_that_waits_for_its_child_is_known() -> None:
+    command = ["/bin/sh", "-c", "read line; exit 0", "sh"]
+    waiting = ["/bin/sh", "-c", '"$@"; exit', "sh", *command]
+    with (
+        subprocess.Popen(waiting, stdin=subprocess.PIPE) as parent,
+        subprocess.Popen(command, stdin=subprocess.PIPE) as other,
+    ):
+        wait_until(lambda: waits_for_child(parent.pid))
+        assert not waits_for_child(other.pid)
+        for process in (parent, other):
+            assert process.stdin is not None
+            process.stdin.close()
+    assert not waits_for_child(parent.pid)
+    assert not waits_for_child(os.getpid())
