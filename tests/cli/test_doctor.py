@@ -107,6 +107,13 @@ def test_the_table_fits_80_columns_and_shows_remedies(call: Start, tmp_path: Pat
 
 
 @pytest.mark.thorough
+def test_the_path_in_a_command_to_paste_is_never_broken() -> None:
+    (check,) = (one for one in ALL_CHECKS if one.id == "left behind")
+    command = f"clawblox stop /{'x' * 100}/home/stranger/program"
+    table = as_table([(check, warning(f"pid 7: {command}"))], is_coloured=False)
+    assert any(line.endswith(command.split()[-1]) for line in table.splitlines())
+
+
 def test_the_table_can_be_written_in_ascii(call: Start) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
     assert "? ok       pidfds" in call("doctor", env=env, prefix=("env",)).out

@@ -112,7 +112,13 @@ def _describe(check: Check, result: CheckResult, *, is_coloured: bool) -> Iterat
 
 def _wrap(text: str, first: str, later: str) -> list[str]:
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=later,
+        # The rest of a long path in a command would be a command of its own where it is pasted.
+        break_long_words="clawblox stop" not in text,
+        break_on_hyphens=False,
     )
 
 
