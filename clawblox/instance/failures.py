@@ -138,8 +138,8 @@ def halted_before_ready(instance: SupervisedInstance, reason: str) -> WorldStart
     )
 
 
-def socket_kept(instance: SupervisedInstance, obstacle: Obstacle) -> WorldStartError:
-    """Return the error for a world whose socket a wrapper keeps."""
+def never_ready(instance: SupervisedInstance, obstacle: Obstacle) -> WorldStartError:
+    """Return the error for a world that runs and can no longer become ready."""
     return WorldStartError(
         f"world {_name(instance.launch)} cannot become ready: {obstacle}", hint=obstacle.hint
     )

@@ -27,7 +27,7 @@ from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.health import READ, Steps, Wait, steps_until_ready
 from clawblox.instance.instance import Instance
-from clawblox.instance.listening import SocketKept
+from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.own_log import OwnLog
@@ -316,16 +316,15 @@ class _Work:
         """Warn of the reason why a slow start is not ready; once is enough for all starts.
 
         Raises:
-            SocketKept: Its world has failed to bind the port whose socket a wrapper keeps.
+            NeverReady: The reason is final.
         """
         obstacle = None
-        running = start.instance.running
         with suppress(OSError):  # for lack of descriptors; the start fails for the same reason
-            obstacle = running.find_obstacle(all_processes().values())
+            obstacle = start.instance.running.find_obstacle(all_processes().values())
         if obstacle is None:
             return
-        if obstacle.keeps_socket and running.has_failed_to_bind():
-            raise SocketKept(obstacle)
+        if obstacle.is_final:
+            raise NeverReady(obstacle)
         if not self._has_warned:
             self._has_warned = True
             text = f"the world is not ready: {obstacle}; {obstacle.hint}"

@@ -2,13 +2,13 @@
 
 Either it listens at another address than the one it must bind: its program has a fixed port, or
 binds another address. Or a wrapper that does not exec keeps the socket that the world should
-inherit. Both can still change, so they are warnings, and end no start by themselves.
+inherit. What can still change is a warning and does not end a start.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -39,22 +39,22 @@ class Obstacle:
     Attributes:
         text: What was seen, a sentence without its subject.
         hint: What the author of the world has to do.
-        keeps_socket: Whether a wrapper keeps the socket of the world.
+        is_final: Whether the world can no longer become ready.
     """
 
     text: str
     hint: str
-    keeps_socket: bool = False
+    is_final: bool = False
 
     def __str__(self) -> str:
         return self.text
 
 
-class SocketKept(Exception):  # noqa: N818 - names the condition; the caller raises the public error
-    """A wrapper keeps the socket of a world that has failed to bind its port.
+class NeverReady(Exception):  # noqa: N818 - names the condition; the caller raises the public error
+    """A world that runs can no longer become ready.
 
     Args:
-        obstacle: What was seen.
+        obstacle: The reason.
     """
 
     def __init__(self, obstacle: Obstacle) -> None:
@@ -62,51 +62,60 @@ class SocketKept(Exception):  # noqa: N818 - names the condition; the caller rai
         self.obstacle = obstacle
 
 
-def find_obstacle(host: str, port: int, leader: int, processes: Iterable[Proc]) -> Obstacle | None:
-    """Return why a world is not ready, as far as that can be seen. Blocks.
-
-    Args:
-        host: The address that it must bind.
-        port: The port that it must bind.
-        leader: Pid of the world's first process.
-        processes: Live processes, the world's among them.
-
-    Raises:
-        OSError: They cannot be looked at, for lack of file descriptors.
-    """
-    expected = {listener.inode for listener in listeners_at(host, port)}
-    processes = list(processes)
-    if find_owners(expected, [leader]):
-        return _find_wrapper(leader, processes)
-    return _find_elsewhere(host, port, expected, leader, processes)
-
-
 def is_in_use(log_lines: Iterable[str]) -> bool:
     """Return whether a program has reported that an address is in use."""
     return any(map(_IN_USE.search, log_lines))
 
 
-def _find_wrapper(leader: int, processes: Iterable[Proc]) -> Obstacle | None:
-    """Return that the leader, which has the socket, sleeps until another process ends."""
-    children = [proc.pid for proc in processes if proc.ppid == leader]
-    if not children or not waits_for_child(leader):
-        return None
-    wrapper, child = describe_process(leader), describe_process(children[0])
-    text = f"its socket was handed to {wrapper}, which waits for {child}"
-    return Obstacle(text, EXEC_HINT, keeps_socket=True)
-
-
-def _find_elsewhere(
-    host: str, port: int, expected: set[int], leader: int, processes: Iterable[Proc]
+def find_kept_socket(
+    host: str, port: int, leader: int, processes: Iterable[Proc], log_lines: Sequence[str]
 ) -> Obstacle | None:
-    """Return where a world listens if that is only elsewhere.
+    """Return that a wrapper keeps the socket which its world should inherit, if one does. Blocks.
 
-    What is not in the session of the leader does not count: a sidecar has ports of its own.
+    A wrapper sleeps until another process ends. It may yet become the world, unless a program has
+    failed to bind meanwhile: in vain, because the wrapper has the port.
+
+    Args:
+        host: The address of the socket.
+        port: Its port.
+        leader: Pid of the process that the socket was handed to.
+        processes: Live processes, the world's among them.
+        log_lines: The last lines of the world's log.
+
+    Raises:
+        OSError: They cannot be looked at, for lack of file descriptors.
+    """
+    children = [proc.pid for proc in processes if proc.ppid == leader]
+    in_use = [line for line in log_lines if _IN_USE.search(line)]
+    is_waiting = bool(children) and waits_for_child(leader)
+    # Other programs than shells wait for more than their children; the port shows what failed.
+    if not is_waiting and not any(re.search(rf"\b{port}\b", line) for line in in_use):
+        return None
+    if not find_owners({listener.inode for listener in listeners_at(host, port)}, [leader]):
+        return None
+    parts = [f"its socket was handed to {describe_process(leader)}"]
+    parts += [f"which waits for {describe_process(children[0])}"] if is_waiting else []
+    parts += ["and a program failed to bind the port"] if in_use else []
+    return Obstacle(", ".join(parts), EXEC_HINT, is_final=bool(in_use))
+
+
+def find_elsewhere(host: str, port: int, leader: int, processes: Iterable[Proc]) -> Obstacle | None:
+    """Return where a world listens if that is only elsewhere. Blocks.
+
+    Args:
+        host: The address that it must bind.
+        port: The port that it must bind.
+        leader: Pid of the world's first process. What is not in its session does not count: a
+            sidecar has ports of its own.
+        processes: Live processes, the world's among them.
+
+    Raises:
+        OSError: They cannot be looked at, for lack of file descriptors.
     """
     listeners = {listener.inode: (listener.address, at) for at, listener in every_listener()}
     pids = [proc.pid for proc in processes if proc.session == leader]
     owned = find_owners(listeners, pids).keys()
-    if not owned or owned & expected:
+    if not owned or owned & {listener.inode for listener in listeners_at(host, port)}:
         return None
     seen = [_join(*place) for place in sorted({listeners[inode] for inode in owned})]
     shown = ", ".join([*seen[:_SHOWN], *(["…"] if len(seen) > _SHOWN else [])])

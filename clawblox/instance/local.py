@@ -21,8 +21,8 @@ from clawblox.instance.failures import (
     exited_before_ready,
     halted_before_ready,
     identity_error,
+    never_ready,
     ready_timeout,
-    socket_kept,
 )
 from clawblox.instance.health import (
     HaltedAtStart,
@@ -36,7 +36,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
-from clawblox.instance.listening import SocketKept
+from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import Pace
 from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
 from clawblox.protocol import MaskedEnvironment, TickRate
@@ -118,8 +118,8 @@ class LocalInstance(Instance):
                 return await run_blocking(ready_timeout, self, processes)
         except HaltedAtStart as halted:
             raise halted_before_ready(self, str(halted)) from halted
-        except SocketKept as kept:
-            raise socket_kept(self, kept.obstacle) from kept
+        except NeverReady as never:
+            raise never_ready(self, never.obstacle) from never
         except StrangerAnswers as stranger:
             if not str(stranger) and await self._ends_now():
                 return exited_before_ready(self)

@@ -22,7 +22,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
 from clawblox.instance.health import Probe
 from clawblox.instance.launch import Launch
-from clawblox.instance.listening import Obstacle, find_obstacle, is_in_use
+from clawblox.instance.listening import Obstacle, find_elsewhere, find_kept_socket
 from clawblox.protocol import WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim
@@ -219,12 +219,15 @@ class Running:
         Raises:
             OSError: They cannot be looked at, for lack of file descriptors.
         """
-        world, host = self.processes.world, self.launch.options.host
-        return None if world is None else find_obstacle(host, self.port, world.pid, processes)
-
-    def has_failed_to_bind(self) -> bool:
-        """Return whether the log ends with the report that an address is in use. Blocks."""
-        return is_in_use(last_lines(self.named.log_file, start=self.processes.log_start))
+        world, processes = self.processes.world, tuple(processes)
+        if world is None:
+            return None
+        place = self.launch.options.host, self.port, world.pid, processes
+        kept = None
+        if self.launch.hands_listener_over:
+            log_lines = last_lines(self.named.log_file, start=self.processes.log_start)
+            kept = find_kept_socket(*place, log_lines)
+        return kept or find_elsewhere(*place)
 
     @cached_property
     def probe(self) -> Probe:

@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.printable import printable_name
 from clawblox.protocol import LEASE_ENV
 from clawblox.system.port_leases import leases
 from clawblox.system.process_tree import all_processes, command_line
@@ -33,6 +34,7 @@ MAX_LEASES = len(LEASE_RANGE)
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05
 _BACKLOG = 128
+_MAX_COMMAND_CHARS = 200
 
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
@@ -245,7 +247,7 @@ def describe_process(pid: int) -> str:
     Raises:
         OSError: This process lacks descriptors or memory.
     """
-    return f"pid {pid} ({command_line(pid)[:200]})"
+    return f"pid {pid} ({printable_name(command_line(pid)[:_MAX_COMMAND_CHARS])})"
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -17,7 +19,7 @@ from clawblox import (
     WorldStartError,
 )
 from clawblox.instance import launcher
-from clawblox.instance.listening import EXEC_HINT, is_in_use
+from clawblox.instance.listening import EXEC_HINT, find_kept_socket, is_in_use
 from clawblox.system.process_tree import waits_for_child
 from tests.instance.test_start_failures import LONG_S, failed_start
 from tests.support import HANG_S, make_world, wait_until
@@ -43,7 +45,7 @@ async def test_a_wrapper_that_starts_a_world_again_and_again_fails_the_start(
     error = await failed_start(directory, WorldStartError, phase="probing", health_timeout=LONG_S)
     assert "cannot become ready: its socket was handed to pid " in error.message
     assert "wrapper.sh again" in error.message
-    assert "which waits for pid " in error.message
+    assert "and a program failed to bind the port" in error.message
     assert error.hint == EXEC_HINT
     assert is_in_use(error.log_lines)
 
@@ -84,6 +86,20 @@ async def test_a_wrapper_that_prepares_something_and_then_execs_is_no_failure(
     async with AsyncWorld(dir=directory) as world:
         with anyio.fail_after(HANG_S):
             await world.start(run_dir=tmp_path / "run", health_timeout=LONG_S)
+
+
+def test_a_wrapper_that_waits_for_other_things_too_is_known_by_the_port_in_the_log() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        find = partial(find_kept_socket, "127.0.0.1", port)
+        lines = ["booting", f"listen tcp 127.0.0.1:{port}: bind: address already in use"]
+        kept = find(os.getpid(), (), lines)
+        assert kept is not None
+        assert kept.is_final
+        assert kept.text.startswith(f"its socket was handed to pid {os.getpid()} (")
+        assert kept.text.endswith(", and a program failed to bind the port")
+        assert find(os.getpid(), (), ["metrics: address already in use"]) is None
+        assert find(os.getppid(), (), lines) is None  # it has no socket of this port
 
 
 @pytest.mark.parametrize(

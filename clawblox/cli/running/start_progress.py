@@ -23,7 +23,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule, read_world_config
 from clawblox.errors import ConfigError
 from clawblox.instance.health import Probe, look_once
-from clawblox.instance.listening import find_obstacle
+from clawblox.instance.listening import find_elsewhere
 from clawblox.printable import printable
 from clawblox.results import StartedWorld
 from clawblox.rundir.records import InstanceRecord, read_record
@@ -163,12 +163,12 @@ class StartProbe:
         return [self._seen, *map(printable, lines)]
 
     def _see(self) -> str:
-        """Probe once and return the result, or what can be seen to be the reason."""
+        """Probe once and return the result, or where the world listens instead."""
         if look_once(self._probe, self._timeout):
             return self._probe.seen
         record, processes = self._record, all_processes().values()
-        obstacle = find_obstacle(record.host, record.port, record.pid, processes)
-        return printable(str(obstacle or self._probe.seen))
+        elsewhere = find_elsewhere(record.host, record.port, record.pid, processes)
+        return str(elsewhere or self._probe.seen)
 
 
 @attrs.define
