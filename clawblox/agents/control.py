@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
+from msgspec import ValidationError
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord, AgentStatus, make_status
@@ -32,10 +32,13 @@ from clawblox.rundir.control_client import (
 )
 from clawblox.rundir.control_server import ControlServer, SendEvent
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.typed_values import converter
 
 _log = OwnLog(__name__)
 
 _NAME: Final = "agent"
+
+_to_record: Final = converter(AgentRecord)
 
 
 def make_control_server(
@@ -139,8 +142,8 @@ async def ask_agent(
         return None
     answer = await request(sockets[0], op, given)
     try:
-        record = msgspec.convert(answer.get("status"), AgentRecord)
-    except msgspec.ValidationError as error:
+        record = _to_record(answer.get("status"))
+    except ValidationError as error:
         raise ControlError(
             f"the orchestrator's answer is not the status of an agent: {error}", path=sockets[0]
         ) from error

@@ -99,6 +99,9 @@ class _Versioned:
     schema_version: int = FILE_VERSION
 
 
+_versioned: Final = msgspec.json.Decoder(_Versioned)
+
+
 def refuse_later(content: bytes, path: Path) -> None:
     """Refuse a file that a later version of clawblox has written.
 
@@ -110,7 +113,7 @@ def refuse_later(content: bytes, path: Path) -> None:
         AgentError: Its ``schema_version`` is not known here.
         msgspec.DecodeError: It is not a JSON object, or its version is not a number.
     """
-    version = msgspec.json.decode(content, type=_Versioned).schema_version
+    version = _versioned.decode(content).schema_version
     if version > FILE_VERSION:
         raise AgentError(
             f"{path} has schema_version {version}, and this clawblox reads up to {FILE_VERSION}",

@@ -171,6 +171,9 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
     )
 
 
+_decoder: Final = msgspec.json.Decoder(AgentRecord)
+
+
 def read_status(directory: Path) -> AgentStatus | None:
     """Return the status of the agent in a directory; None if no agent ever ran there. Blocks.
 
@@ -197,7 +200,7 @@ def read_record(directory: Path) -> AgentRecord | None:
     try:
         content = read_regular(path, max_bytes=_MAX_BYTES)
         refuse_later(content, path)
-        return msgspec.json.decode(content, type=AgentRecord)
+        return _decoder.decode(content)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -99,7 +99,7 @@ class Ledger:
         return cls(FILE_VERSION, Usage(), {})
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> Ledger:
         """Load the ledger from a file; a missing file gives an empty ledger. Blocks.
 
         Args:
@@ -117,7 +117,7 @@ class Ledger:
             raise _unusable(path, f"cannot be read: {error.strerror}") from error
         try:
             refuse_later(content, path)
-            ledger = msgspec.json.decode(content, type=cls)
+            ledger = _decoder.decode(content)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             raise _unusable(path, f"is not a record of usage: {error}") from error
         has_all = all(
@@ -262,6 +262,9 @@ def _plausible(reading: Usage) -> Usage:
         **{name: whole_number(getattr(reading, name)) or 0 for name in _TOKENS},
         cost_usd=finite_number(reading.cost_usd),
     )
+
+
+_decoder: Final = msgspec.json.Decoder(Ledger)
 
 
 def read_usage(directory: Path) -> Usage:

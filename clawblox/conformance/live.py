@@ -444,13 +444,16 @@ class _Times(msgspec.Struct):
     tick: Any = None
 
 
+_decoder = msgspec.json.Decoder(_Times)
+
+
 def read_times(body: bytes) -> list[float]:
     """Return the simulated time of a JSON object, and its tick, as far as they are numbers.
 
     Only these members are read, because a snapshot can be large.
     """
     try:
-        times = msgspec.json.decode(body, type=_Times)
+        times = _decoder.decode(body)
     except (ValueError, RecursionError):
         return []
     values = (finite_number(value, low=-MAX_NUMBER) for value in (times.time, times.tick))

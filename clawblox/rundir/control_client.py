@@ -41,6 +41,8 @@ _LOOK_INTERVAL_S = 1.0
 _SOCKETS = "[!.]*.sock"
 _CREDENTIALS = struct.Struct("=iII")
 
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
 
 # -- the client ---------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ async def _read_message(lines: Lines, path: Path, owner: Peer) -> dict[str, Any]
         fault = "answered too much" if len(line) > _MAX_ANSWER_BYTES else "went away"
         raise ControlError(f"the orchestrator {fault} before it had answered", path=path)
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return _decoder.decode(line)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         raise ControlError(
             f"the orchestrator's answer is not readable: {error}", path=path

@@ -54,6 +54,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _log = OwnLog(__name__)
 
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
 
 @per_loop
 def _current_lookout() -> Lookout:
@@ -313,7 +315,7 @@ def _parse_request(line: bytes) -> dict[str, Any]:
     if not line.endswith(b"\n"):
         raise UsageError("the request ended before its line did")
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return _decoder.decode(line)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         raise UsageError(f"a request is a JSON object on one line: {error}") from error
 

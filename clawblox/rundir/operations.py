@@ -51,7 +51,13 @@ from clawblox.rundir.records import (
     read_records,
     write_records,
 )
-from clawblox.rundir.requests import Restarted, read_outcome
+from clawblox.rundir.requests import (
+    Restarted,
+    read_outcome,
+    to_restarted,
+    to_saved,
+    to_stopped,
+)
 from clawblox.rundir.saves import save_snapshot
 from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.capture import SnapshotSource
@@ -112,7 +118,7 @@ async def save_instances(
         }
         async with anyio.create_task_group() as saves:
             for path, group in owners.owned.items():
-                ask = partial(_ask, path, "save", asked, SavedSnapshot, on_saved)
+                ask = partial(_ask, path, "save", asked, to_saved, on_saved)
                 saves.start_soon(ask, [record.name for record in group])
             async for outcome in BatchOperation(tasks, jobs):
                 on_saved(outcome)
@@ -179,7 +185,7 @@ async def restart_instances(
         on_restarted(Outcome(record.name, error=unreachable))
     async with anyio.create_task_group() as requests:
         for path, group in owners.owned.items():
-            ask = partial(_ask, path, "restart", asked, Restarted, on_restarted)
+            ask = partial(_ask, path, "restart", asked, to_restarted, on_restarted)
             requests.start_soon(ask, [record.name for record in group] if names else None)
 
 
@@ -343,7 +349,7 @@ class _Stopping:
             asked["instances"] = names
 
         def take(event: Mapping[str, Any]) -> None:
-            outcome = read_outcome(event, StopResult)
+            outcome = read_outcome(event, to_stopped)
             if outcome.error is None:  # else this process ends it
                 self._note(outcome)
 
@@ -442,7 +448,7 @@ async def _ask(
     path: Path,
     op: str,
     asked: Mapping[str, Any],
-    kind: type[_T],
+    convert: Callable[[object], _T],
     on_outcome: Callable[[Outcome[_T]], None],
     names: Sequence[str] | None,
 ) -> None:
@@ -455,7 +461,7 @@ async def _ask(
 
     def take(event: Mapping[str, Any]) -> None:
         waiting.discard(event["instance"])
-        on_outcome(read_outcome(event, kind))
+        on_outcome(read_outcome(event, convert))
 
     try:
         await request(path, op, {**asked, "instances": names}, take)

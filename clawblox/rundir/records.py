@@ -322,15 +322,19 @@ class _Versioned(msgspec.Struct):
     schema_version: int = RECORD_VERSION
 
 
+_versioned: Final = msgspec.json.Decoder(_Versioned)
+_decoder: Final = msgspec.json.Decoder(InstanceRecord)
+
+
 @functools.lru_cache(maxsize=1024)
 def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
     """Return a record, or None for a line that another program wrote."""
     try:
-        version = msgspec.json.decode(line, type=_Versioned).schema_version
+        version = _versioned.decode(line).schema_version
         if version > RECORD_VERSION:
             message = f"a record has schema_version {version}, and this clawblox reads up to"
             raise ManifestError(f"{message} {RECORD_VERSION}", path=journal, hint=UPDATE_HINT)
-        return msgspec.json.decode(line, type=InstanceRecord)
+        return _decoder.decode(line)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
         return None
 

@@ -19,12 +19,11 @@ Both sides read and write the members and events here. A member that is None cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
-import msgspec
 
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.arguments import check_grace
@@ -36,7 +35,8 @@ from clawblox.config.options import (
     StartOptions,
 )
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.results import LogLine, WorldEvent
+from clawblox.results import LogLine, SavedSnapshot, StopResult, WorldEvent
+from clawblox.typed_values import converter
 
 _T = TypeVar("_T")
 
@@ -192,19 +192,29 @@ def describe_outcome(event: str, outcome: Outcome[Any]) -> dict[str, Any]:
     return {"event": event, "instance": outcome.instance, "value": outcome.value}
 
 
-def read_outcome(event: Mapping[str, Any], kind: type[_T]) -> Outcome[_T]:
+def read_outcome(event: Mapping[str, Any], convert: Callable[[object], _T]) -> Outcome[_T]:
     """Return the outcome that an event reports.
 
     Args:
         event: A ``failed`` event, or one with a ``value``.
-        kind: Type of the value.
+        convert: Converts the value: :data:`to_saved`, :data:`to_restarted` or :data:`to_stopped`.
     """
     if event["event"] == "failed":
         return Outcome(event["instance"], error=ClawbloxError(event["error"]))
-    return Outcome(event["instance"], msgspec.convert(event["value"], kind, dec_hook=_to_path))
+    return Outcome(event["instance"], convert(event["value"]))
 
 
 def _to_path(kind: type[Any], value: Any) -> Any:  # noqa: ANN401 - as msgspec calls it
     if kind is Path:
         return Path(value)
     raise NotImplementedError(f"{kind} is not a plain value")
+
+
+to_saved: Final = converter(SavedSnapshot, dec_hook=_to_path)
+"""Converts the value of a save."""
+
+to_restarted: Final = converter(Restarted, dec_hook=_to_path)
+"""Converts the value of a restart."""
+
+to_stopped: Final = converter(StopResult, dec_hook=_to_path)
+"""Converts the value of a stop."""

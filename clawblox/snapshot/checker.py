@@ -49,6 +49,9 @@ class _Answer(msgspec.Struct):
     complaint: str | None = None
 
 
+_decoder = msgspec.json.Decoder(_Answer)
+
+
 class Checker:
     """Client of a checker process; the constructor does not wait until it has booted.
 
@@ -82,7 +85,7 @@ class Checker:
             self._has_booted = True
         with contextlib.suppress(BrokenPipeError):  # the next receive reports the loss
             socket.send_fds(self._helper.channel, [_CHECK], [fd])
-        answer = msgspec.json.decode(self._receive(), type=_Answer)
+        answer = _decoder.decode(self._receive())
         if answer.complaint is not None:
             raise InvalidDocument(answer.complaint)
         return answer.header

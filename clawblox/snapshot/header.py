@@ -38,6 +38,12 @@ class _Fields(msgspec.Struct):
     time: msgspec.Raw = _NULL
 
 
+_fields = msgspec.json.Decoder(_Fields)
+_raw = msgspec.json.Decoder(msgspec.Raw)
+_text = msgspec.json.Decoder(str)
+_number: msgspec.json.Decoder[float | int] = msgspec.json.Decoder(float | int)
+
+
 def read_header(fd: int) -> Header:
     """Check a whole file and return its header. Blocks.
 
@@ -71,13 +77,13 @@ def _find_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
     try:
         return _copy_values(document)
     except msgspec.ValidationError:  # not an object, as its first byte shows
-        msgspec.json.decode(document, type=msgspec.Raw)
+        _raw.decode(document)
         return b"null", b"null"
 
 
 def _copy_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
     # Copy the values, because a mapped file cannot be closed while anything refers to it.
-    fields = msgspec.json.decode(document, type=_Fields)
+    fields = _fields.decode(document)
     return _copy_short(fields.format), _copy_short(fields.time)
 
 
@@ -88,14 +94,14 @@ def _copy_short(value: msgspec.Raw) -> bytes:
 
 def _usable_format(value: bytes) -> str | None:
     try:
-        return msgspec.json.decode(value, type=str) or None
+        return _text.decode(value) or None
     except msgspec.ValidationError:
         return None
 
 
 def _usable_time(value: bytes) -> float | int | None:
     try:
-        time = msgspec.json.decode(value, type=float | int)
+        time = _number.decode(value)
     except msgspec.ValidationError:
         return None
     return time if abs(time) <= sys.float_info.max else None

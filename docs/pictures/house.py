@@ -37,6 +37,7 @@ _GROUND: Final = (
     "host_gate",
     "differences",
     "spelling",
+    "typed_values",
     "zstd",
 )
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}

@@ -29,6 +29,7 @@ from clawblox.rundir.paths import UPDATE_HINT
 from clawblox.system.clock import parse_utc
 from clawblox.system.regular_files import open_regular
 from clawblox.telemetry.log_segments import log_end
+from clawblox.typed_values import converter
 
 _TYPES: Final = frozenset(get_args(EventType))
 _MARKS: Final = (
@@ -38,6 +39,8 @@ _MARKS: Final = (
 _MAX_EVENTS_BYTES: Final = 1 << 30
 _MAX_LINE_BYTES: Final = 1 << 20
 _BOUNDARIES: Final = ("process.started", "process.exited")
+
+_to_usage: Final = converter(Usage)
 
 
 @attrs.frozen(kw_only=True)
@@ -268,6 +271,6 @@ def _make_record(fields: Mapping[str, Any]) -> _Record:
 
 def _read_usage(fields: object) -> Usage:
     try:
-        return msgspec.convert(fields, Usage)
+        return _to_usage(fields)
     except msgspec.ValidationError:
         return Usage()

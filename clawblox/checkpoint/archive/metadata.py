@@ -24,6 +24,7 @@ from clawblox.errors import (
     CheckpointVersionError,
     ConfigError,
 )
+from clawblox.typed_values import converter
 
 _MAX_DEPTH: Final = 100
 _MAX_DIGITS: Final = 1000
@@ -68,8 +69,8 @@ def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, A
     if not isinstance(document, dict):
         _refuse("is not an object")
     _check_version(document)
-    for key, shape in _SHAPES.items():
-        if key in document and not _has_shape(document[key], shape):
+    for key in _SHAPES:
+        if key in document and not _has_shape(key, document[key]):
             _refuse(f"has a value of the wrong shape for {key}")
     if not all(map(_is_agent_name, document.get("agents", ()))):
         _refuse("has a value of the wrong shape for agents")
@@ -263,9 +264,12 @@ _SHAPES: Final[Mapping[str, Any]] = {
 """The types of the reserved keys; further keys of their objects are ignored."""
 
 
-def _has_shape(value: object, shape: object) -> bool:
+_CONVERTERS: Final = {key: converter(shape) for key, shape in _SHAPES.items()}
+
+
+def _has_shape(key: str, value: object) -> bool:
     try:
-        msgspec.convert(value, shape)
+        _CONVERTERS[key](value)
     except msgspec.ValidationError:
         return False
     return True

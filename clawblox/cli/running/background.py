@@ -61,6 +61,11 @@ class StartResult(msgspec.Struct, tag="result"):
     failed: dict[str, str]
 
 
+_decoder: msgspec.json.Decoder[_Progress | StartResult] = msgspec.json.Decoder(
+    _Progress | StartResult
+)
+
+
 class StarterChannel:
     """Reports the progress of the start to the command that spawned this process.
 
@@ -139,7 +144,7 @@ class BackgroundProcess:
         """
         lines = Lines(self._channel)
         while (line := await lines.read(_MAX_MESSAGE_BYTES)).endswith(b"\n"):
-            message = msgspec.json.decode(line, type=_Progress | StartResult)
+            message = _decoder.decode(line)
             if isinstance(message, StartResult):
                 return message
             on_progress(message.is_ready)

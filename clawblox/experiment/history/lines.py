@@ -16,6 +16,7 @@ import msgspec
 
 from clawblox.agents.values import Usage
 from clawblox.foreign_values import encode_line
+from clawblox.typed_values import converter
 
 LineType: TypeAlias = Literal[
     "experiment.begun",
@@ -111,7 +112,7 @@ class Line:
 
 
 _decoder: Final = msgspec.json.Decoder(Line)
-_USAGE: Final = tuple[Usage, ...]
+_to_usage: Final = converter(tuple[Usage, ...])
 
 
 def encode(line: Line) -> bytes:
@@ -158,4 +159,4 @@ def usage_data(usage: Sequence[Usage]) -> list[dict[str, Any]]:
 
 def read_usage(data: object) -> tuple[Usage, ...]:
     """Return the usage that a line records for each agent; empty if it records none."""
-    return msgspec.convert(data, type=_USAGE) if data else ()
+    return _to_usage(data) if data else ()

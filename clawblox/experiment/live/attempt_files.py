@@ -70,6 +70,9 @@ class AttemptRecord:
     schema_version: Literal[1] = 1
 
 
+_decoder: Final = msgspec.json.Decoder(AttemptRecord)
+
+
 def read_record(run_dir: Path) -> AttemptRecord | None:
     """Return the record of an attempt; None if its directory is missing or incomplete. Blocks.
 
@@ -79,7 +82,7 @@ def read_record(run_dir: Path) -> AttemptRecord | None:
     path = state_dir(run_dir) / RECORD_NAME
     try:
         content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
-        return msgspec.json.decode(content, type=AttemptRecord)
+        return _decoder.decode(content)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:

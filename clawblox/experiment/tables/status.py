@@ -34,6 +34,7 @@ from clawblox.experiment.tables.rows import (
     read_scores,
 )
 from clawblox.system.clock import parse_utc
+from clawblox.typed_values import converter
 
 ChainActivity: TypeAlias = Literal[
     "failed",
@@ -80,13 +81,16 @@ def encode_live(live: Mapping[str, LiveChain]) -> dict[str, Any]:
     return {chain: msgspec.to_builtins(facts) for chain, facts in live.items()}
 
 
+_to_live: Final = converter(dict[str, LiveChain])
+
+
 def decode_live(data: object) -> dict[str, LiveChain]:
     """Return the live facts that another process sent.
 
     Raises:
         ValueError: They are not valid.
     """
-    return msgspec.convert(data, type=dict[str, LiveChain])
+    return _to_live(data)
 
 
 @attrs.frozen(kw_only=True)
