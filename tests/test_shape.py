@@ -78,3 +78,28 @@ def test_modules_are_short_unless_there_is_a_reason() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
     long = {str(path.relative_to(PACKAGE)) for path in lengths if lengths[path] > MOST_LINES}
     assert long == LONGER.keys()
+
+
+OWN_TREES = {
+    "server/recording.py": "one file of its own, and it imports nothing of the rooms above"
+}
+"""Modules that may use functions of trees of the standard library, and why."""
+
+RECURSIVE = re.compile(
+    r"(shutil\.(rmtree|copytree|move)|tempfile\.TemporaryDirectory|os\.(walk|fwalk|removedirs)"
+    r"|.+\.(rglob|copytree|removedirs)|TemporaryDirectory|rmtree|copytree)"
+)
+"""Functions that recurse, or take paths of any depth."""
+
+
+def test_trees_are_walked_and_removed_in_one_module() -> None:
+    users = set()
+    for path in PACKAGE.rglob("*.py"):
+        names = {
+            ast.unparse(node)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute | ast.Name)
+        }
+        if any(map(RECURSIVE.fullmatch, names)):
+            users.add(str(path.relative_to(PACKAGE)))
+    assert users == OWN_TREES.keys(), "use clawblox/system/trees.py"

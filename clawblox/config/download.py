@@ -30,7 +30,8 @@ from clawblox.config.home import home_dir
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import FetchError
 from clawblox.system.files import fsync_directory, partial_name, sweep_partials
-from clawblox.system.regular_files import PRIVATE_DIR
+from clawblox.system.regular_files import PRIVATE_DIR, open_directory
+from clawblox.system.trees import MAX_DEPTH, TreeWalk, discard_tree
 
 if TYPE_CHECKING:
     import httpx
@@ -219,7 +220,7 @@ def _staging(worlds: Path, url: str) -> Iterator[Path]:
         try:
             yield staging
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            discard_tree(staging)
     except OSError as error:
         if isinstance(error, FetchError):
             raise
@@ -338,6 +339,11 @@ def _unpack_member(
         return
     if not all(map(_is_safe, (top, *parts))):
         raise FetchError(f"the archive has an unsafe path: {member.name!r}", url=folder.address.url)
+    if len(parts) > MAX_DEPTH:
+        raise FetchError(
+            f"the archive has a path of more than {MAX_DEPTH} names: {member.name[:80]!r}...",
+            url=folder.address.url,
+        )
     path = target.joinpath(*parts[depth:])
     if member.isdir():
         path.mkdir(parents=True, exist_ok=True)
@@ -368,8 +374,11 @@ def _write_file(path: Path, content: IO[bytes], *, is_executable: bool) -> None:
 
 def _publish(folder: Path, destination: Path) -> None:
     """Move a folder to its place in the cache, where it is complete or absent."""
-    for directory, _, _ in os.walk(folder):
-        fsync_directory(Path(directory))
+    with TreeWalk(open_directory(folder)) as walk:
+        os.fsync(walk.fd)
+        for entry in walk:
+            if entry.kind == "directory":
+                os.fsync(walk.enter(entry.name))
     destination.mkdir(parents=True, exist_ok=True)
     _graft(folder, destination)
     fsync_directory(destination)

@@ -11,8 +11,8 @@ given.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -26,7 +26,7 @@ _SHARED: Final = "clawblox_shared_dir"
 """Key of pytest-xdist's ``workerinput`` for the directory through which its processes share."""
 _PATIENCE_S: Final = 3600.0
 """How long a process waits for the checks in another one, in seconds."""
-_directory: Final = pytest.StashKey[TemporaryDirectory[str]]()
+_directory: Final = pytest.StashKey[Path]()
 
 
 class CheckWarning(UserWarning):
@@ -63,14 +63,16 @@ def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - of pytest-xdist
     if not config.getoption("--clawblox-world"):
         return
     if _directory not in config.stash:
-        config.stash[_directory] = TemporaryDirectory(prefix="clawblox-pytest-")
-    node.workerinput[_SHARED] = config.stash[_directory].name
+        config.stash[_directory] = Path(tempfile.mkdtemp(prefix="clawblox-pytest-"))
+    node.workerinput[_SHARED] = str(config.stash[_directory])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove that directory."""
     if _directory in config.stash:
-        config.stash[_directory].cleanup()
+        from clawblox.system.trees import discard_tree
+
+        discard_tree(config.stash[_directory])
 
 
 @pytest.hookimpl(tryfirst=True)

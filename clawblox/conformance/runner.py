@@ -33,6 +33,7 @@ from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.verdict import judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.request import parse_address
+from clawblox.system.trees import discard_tree
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources, digest_sources
@@ -113,10 +114,8 @@ async def _open_lab(
     target: str, seed: int, health_timeout: float, *, in_place: bool
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
-        create = partial(tempfile.TemporaryDirectory, prefix="clawblox-check-")
-        directory = await run_blocking(create)
-        stack.push_async_callback(run_blocking, directory.cleanup)
-        scratch = Path(directory.name)
+        scratch = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-check-")))
+        stack.push_async_callback(run_blocking, discard_tree, scratch)
         make_lab = partial(Lab, scratch=scratch, seed=seed, health_timeout=health_timeout)
         if target.startswith(_ADDRESS):
             parse_address(target)

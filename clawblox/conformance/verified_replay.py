@@ -34,6 +34,7 @@ from clawblox.recording.replays import MAX_DIGESTS, ReplayProgress, find_obstacl
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
+from clawblox.system.trees import discard_tree
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
@@ -98,10 +99,8 @@ async def replay_recording(
     """
     try:
         async with AsyncExitStack() as stack:
-            create = partial(tempfile.TemporaryDirectory, prefix="clawblox-verify-")
-            directory = await run_blocking(create)
-            stack.push_async_callback(run_blocking, directory.cleanup)
-            scratch = Path(directory.name)
+            scratch = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-verify-")))
+            stack.push_async_callback(run_blocking, discard_tree, scratch)
             obstacle = await run_blocking(_prepare, recording, run_dir, scratch)
             if obstacle is not None:
                 return ReplayProgress("impossible", obstacle)

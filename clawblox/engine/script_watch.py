@@ -19,7 +19,8 @@ import anyio
 import attrs
 from anyio import to_thread
 
-from clawblox.engine.settings import CONFIG_NAME, SCRIPT_SUFFIXES, EngineSettings
+from clawblox.engine.scripts.script_files import find_scripts
+from clawblox.engine.settings import CONFIG_NAME, EngineSettings
 from clawblox.protocol import (
     LISTEN_FDNAMES_ENV,
     LISTEN_FDS_ENV,
@@ -116,9 +117,8 @@ def _stamps(settings: EngineSettings) -> _Stamps:
 def _files(settings: EngineSettings) -> Iterator[Path]:
     directory = settings.directory
     yield from (directory / name for name in (CONFIG_NAME, settings.main, settings.skill))
-    for path in sorted((directory / settings.tree).rglob("*")):
-        if path.suffix in SCRIPT_SUFFIXES:
-            yield path
+    tree = directory / settings.tree
+    yield from (tree / path for path in sorted(find_scripts(tree)))
 
 
 def _stat(path: Path) -> os.stat_result | None:

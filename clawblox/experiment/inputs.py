@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +34,7 @@ from clawblox.system.files import (
 )
 from clawblox.system.regular_files import read_regular
 from clawblox.system.tree_digests import digest_files, digest_tree
+from clawblox.system.trees import discard_tree
 from clawblox.world.sources import is_cache, is_source
 
 _MAX_PROMPT_BYTES: Final = 16 << 20
@@ -262,7 +262,7 @@ def _copy_template(path: Path, directory: Path) -> Path:
         if not copy.exists():
             _publish_tree(partial, copy)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        discard_tree(partial)
     return copy
 
 

@@ -7,7 +7,6 @@ chain names with the run around it, and the checkpoints at which branches begin 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -26,8 +25,8 @@ from clawblox.experiment.history.state import (
 )
 from clawblox.experiment.live.preparing import find_archive, find_attempt
 from clawblox.experiment.record import ExperimentRecord
-from clawblox.experiment.runs.cleaning import tree_size
 from clawblox.experiment.runs.pointer import read_pointer
+from clawblox.system.trees import remove_tree, tree_size
 
 LeftoverKind: TypeAlias = Literal["run", "checkpoint"]
 
@@ -95,7 +94,7 @@ def _record_removal(journal: Journal, leftover: Leftover) -> None:
 
 def _remove(leftover: Leftover) -> None:
     if leftover.kind == "run":
-        shutil.rmtree(leftover.path)
+        remove_tree(leftover.path)
     else:
         registry.remove(leftover.path)
 

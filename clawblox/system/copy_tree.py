@@ -21,9 +21,7 @@ import attrs
 
 from clawblox.system.files import make_private_dir
 from clawblox.system.regular_files import OPEN_DIRECTORY, PRIVATE_DIR, PRIVATE_FILE, open_regular
-
-MAX_DEPTH: Final = 100
-"""Deepest directory that is copied; each level needs three descriptors."""
+from clawblox.system.trees import MAX_DEPTH, Descent, TreeWalk
 
 MAX_LEFT_OUT: Final = 1000
 """Maximum number of entries that are reported as left out."""
@@ -85,37 +83,44 @@ def copy_tree(
     """
     copy = _Copy(source, is_kept, lead, check)
     make_private_dir(target)
-    with ExitStack() as opened:
-        try:
-            old = os.open(source, OPEN_DIRECTORY)
-        except FileNotFoundError:
-            if missing_ok:
-                return []
-            raise
-        opened.callback(os.close, old)
-        new = os.open(target, OPEN_DIRECTORY)
-        opened.callback(os.close, new)
-        copy.copy_entries(old, new, PurePath())
+    try:
+        old = os.open(source, OPEN_DIRECTORY)
+    except FileNotFoundError:
+        if missing_ok:
+            return []
+        raise
+    with (
+        TreeWalk(old, copy.leave) as copy.old,
+        Descent(os.open(target, OPEN_DIRECTORY)) as copy.new,
+    ):
+        for entry in copy.old:
+            check()
+            copy.copy_entry(PurePath(copy.old.path_to(entry.name)))
     return copy.left_out
 
 
 @attrs.define(eq=False)
 class _Copy:
-    """One copy. Directories are open descriptors; paths are relative to the tree."""
+    """One copy. Paths are relative to the tree.
+
+    Attributes:
+        old: The walk through the original.
+        new: The same way down the copy.
+        left_out: Entries that were not copied.
+    """
 
     _source: Path
     _is_kept: IsKept
     _lead: Lead
     _check: Callable[[], None]
+    old: TreeWalk = attrs.field(init=False)
+    new: Descent = attrs.field(init=False)
     left_out: list[LeftOut] = attrs.field(factory=list, init=False)
+    _statuses: list[os.stat_result] = attrs.field(factory=list, init=False)
 
-    def copy_entries(self, old: int, new: int, place: PurePath) -> None:
-        with os.scandir(old) as entries:
-            for entry in entries:
-                self._check()
-                self._copy_entry(old, new, place / entry.name)
-
-    def _copy_entry(self, old: int, new: int, path: PurePath) -> None:
+    def copy_entry(self, path: PurePath) -> None:
+        """Copy an entry; the entries of a directory are visited next."""
+        old, new = self.old.fd, self.new.fd
         status = self._try(path, partial(os.stat, path.name, dir_fd=old, follow_symlinks=False))
         if status is None:
             return
@@ -123,7 +128,7 @@ class _Copy:
         if not self._is_kept(path, is_dir):
             return
         if is_dir:
-            self._copy_directory(old, new, path)
+            self._enter(path)
         elif stat.S_ISLNK(status.st_mode):
             self._copy_link(old, new, path, status)
         elif stat.S_ISREG(status.st_mode):
@@ -131,22 +136,23 @@ class _Copy:
         else:
             self._leave_out(path, "is a pipe, a socket or a device")
 
-    def _copy_directory(self, old: int, new: int, path: PurePath) -> None:
-        if len(path.parts) > MAX_DEPTH:
+    def _enter(self, path: PurePath) -> None:
+        if self.old.depth >= MAX_DEPTH:
             self._leave_out(path, f"is more than {MAX_DEPTH} directories deep")
             return
-        inner = self._try(path, partial(os.open, path.name, OPEN_DIRECTORY, dir_fd=old))
+        inner = self._try(path, partial(self.old.enter, path.name))
         if inner is None:
             return
-        with ExitStack() as opened:
-            opened.callback(os.close, inner)
-            with self._naming(path):
-                with suppress(FileExistsError):
-                    os.mkdir(path.name, PRIVATE_DIR, dir_fd=new)
-                copied = os.open(path.name, OPEN_DIRECTORY, dir_fd=new)
-            opened.callback(os.close, copied)
-            self.copy_entries(inner, copied, path)
-            _copy_status(os.fstat(inner), copied)
+        with self._naming(path):
+            with suppress(FileExistsError):
+                os.mkdir(path.name, PRIVATE_DIR, dir_fd=self.new.fd)
+            self.new.enter(path.name)
+        self._statuses.append(os.fstat(inner))
+
+    def leave(self, _name: str) -> None:
+        """Complete the copy of a directory all of whose entries were copied."""
+        _copy_status(self._statuses.pop(), self.new.fd)
+        self.new.leave()
 
     def _copy_link(self, old: int, new: int, path: PurePath, status: os.stat_result) -> None:
         link = self._try(path, partial(os.readlink, path.name, dir_fd=old))

@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Final
 
 from clawblox.system.process_tree import is_same_process, read_start_time
 from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_regular, read_regular
+from clawblox.system.trees import discard_tree
 
 _MAX_DIGEST_BYTES: Final = 64 << 30
 
@@ -242,7 +242,7 @@ def sweep_partials(directory: Path) -> None:
     for path in find_partials(directory):
         # A file that cannot be removed, another user's for example, does no harm.
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            discard_tree(path)
             continue
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -13,7 +13,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from clawblox.system.regular_files import (
     opened_parent,
 )
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
+from clawblox.system.trees import discard_tree
 
 MAX_DATABASE_BYTES: Final = 4 << 30
 """Maximum apparent size of a database, and of its write-ahead log, in bytes."""
@@ -170,7 +170,7 @@ def copy_database(root: Path, path: str, *, scratch: Path) -> Iterator[DatabaseC
         sweep_partials(scratch)
         place = scratch / partial_name(_COPY)
         place.mkdir(PRIVATE_DIR)
-        opened.callback(shutil.rmtree, place, ignore_errors=True)
+        opened.callback(discard_tree, place)
         _copy_whole(parent, name, place, root / path)
         yield DatabaseCopy(root / path, parent, place)
 

@@ -25,7 +25,6 @@ PRIVATE_DIR: Final = 0o700
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags that open a directory, but not through a link."""
 
-_MAX_MERGED_DEPTH: Final = 64
 _WILDCARD: Final = re.compile(r"[*?[]")
 _PIECE_BYTES: Final = 1 << 16
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -348,54 +347,3 @@ def make_directory(root: Path, path: str) -> int:
             os.close(fd)
         fd = deeper
     return fd
-
-
-def merge_directory(root: Path, source: str, destination: str) -> None:
-    """Move the content of a directory into another, and keep the entries that exist there.
-
-    Entries that are 64 directories deep in both are not moved either.
-
-    Args:
-        root: A directory; its own path is trusted.
-        source: Path of the directory below ``root``; it is removed if nothing stays in it.
-        destination: Path of the other directory; it is created if it is missing.
-
-    Raises:
-        OSError: An entry cannot be moved; others may have been moved.
-    """
-    place, _, name = source.rpartition("/")
-    with contextlib.ExitStack() as opened:
-        parent = open_directory(root, place)
-        opened.callback(os.close, parent)
-        old = open_directory(root, source)
-        opened.callback(os.close, old)
-        new = make_directory(root, destination)
-        opened.callback(os.close, new)
-        _merge(old, new, _MAX_MERGED_DEPTH)
-        with contextlib.suppress(OSError):  # the entries that were not moved are still there
-            os.rmdir(name, dir_fd=parent)
-
-
-def _merge(source: int, destination: int, depth: int) -> None:
-    if not depth:  # deeper than any program makes
-        return
-    for name in os.listdir(source):
-        if not _exists(destination, name):
-            os.rename(name, name, src_dir_fd=source, dst_dir_fd=destination)
-            continue
-        with contextlib.suppress(NotADirectoryError), contextlib.ExitStack() as opened:
-            inner = []
-            for fd in (source, destination):
-                inner.append(os.open(name, OPEN_DIRECTORY, dir_fd=fd))
-                opened.callback(os.close, inner[-1])
-            _merge(inner[0], inner[1], depth - 1)
-            with contextlib.suppress(OSError):  # the entries that were not moved are still there
-                os.rmdir(name, dir_fd=source)
-
-
-def _exists(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

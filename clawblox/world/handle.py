@@ -5,7 +5,6 @@ Nothing else of ``world`` reaches for the supervisor of an instance, or for its 
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
+from clawblox.system.trees import discard_tree
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.recorder import AgentRecorder, Life, register_recording
@@ -284,7 +284,7 @@ class InstanceHandle:
             raise AssertionError("unreachable: the block returns or raises")
         finally:
             with anyio.CancelScope(shield=True):
-                await run_blocking(partial(shutil.rmtree, scratch, ignore_errors=True))
+                await run_blocking(discard_tree, scratch)
 
     def logs(self, *, follow: bool, tail: int | None) -> LogReader:
         """Return the lines of its log since its start; see ``AsyncWorld.logs``."""

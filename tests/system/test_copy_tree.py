@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.system import copy_tree as module
-from clawblox.system.copy_tree import MAX_DEPTH, LeftOut, copy_tree
+from clawblox.system.copy_tree import LeftOut, copy_tree
+from clawblox.system.trees import MAX_DEPTH
 
 CONTENT = bytes(range(256)) * 5
 

@@ -58,10 +58,10 @@ from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import (
     find_files,
-    merge_directory,
     read_file,
     rewrite_lines,
 )
+from clawblox.system.trees import merge_directory
 
 _STREAM: Final = (
     "-p",

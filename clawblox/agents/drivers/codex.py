@@ -5,11 +5,9 @@ Measured with versions 0.128 and 0.169.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -53,6 +51,7 @@ from clawblox.printable import quote_words
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import copy_database, remove_database
 from clawblox.system.regular_files import find_files, open_file, rewrite_lines
+from clawblox.system.trees import discard_tree
 
 _EVERYTHING: Final = "--dangerously-bypass-approvals-and-sandbox"
 _MODES: Final = {
@@ -128,8 +127,7 @@ class CodexDriver(KnownProgramDriver):
         state = make_private_dir(setup.directory.state)
         settings = "\n".join(_settings(setup, env)) + "\n"
         publish_bytes(state / "config.toml", settings.encode(errors="replace"), durable=False)
-        with contextlib.suppress(RecursionError):  # the agent may have nested it very deeply
-            shutil.rmtree(state / "packages", ignore_errors=True)
+        discard_tree(state / "packages")
 
     def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Remove the index of rollouts if it points to a different place, where they may still be.

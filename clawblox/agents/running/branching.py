@@ -5,7 +5,6 @@ Nothing in the directory of the original is opened for writing.
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,6 +36,7 @@ from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.copy_tree import copy_tree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_file
+from clawblox.system.trees import discard_tree
 from clawblox.telemetry.events import Hub
 
 _UUID_CHARS: Final = 36
@@ -156,7 +156,7 @@ async def make_branch(
             await run_blocking(copied.rename, target)
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await run_blocking(partial(shutil.rmtree, copied, ignore_errors=True))
+            await run_blocking(discard_tree, copied)
         raise
     return Branch(parent_id, session_id, order.options.dir)
 
@@ -210,7 +210,7 @@ def _copy(
             record = read_file(origin.path, origin.access_file.name, max_bytes=MAX_RECORD_BYTES)
             publish_bytes(branch.access_file, record)
     except BaseException:
-        shutil.rmtree(partial_dir, ignore_errors=True)
+        discard_tree(partial_dir)
         raise
     return partial_dir
 

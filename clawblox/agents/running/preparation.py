@@ -41,6 +41,7 @@ from clawblox.protocol import (
 from clawblox.supervision.tree import ProcessTree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.process import CannotExecute
+from clawblox.system.trees import discard_tree, temporary_directory
 
 _VERSION_TIMEOUT_S = 20.0
 _SCRIPT_MODE = 0o700
@@ -169,8 +170,8 @@ async def check_setup(order: Order) -> str | None:
 
 def _try_enclosure(order: Order, binary: Path) -> None:
     """Check in temporary directories that programs can be enclosed here. Blocks."""
-    with tempfile.TemporaryDirectory(prefix="clawblox-check-") as scratch:
-        directory = AgentDir(Path(scratch))
+    with temporary_directory("clawblox-check-") as scratch:
+        directory = AgentDir(scratch)
         _make_directories(directory)
         order.hooks.enclosure.open(directory, binary)
 
@@ -236,7 +237,7 @@ async def read_version(
         raise AgentSetupError(str(error), hint=hint) from error
     finally:
         with anyio.CancelScope(shield=True):
-            await run_blocking(partial(shutil.rmtree, home, ignore_errors=True))
+            await run_blocking(discard_tree, home)
     return "" if answer is None else answer.text
 
 

@@ -6,8 +6,9 @@ in no manifest. A repair removes nothing but the partial files of killed savers.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ from clawblox.results import SavedCheckpoint
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import sweep_partials
+from clawblox.system.regular_files import open_directory
+from clawblox.system.trees import MAX_DEPTH, TreeWalk
 
 _PATTERN: Final = "*.ckpt"
 
@@ -82,10 +85,21 @@ def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
 
 def _find_archives(root: Path) -> list[Path]:
     with os_errors_as("the archives of the run cannot be listed", root):
-        directories = [root, *(Path(path) for path, _, _ in os.walk(root / "checkpoints"))]
+        directories = [root, *_find_directories(root / "checkpoints")]
         for directory in directories:
             sweep_partials(directory)
         return sorted(path for directory in directories for path in directory.glob(_PATTERN))
+
+
+def _find_directories(top: Path) -> Iterator[Path]:
+    """Yield a directory and those below it, as far as they exist and can be read."""
+    with contextlib.suppress(OSError), TreeWalk(open_directory(top)) as walk:
+        yield top
+        for entry in walk:
+            if entry.kind == "directory" and walk.depth < MAX_DEPTH:
+                yield top / walk.path_to(entry.name)
+                with contextlib.suppress(OSError):
+                    walk.enter(entry.name)
 
 
 def _archive_entries(root: Path) -> dict[Path, ManifestEntry]:

@@ -18,7 +18,8 @@ import attrs
 
 from clawblox.checkpoint import names
 from clawblox.errors import CheckpointError
-from clawblox.system.regular_files import OPEN_DIRECTORY, open_directory, open_file, open_regular
+from clawblox.system.regular_files import open_directory, open_file, open_regular
+from clawblox.system.trees import Entry, TreeWalk
 
 _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of opening a directory that has vanished or was replaced since it was listed."""
@@ -130,38 +131,36 @@ def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) ->
         OSError: The directory itself cannot be opened.
         CheckpointError: A directory below it cannot be read.
     """
-    top = open_directory(root, path)
-    walker = _Walker(root / path, judge, is_name)
-    try:
-        walker.visit(top, "")
-    finally:
-        os.close(top)
-    return walker.tree
+    listing = _Listing(root / path, judge, is_name)
+    with TreeWalk(open_directory(root, path), listing.leave) as listing.walk:
+        listing.fill()
+    return listing.tree
 
 
-class _Walker:
-    """A walk through a directory tree."""
+@attrs.define(eq=False)
+class _Listing:
+    """The making of a list of a tree."""
 
-    def __init__(self, top: Path, judge: Judge, is_name: Callable[[str], bool]) -> None:
-        self._top = top
-        self._judge = judge
-        self._is_name = is_name
-        self.tree = Tree()
+    _top: Path
+    _judge: Judge
+    _is_name: Callable[[str], bool]
+    walk: TreeWalk = attrs.field(init=False)
+    tree: Tree = attrs.field(factory=Tree, init=False)
+    _counts: list[int] = attrs.field(factory=list, init=False)
 
-    def visit(self, fd: int, prefix: str) -> None:
-        """List the directory behind ``fd``; ``prefix`` ends in a slash or is empty."""
-        with os.scandir(fd) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                path = prefix + entry.name
-                try:
-                    self._list_entry(fd, entry, path)
-                except FileNotFoundError:
-                    pass
-                except PermissionError:
-                    self.tree.unreadable.append(path)
+    def fill(self) -> None:
+        """List all entries."""
+        for entry in self.walk:
+            path = self.walk.path_to(entry.name)
+            try:
+                self._list_entry(entry, path)
+            except FileNotFoundError:
+                pass
+            except PermissionError:
+                self.tree.unreadable.append(path)
 
-    def _list_entry(self, fd: int, entry: os.DirEntry[str], path: str) -> None:
-        is_directory = entry.is_dir(follow_symlinks=False)
+    def _list_entry(self, entry: Entry, path: str) -> None:
+        is_directory = entry.kind == "directory"
         reason = self._judge(path, is_directory)
         if reason is not None:
             # The name of an excluded entry may be any bytes; it must be safe on a terminal.
@@ -170,13 +169,14 @@ class _Walker:
         elif not self._is_name(path):
             self.tree.unarchivable.append(path)
         elif is_directory:
-            self._descend(fd, entry.name, path)
-        elif entry.is_symlink():
-            self._note_link(path, os.readlink(entry.name, dir_fd=fd))
-        elif entry.is_file(follow_symlinks=False):
+            self._enter(entry.name, path)
+        elif entry.kind == "link":
+            self._note_link(path, os.readlink(entry.name, dir_fd=self.walk.fd))
+        elif entry.kind == "file":
             self.tree.files.append(path)
         else:
-            kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+            status = os.stat(entry.name, dir_fd=self.walk.fd, follow_symlinks=False)
+            kind = stat.S_IFMT(status.st_mode)
             self.tree.excluded.append((path, _KINDS.get(kind, "not a regular file")))
 
     def _note_link(self, path: str, target: str) -> None:
@@ -185,25 +185,28 @@ class _Walker:
         else:
             self.tree.links.append((path, target))
 
-    def _descend(self, parent: int, name: str, path: str) -> None:
+    def _enter(self, name: str, path: str) -> None:
         try:
-            fd = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+            fd = self.walk.enter(name)
         except PermissionError:
             raise
         except OSError as error:
             if error.errno in _REPLACED:
                 return
             raise unreadable_error(self._top / path, error) from None
-        before = len(self.tree.files) + len(self.tree.directories)
-        try:
-            if _is_tagged_cache(fd):
-                self.tree.excluded.append((path, "is marked as a cache"))
-                return
-            self.visit(fd, f"{path}/")
-        finally:
-            os.close(fd)
-        if len(self.tree.files) + len(self.tree.directories) == before:
-            self.tree.directories.append(path)
+        if _is_tagged_cache(fd):
+            self.tree.excluded.append((path, "is marked as a cache"))
+            self.walk.leave()
+        else:
+            self._counts.append(self._count())
+
+    def leave(self, name: str) -> None:
+        """List a directory in which nothing was listed."""
+        if self._counts.pop() == self._count():
+            self.tree.directories.append(self.walk.path_to(name))
+
+    def _count(self) -> int:
+        return len(self.tree.files) + len(self.tree.directories)
 
 
 def _is_tagged_cache(directory: int) -> bool:

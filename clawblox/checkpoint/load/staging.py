@@ -14,7 +14,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from clawblox.system.files import (
 )
 from clawblox.system.process_tree import is_same_process
 from clawblox.system.regular_files import PRIVATE_DIR
+from clawblox.system.trees import discard_tree
 
 Parts = tuple[str, ...]
 
@@ -104,7 +104,7 @@ class Staging:
             _sweep(self._base_fd)
             self._name = partial_name("load")
             os.mkdir(self._name, PRIVATE_DIR, dir_fd=self._base_fd)
-            stack.callback(shutil.rmtree, self._name, ignore_errors=True, dir_fd=self._base_fd)
+            stack.callback(discard_tree, self._name, dir_fd=self._base_fd)
             self._fd = os.open(self._name, _DIRECTORY, dir_fd=self._base_fd)
             stack.callback(os.close, self._fd)
             self._current: tuple[Parts | None, int] = (None, os.dup(self._fd))
@@ -329,7 +329,7 @@ def _sweep(base: int) -> None:
     for name in os.listdir(base):
         owner = _LEFTOVER.fullmatch(name)
         if owner and not is_same_process(int(owner["pid"]), int(owner["start"])):
-            shutil.rmtree(name, ignore_errors=True, dir_fd=base)
+            discard_tree(name, dir_fd=base)
 
 
 def _rename(source: int, destination: int, name: str) -> None:

@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,6 +35,7 @@ from clawblox.protocol import INSTANCE_ENV
 from clawblox.system.files import make_private_dir
 from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
 from clawblox.system.process import CannotExecute, run_briefly
+from clawblox.system.trees import temporary_directory
 
 _TIMEOUT_S = 8.0
 """Programs in Node.js take a second or more, and all are asked at the same time."""
@@ -65,8 +65,8 @@ def _scratch_agent_dir() -> Iterator[AgentDir]:
     Raises:
         OSError: It cannot be made.
     """
-    with tempfile.TemporaryDirectory(prefix="clawblox-doctor-", ignore_cleanup_errors=True) as name:
-        directory = AgentDir(Path(name))
+    with temporary_directory("clawblox-doctor-") as scratch:
+        directory = AgentDir(scratch)
         for place in (directory.workspace, directory.runtime, directory.home, directory.state):
             make_private_dir(place)
         yield directory

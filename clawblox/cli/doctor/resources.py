@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.port_leases import LEASE_ROOT
 from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
 from clawblox.system.process_tree import all_processes, read_process, read_variables
+from clawblox.system.trees import temporary_directory
 from clawblox.views.formatting import format_bytes
 
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
@@ -140,13 +141,8 @@ def look_at_durability(directory: Path = _HERE) -> CheckResult:
     return ok(text) if elapsed < _SLOW_SYNC_S else warning(text)
 
 
-@contextlib.contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    scratch = Path(tempfile.mkdtemp(prefix=".clawblox-doctor-", dir=directory))
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+def _scratch(directory: Path) -> AbstractContextManager[Path]:
+    return temporary_directory(".clawblox-doctor-", parent=directory)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
+from clawblox.system.regular_files import open_directory
+from clawblox.system.trees import TreeWalk, remove_tree
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
@@ -74,11 +76,13 @@ def opened_run_dir(
 
 def _remove_if_unused(run_dir: Path) -> None:
     """Remove a run directory that has no file in it: nothing was started."""
-    tree = list(os.walk(run_dir, topdown=False))
-    if not any(files for _, _, files in tree):
-        for place, _, _ in tree:
-            with contextlib.suppress(OSError):
-                Path(place).rmdir()
+    with contextlib.suppress(OSError):
+        with TreeWalk(open_directory(run_dir)) as walk:
+            for entry in walk:
+                if entry.kind != "directory":
+                    return
+                walk.enter(entry.name)
+        remove_tree(run_dir)
 
 
 def outer_run_dir(environment: Mapping[str, str]) -> Path | None:

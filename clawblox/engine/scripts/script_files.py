@@ -5,19 +5,21 @@ The tree contains ``<Service>/…/<name>.lua``. Directories below the service be
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import attrs
 
 from clawblox.engine.errors import SettingsError, to_luau_text
+from clawblox.engine.settings import SCRIPT_SUFFIXES
 
 ROOTS: Final = ("Workspace", "ServerScriptService")
 """The services that scripts run below, in the order in which they run."""
 
 _ENDINGS: Final = ((".module", "ModuleScript"), (".server", "Script"), (".script", "Script"))
-_SUFFIXES: Final = (".lua", ".luau")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -69,20 +71,27 @@ def read_scripts(directory: Path, main: str, tree: str) -> WorldScripts:
         SettingsError: A file cannot be read, or its path in the tree has no place in the world.
     """
     root = directory / tree
-    paths = sorted(_script_paths(root), key=lambda path: path.parts)
+    paths = sorted(find_scripts(root), key=lambda path: path.parts)
     files = [_read_tree_file(root, path, tree) for path in paths if root / path != directory / main]
     name, _ = _name_and_class(PurePosixPath(main).name)
     text = _read_source(directory / main)
     return WorldScripts(ScriptFile(main, text, (), name, "Script"), tuple(files))
 
 
-def _script_paths(root: Path) -> list[PurePosixPath]:
-    return [
-        PurePosixPath(Path(directory, name).relative_to(root).as_posix())
-        for directory, _, names in os.walk(root)
-        for name in names
-        if name.endswith(_SUFFIXES)
-    ]
+def find_scripts(root: Path) -> Iterator[PurePosixPath]:
+    """Yield the paths of the scripts below a directory, which may be absent; no link is followed.
+
+    It may be deeper than Python can recurse.
+    """
+    directories = [""]
+    while directories:
+        place = directories.pop()
+        with contextlib.suppress(OSError), os.scandir(root / place) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(f"{place}{entry.name}/")
+                elif entry.name.endswith(SCRIPT_SUFFIXES) and not entry.is_dir():
+                    yield PurePosixPath(place + entry.name)
 
 
 def _read_tree_file(root: Path, path: PurePosixPath, tree: str) -> ScriptFile:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from clawblox.errors import AgentError
 from clawblox.experiment import layout
 from clawblox.system.files import NO_REPLACE, fsync_directory, rename_with
 from clawblox.system.regular_files import open_directory, open_file, opened_parent
+from clawblox.system.trees import remove_tree
 from clawblox.world.access import SESSION_FILE
 
 _PRUNED: Final = (
@@ -76,7 +76,7 @@ def prune_agent_dir(agent_dir: Path) -> None:
     """
     for path in _PRUNED:
         with contextlib.suppress(OSError), opened_parent(agent_dir, path) as (parent, name):
-            shutil.rmtree(name, dir_fd=parent)  # an error for a link
+            remove_tree(name, dir_fd=parent)  # an error for a link
 
 
 def set_aside(chain_dir: Path, attempt: str, moved_to: str) -> None:

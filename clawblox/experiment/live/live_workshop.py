@@ -7,7 +7,6 @@ or absent: it is made under another name and renamed, or loaded from an archive 
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -45,6 +44,7 @@ from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Sig
 from clawblox.results import Event
 from clawblox.rundir.claims import instance_names
 from clawblox.system.files import available_bytes
+from clawblox.system.trees import discard_tree
 from clawblox.world.async_world import AsyncWorld
 
 
@@ -215,7 +215,7 @@ class LiveWorkshop:
         Cancellation: a part of it may remain.
         """
         run_dir = self._run_dir(order.chain.name, order.run_id)
-        await run_blocking(partial(shutil.rmtree, run_dir, ignore_errors=True))
+        await run_blocking(discard_tree, run_dir)
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.
@@ -307,7 +307,7 @@ class LiveWorkshop:
         recorded = list(zip(plan.agents, record.agents, strict=True))
         if order.branch is not None:
             agents = [await self._fork(order, run_dir, *pair, tmux) for pair in recorded]
-            await run_blocking(partial(shutil.rmtree, source_dir(run_dir), ignore_errors=True))
+            await run_blocking(discard_tree, source_dir(run_dir))
         else:
             agents = [
                 self._make_agent(spec, agent, home / "agents" / agent.name, tmux)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from clawblox.system.files import (
     sync_file_system,
 )
 from clawblox.system.regular_files import open_directory
+from clawblox.system.trees import remove_tree
 
 
 @contextlib.contextmanager
@@ -61,21 +60,7 @@ def discard_partial(chain_dir: Path, attempt: str) -> None:
     """
     partial = layout.runs_dir(chain_dir) / layout.partial_name(attempt)
     with contextlib.suppress(FileNotFoundError):
-        make_writable(partial)
-        shutil.rmtree(partial)
-
-
-def make_writable(root: Path) -> None:
-    """Let the owner change all directories below one in which nothing runs.
-
-    Raises:
-        OSError: The permissions of a directory cannot be changed.
-    """
-    for place, names, _files in os.walk(root):
-        for path in (Path(place, name) for name in names):
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode):
-                path.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+        remove_tree(partial)
 
 
 def _publish(partial: Path, run_dir: Path) -> None:

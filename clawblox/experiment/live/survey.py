@@ -20,6 +20,7 @@ from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Plan
 from clawblox.system.files import available_bytes
+from clawblox.system.trees import tree_size
 
 _NOWHERE = Path("agents")
 """Directory of agents that are only checked; nothing is written there."""
@@ -239,10 +240,4 @@ def _count_archives(plan: Plan) -> int:
 
 
 def _measure_template(template: Path | None) -> int:
-    if template is None:
-        return 0
-    return sum(
-        (Path(place) / name).lstat().st_size
-        for place, _, names in os.walk(template)
-        for name in names
-    )
+    return 0 if template is None else tree_size(template.resolve())

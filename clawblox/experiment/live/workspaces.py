@@ -23,11 +23,11 @@ from clawblox.checkpoint.collect.policy import git_config, link_stays_inside
 from clawblox.checkpoint.collect.workspace import list_workspace
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError
-from clawblox.experiment.live.new_runs import make_writable
-from clawblox.system.copy_tree import MAX_DEPTH, IsKept, copy_tree
+from clawblox.system.copy_tree import IsKept, copy_tree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 from clawblox.system.tree_digests import digest_tree
+from clawblox.system.trees import MAX_DEPTH, make_writable
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.sources import is_cache, is_result
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -42,6 +41,7 @@ from clawblox.rundir.saves import has_good_rows, unlink_saves
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import find_partials, has_digest
+from clawblox.system.trees import remove_tree, tree_size
 
 FileKind: TypeAlias = Literal["autosave", "save", "archive", "half-written"]
 """Kinds of files: a save at an interval, another save, an archive made at an interval, others."""
@@ -134,7 +134,7 @@ def remove_files(run_dir: Path, files: Iterable[RunFile]) -> None:
         if file.kind == "archive":
             registry.remove(file.path)
         elif stat.S_ISDIR(file.path.lstat().st_mode):
-            shutil.rmtree(file.path)
+            remove_tree(file.path)
         else:
             unlink_saves([file.path])
 
@@ -251,12 +251,6 @@ def _own_size(path: Path, run_dir: Path) -> int | None:
         return None
     is_below = _real(path.parent).is_relative_to(run_dir)
     return found.st_size if is_below and stat.S_ISREG(found.st_mode) else None
-
-
-def tree_size(path: Path) -> int:
-    """Return the size of a file, or of a directory with everything in it, in bytes."""
-    files = (Path(root) / name for root, _, names in os.walk(path) for name in names)
-    return path.lstat().st_size + sum(file.lstat().st_size for file in files)
 
 
 def _manifests(run_dir: Path) -> list[Manifest]:

@@ -6,8 +6,6 @@ the directory in the checkpoint takes its place.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -21,6 +19,7 @@ from clawblox.rundir.interrupted import Interrupted, Interruption
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
+from clawblox.system.trees import temporary_directory
 
 _SET_ASIDE: Final = "set-aside"
 
@@ -83,12 +82,9 @@ class RunResume:
         if not chosen:
             return {}
         make_private_dir(state_dir(self.run_dir))
-        scratch = Path(tempfile.mkdtemp(prefix="loading-", dir=state_dir(self.run_dir)))
-        try:
+        with temporary_directory("loading-", parent=state_dir(self.run_dir)) as scratch:
             loaded = load_checkpoint(self.archive, scratch)["agents"]
             return {name: self._exchange(loaded[name], agents[name]) for name in chosen}
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
 
     def _exchange(self, loaded: Path, place: Path) -> Path | None:
         if not place.exists():

@@ -11,6 +11,7 @@ import pytest
 from clawblox import ClawbloxError
 from clawblox.experiment.live import ended_attempts
 from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
+from tests.deep import constrained, make_deep
 
 FILES = (
     "logs/agent.log",
@@ -83,6 +84,14 @@ def test_what_can_be_made_again_is_removed_and_nothing_else(agent_dir: Path) -> 
     assert not any((agent_dir / name).exists() for name in PRUNED)
     validate_agent_dir(agent_dir, "codex")
     prune_agent_dir(agent_dir)
+
+
+def test_a_tree_of_any_depth_is_removed(agent_dir: Path) -> None:
+    for name in PRUNED:
+        make_deep(agent_dir / name)
+    with constrained():
+        prune_agent_dir(agent_dir)
+    assert not any((agent_dir / name).exists() for name in PRUNED)
 
 
 @pytest.mark.parametrize("at", ["runtime/python", "workspace", "sandbox-home/.local"])

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from clawblox.experiment.live import new_runs as module
-from clawblox.experiment.live.new_runs import discard_partial, make_writable, making_run
+from clawblox.experiment.live.new_runs import discard_partial, making_run
+from clawblox.system.trees import make_writable
+from tests.deep import constrained, make_deep
 
 ATTEMPT = "exp-g002"
 
@@ -89,6 +91,16 @@ def test_discarding_is_idempotent(tmp_path: Path) -> None:
     for _ in range(2):
         discard_partial(tmp_path, ATTEMPT)
         assert runs(tmp_path) == []
+
+
+def test_an_incomplete_run_is_discarded_at_any_depth(tmp_path: Path) -> None:
+    partial = tmp_path / "runs" / f".{ATTEMPT}.partial"
+    make_deep(partial)
+    partial.chmod(0o500)
+    with constrained():
+        make_writable(partial)
+        discard_partial(tmp_path, ATTEMPT)
+    assert runs(tmp_path) == []
 
 
 def test_a_tree_can_be_made_writable_without_following_links(tmp_path: Path) -> None:
