@@ -24,6 +24,7 @@ from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
+from clawblox.checkpoint.collect.workspace import find_oversized
 from clawblox.checkpoint.document import Document, WorldDocument, world_sources
 from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
@@ -147,13 +148,10 @@ class _Save:
         """List files that are too large as excluded, or refuse the save."""
         options = self._options
         sizes = {source.name: _read_size(source) for source in plan.sources}
-        oversized = {name: size for name, size in sizes.items() if size > options.max_file_bytes}
-        rest = sorted(sizes.keys() - oversized.keys(), key=lambda name: (sizes[name], name))
-        total = sum(sizes[name] for name in rest)
-        while total > options.max_total_bytes:
-            name = rest.pop()
-            oversized[name] = sizes[name]
-            total -= sizes[name]
+        names = find_oversized(
+            sizes, max_file_bytes=options.max_file_bytes, max_total_bytes=options.max_total_bytes
+        )
+        oversized = {name: size for name, size in sizes.items() if name in names}
         if oversized and (options.on_unarchivable == "raise" or any(map(_is_vital, oversized))):
             limits = options.max_file_bytes, options.max_total_bytes
             raise oversized_refusal(oversized, options.path, limits, Scanner(self._known))

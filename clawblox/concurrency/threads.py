@@ -91,6 +91,26 @@ class _Piece(Generic[_T]):
         return cast(_T, self.value)
 
 
+class Interruption:
+    """Asks a long blocking call to end soon.
+
+    Attributes:
+        is_set: Whether the call should end.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        """Ask the call to end soon."""
+        self.is_set = True
+
+    def check(self) -> None:
+        """Raise InterruptedError if the call should end."""
+        if self.is_set:
+            raise InterruptedError
+
+
 async def run_interruptible(
     function: Callable[[], _T],
     interrupt: Callable[[], object],
@@ -113,6 +133,21 @@ async def run_interruptible(
     """
     # In a separate task, since asyncio's Task.cancel would leave a working thread behind.
     return await in_own_task(partial(_run_interruptible, function, interrupt, limiter))
+
+
+async def run_checked(function: Callable[[Callable[[], None]], _T]) -> _T:
+    """Run ``function(check)`` in a worker thread; it calls ``check()`` often.
+
+    Args:
+        function: The blocking function. After a cancellation, ``check()`` raises InterruptedError.
+
+    Raises:
+        Exception: What ``function`` raises.
+
+    Cancellation: as for :func:`run_interruptible`.
+    """
+    interruption = Interruption()
+    return await run_interruptible(partial(function, interruption.check), interruption.set)
 
 
 async def _run_interruptible(

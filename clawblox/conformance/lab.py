@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import anyio.lowlevel
 import tomlkit
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_checked
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.actions import configured_actions, documented_actions
 from clawblox.conformance.attempts import Refusal, try_start
@@ -225,15 +225,15 @@ class Lab:
         world = self.require_world()
         place = self.scratch / name
 
-        def copy() -> None:
-            copy_sources(world.dir, place)
+        def copy(check: Callable[[], None]) -> None:
+            copy_sources(world.dir, place, check=check)
             path = place / CONFIG_NAME
             document = tomlkit.parse(path.read_text())
             change(document)
             path.write_text(tomlkit.dumps(document))
 
         try:
-            await run_blocking(copy)
+            await run_checked(copy)
         except (ConfigError, OSError) as error:  # its instances may have made links, for example
             raise CouldNotRun(f"the world cannot be copied again: {error}") from None
         async with self._places, AsyncWorld(place, run_dir=self.scratch / f"{name}-run") as variant:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.bodies import BodyFiles
@@ -139,13 +139,19 @@ async def _open_directory(
         if not in_place:
             source = AsyncWorld(dir=target)
             place = scratch / "world"
-            await run_blocking(partial(copy_sources, source.dir, place, hint=_COPY_HINT))
+            await run_checked(
+                lambda check: copy_sources(source.dir, place, hint=_COPY_HINT, check=check)
+            )
         world = AsyncWorld(dir=place, run_dir=scratch / "run")
     except ConfigError as error:
         if error.path is None or error.path.name != CONFIG_NAME:
             raise
         return make_lab(None, fault=str(error))
-    files = await run_blocking(digest_sources, world.dir)
+    try:
+        files = await run_checked(lambda check: digest_sources(world.dir, check=check))
+    except OSError as error:
+        message = f"cannot be read: {error.filename} {error.strerror}"
+        raise ConfigError(message, key="dir", value=target) from error
     await stack.enter_async_context(world)
     return make_lab(world, files=files)
 

@@ -19,7 +19,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.conformance.live import LiveWorld
 from clawblox.errors import RecordingError, WorldError
@@ -107,7 +107,8 @@ async def replay_recording(
             place: str | Path = world_dir
             if not options.in_place:
                 place = scratch / "world"
-                await run_blocking(copy_sources, AsyncWorld(dir=world_dir).dir, place)
+                source = AsyncWorld(dir=world_dir).dir
+                await run_checked(lambda check: copy_sources(source, place, check=check))
                 await run_blocking(_keep_game_id, recording, run_dir, place)
             world = AsyncWorld(dir=place, run_dir=scratch / "run")
             await stack.enter_async_context(world)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import anyio
 
 from clawblox.concurrency.tasks import Residence, Tasks
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import check_duration, check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import ConfigError, UsageError
@@ -154,7 +154,7 @@ class Experiment:
         journal = Journal(self.directory, self._clock)
         await run_blocking(self._enter, journal)
         try:
-            self._opened = opened = await run_blocking(self._read, journal)
+            self._opened = opened = await run_checked(partial(self._read, journal))
             self._hooks = await run_blocking(self._callbacks.describe)
             self._workshop = self._given_workshop or self._make_workshop(opened)
             await self._workshop.end_left()
@@ -190,7 +190,7 @@ class Experiment:
             on_event=self._reporter.pass_on,
         )
 
-    def _read(self, journal: Journal) -> OpenExperiment:
+    def _read(self, journal: Journal, check: Callable[[], None]) -> OpenExperiment:
         return open_experiment(
             journal,
             self.directory,
@@ -198,6 +198,7 @@ class Experiment:
             accept=self._accept,
             retry_failed=self._retry_failed,
             resume_from=self._resume_from,
+            check=check,
         )
 
     async def _start_tasks(self, tasks: Tasks) -> None:

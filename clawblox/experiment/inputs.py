@@ -7,11 +7,12 @@ paths, because directories move.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import attrs
@@ -33,13 +34,19 @@ from clawblox.system.files import (
     sync_file_system,
 )
 from clawblox.system.regular_files import read_regular
-from clawblox.system.tree_digests import digest_files, digest_tree
+from clawblox.system.tree_digests import digest_tree
 from clawblox.system.trees import discard_tree
-from clawblox.world.sources import is_cache, is_source
+from clawblox.world.sources import (
+    MAX_SOURCE_BYTES,
+    MAX_SOURCE_FILE_BYTES,
+    digest_sources,
+    is_cache,
+    is_source,
+)
 
 _MAX_PROMPT_BYTES: Final = 16 << 20
-_MAX_FILE_BYTES: Final = 16 << 30
 _SHOWN_CHANGES: Final = 20
+_TOO_LARGE: Final = "make it smaller, or keep it outside of the directory"
 _SHOWN_DIGEST_CHARS: Final = 12
 
 
@@ -75,7 +82,12 @@ class Inputs:
         )
 
 
-def digest_world(directory: Path, *, experiment_dir: Path | None = None) -> dict[str, str]:
+def digest_world(
+    directory: Path,
+    *,
+    experiment_dir: Path | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, str]:
     """Return the digests of the source files of a world, by relative path.
 
     Results of runs, caches and the history of git are left out. Links are not followed.
@@ -84,9 +96,10 @@ def digest_world(directory: Path, *, experiment_dir: Path | None = None) -> dict
         directory: The directory of the world.
         experiment_dir: The directory of the experiment, which is left out too; None if it is
             elsewhere.
+        check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: It does not exist, or a file in it cannot be read.
+        ConfigError: It does not exist, or a file in it cannot be read or is too large.
     """
     root = Path(os.path.realpath(directory))
     results = None if experiment_dir is None else Path(os.path.realpath(experiment_dir))
@@ -95,11 +108,15 @@ def digest_world(directory: Path, *, experiment_dir: Path | None = None) -> dict
         return not is_source(path) or root / path == results
 
     with _reading("world.dir", directory):
-        return digest_files(root, skip=is_no_source, max_bytes=_MAX_FILE_BYTES)
+        return digest_sources(root, skip=is_no_source, check=check)
 
 
 def digest_inputs(
-    plan: Plan, *, world_dir: Path | None = None, experiment_dir: Path | None = None
+    plan: Plan,
+    *,
+    world_dir: Path | None = None,
+    experiment_dir: Path | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Inputs:
     """Return the digests of all files that a plan names.
 
@@ -107,11 +124,12 @@ def digest_inputs(
         plan: The plan.
         world_dir: The local directory of a world that is an address; None leaves such a world out.
         experiment_dir: The directory of the experiment, as for :func:`digest_world`.
+        check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: A file or directory does not exist, or cannot be read.
+        ConfigError: A file or directory does not exist, cannot be read, or is too large.
     """
-    digests = _Digests(world_dir, experiment_dir)
+    digests = _Digests(world_dir, experiment_dir, check)
     for chain in plan.chains():
         digests.add_world(chain.plan)
         for index, agent in enumerate(chain.plan.agents):
@@ -125,7 +143,7 @@ def digest_inputs(
     return Inputs(world=digests.world, prompts=digests.prompts, templates=digests.templates)
 
 
-def copy_inputs(plan: Plan, directory: Path) -> Plan:
+def copy_inputs(plan: Plan, directory: Path, *, check: Callable[[], None] = lambda: None) -> Plan:
     """Copy the prompts and templates of a plan, and return the plan with the copies.
 
     Each copy is complete or absent, and named after its digest. Links in templates are copied as
@@ -134,9 +152,10 @@ def copy_inputs(plan: Plan, directory: Path) -> Plan:
     Args:
         plan: The plan.
         directory: Directory for the copies, created if it is missing.
+        check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: A file or directory does not exist, or cannot be read.
+        ConfigError: A file or directory does not exist, cannot be read, or is too large.
         OSError: A copy cannot be written.
     """
     make_private_dir(directory)
@@ -148,7 +167,7 @@ def copy_inputs(plan: Plan, directory: Path) -> Plan:
         if field not in copiers:
             return path
         if (field, path) not in copies:
-            copies[field, path] = str(copiers[field](Path(path), directory))
+            copies[field, path] = str(copiers[field](Path(path), directory, check))
         return copies[field, path]
 
     return build(Plan, map_paths(to_plain(plan), change), "")
@@ -163,6 +182,7 @@ class _Digests:
 
     _world_dir: Path | None
     _experiment_dir: Path | None
+    _check: Callable[[], None]
     world: dict[str, str] = attrs.field(factory=dict, init=False)
     prompts: dict[str, str] = attrs.field(factory=dict, init=False)
     templates: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -174,7 +194,8 @@ class _Digests:
         if directory is None or directory in self._read:
             return
         self._read[directory] = plan.world.dir_name
-        for path, digest in digest_world(directory, experiment_dir=self._experiment_dir).items():
+        digests = digest_world(directory, experiment_dir=self._experiment_dir, check=self._check)
+        for path, digest in digests.items():
             self.world[f"{plan.world.dir_name}/{path}"] = digest
 
     def add(
@@ -183,20 +204,26 @@ class _Digests:
         name: str,
         key: str,
         path: Path,
-        digest: Callable[[Path], str],
+        digest: Callable[[Path, Callable[[], None]], str],
     ) -> None:
         if path not in self._read:
             with _reading(key, path):
-                self._read[path] = digest(Path(os.path.realpath(path)))
+                self._read[path] = digest(Path(os.path.realpath(path)), self._check)
         digests[name] = self._read[path]
 
 
-def _digest_prompt(path: Path) -> str:
+def _digest_prompt(path: Path, _check: Callable[[], None]) -> str:
     return hashlib.sha256(read_regular(path, max_bytes=_MAX_PROMPT_BYTES)).hexdigest()
 
 
-def _digest_template(path: Path) -> str:
-    return digest_tree(path, skip=is_cache, max_bytes=_MAX_FILE_BYTES)
+def _digest_template(path: Path, check: Callable[[], None]) -> str:
+    return digest_tree(
+        path,
+        max_bytes=MAX_SOURCE_FILE_BYTES,
+        max_total_bytes=MAX_SOURCE_BYTES,
+        skip=is_cache,
+        check=check,
+    )
 
 
 @contextmanager
@@ -210,7 +237,10 @@ def _reading(key: str, path: Path) -> Iterator[None]:
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         name = error.filename or path
-        raise ConfigError(problem, key=key, value=str(path), path=Path(str(name))) from error
+        hint = _TOO_LARGE if error.errno == errno.EFBIG else None
+        raise ConfigError(
+            problem, key=key, value=str(path), path=Path(str(name)), hint=hint
+        ) from error
 
 
 # -- differences ----------------------------------------------------------------------------------
@@ -243,7 +273,7 @@ def _differences(
 # -- copies ---------------------------------------------------------------------------------------
 
 
-def _copy_prompt(path: Path, directory: Path) -> Path:
+def _copy_prompt(path: Path, directory: Path, _check: Callable[[], None]) -> Path:
     with _reading("system_prompt", path):
         data = read_regular(os.path.realpath(path), max_bytes=_MAX_PROMPT_BYTES)
     copy = directory / copy_name(hashlib.sha256(data).hexdigest(), path.name)
@@ -252,18 +282,24 @@ def _copy_prompt(path: Path, directory: Path) -> Path:
     return copy
 
 
-def _copy_template(path: Path, directory: Path) -> Path:
+def _copy_template(path: Path, directory: Path, check: Callable[[], None]) -> Path:
     partial = directory / partial_name("template")
     try:
         with _reading("template", path):
             source = Path(os.path.realpath(path))
-            copy_tree(source, partial, is_kept=lambda place, _is_dir: not is_cache(str(place)))
-        copy = directory / copy_name(_digest_template(partial), path.name)
+            _digest_template(source, check)  # refuses what is too large to be copied
+            copy_tree(source, partial, is_kept=_is_no_cache, check=check)
+            digest = _digest_template(partial, check)
+        copy = directory / copy_name(digest, path.name)
         if not copy.exists():
             _publish_tree(partial, copy)
     finally:
         discard_tree(partial)
     return copy
+
+
+def _is_no_cache(path: PurePath, _is_dir: bool) -> bool:  # noqa: FBT001, RUF100 - copy_tree's
+    return not is_cache(str(path))
 
 
 def _publish_tree(partial: Path, copy: Path) -> None:

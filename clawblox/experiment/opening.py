@@ -6,7 +6,7 @@ file of its own, and a line in the journal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ def open_experiment(
     accept: Collection[str] = (),
     retry_failed: bool = False,
     resume_from: Path | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> OpenExperiment:
     """Begin an experiment, or continue it. Blocks.
 
@@ -67,6 +68,7 @@ def open_experiment(
         accept: Amendments of the plan that are accepted.
         retry_failed: Whether chains that have failed are tried again.
         resume_from: An archive from which the only chain continues; None for none.
+        check: Called often while files are read; ends the call by raising an error.
 
     Raises:
         UsageError: There is no experiment, and no plan.
@@ -81,9 +83,9 @@ def open_experiment(
             raise UsageError(f"there is no experiment in {directory}", hint=hint)
         for chain, place in _places(directory, plan, resume_from):
             check_imports(chain, place, resume_from)
-        _begin(journal, directory, plan)
+        _begin(journal, directory, plan, check)
     else:
-        _amend(journal, directory, plan, accept)
+        _amend(journal, directory, plan, accept, check)
     plans = read_plans(directory, lines)
     state = ExperimentState(lines)
     _end_killed_session(journal, state)
@@ -93,25 +95,31 @@ def open_experiment(
     return OpenExperiment(journal=journal, plans=plans, state=state)
 
 
-def _begin(journal: Journal, directory: Path, plan: Plan) -> None:
-    kept = _write_plan(directory, PLAN_NAME, plan)
-    inputs = digest_inputs(kept, experiment_dir=directory)
+def _begin(journal: Journal, directory: Path, plan: Plan, check: Callable[[], None]) -> None:
+    kept = _write_plan(directory, PLAN_NAME, plan, check)
+    inputs = digest_inputs(kept, experiment_dir=directory, check=check)
     facts = {"plan": PLAN_NAME, "format": JOURNAL_FORMAT, "inputs": attrs.asdict(inputs)}
     journal.append("experiment.begun", facts)
 
 
-def _write_plan(directory: Path, name: str, plan: Plan) -> Plan:
+def _write_plan(directory: Path, name: str, plan: Plan, check: Callable[[], None]) -> Plan:
     """Copy the files that a plan names, write it, and return it with the names of the copies."""
-    kept = copy_inputs(plan, directory / "inputs")
+    kept = copy_inputs(plan, directory / "inputs", check=check)
     publish_bytes(directory / name, kept.dumps(base=directory).encode())
     return kept
 
 
-def _amend(journal: Journal, directory: Path, given: Plan | None, accept: Collection[str]) -> None:
+def _amend(
+    journal: Journal,
+    directory: Path,
+    given: Plan | None,
+    accept: Collection[str],
+    check: Callable[[], None],
+) -> None:
     """Compare the plan with the recorded one, and record the changes that are accepted."""
     recorded = read_plans(directory, journal.lines)
     plan = given or recorded[-1]
-    inputs = digest_inputs(plan, experiment_dir=directory)
+    inputs = digest_inputs(plan, experiment_dir=directory, check=check)
     before = Inputs(**_last_inputs(journal.lines))
     changes = [*compare(recorded[-1], plan), *before.compare(inputs)]
     require_acceptable(changes, accept)
@@ -119,7 +127,7 @@ def _amend(journal: Journal, directory: Path, given: Plan | None, accept: Collec
         return
     revision = len(recorded)
     name = f"plan-{revision}.toml"
-    _write_plan(directory, name, plan)
+    _write_plan(directory, name, plan, check)
     facts = {
         "revision": revision,
         "plan": name,

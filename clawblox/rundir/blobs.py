@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from clawblox.errors import UsageError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import fsync_directory, has_digest, make_private_dir, write_all
 from clawblox.system.locks import lock_descriptor
-from clawblox.system.regular_files import open_file, open_own
+from clawblox.system.regular_files import digest_open, open_file, open_own
 
 MAX_BLOB_BYTES: Final = 64 << 30
 _READ_BYTES: Final = 1 << 20
@@ -30,18 +29,37 @@ _LOCK_WAIT_S: Final = 5.0
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-def describe_blob(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def describe_blob(
+    run_dir: Path, asked: Mapping[str, Any], check: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Return the size and digest of the file that a request names. Blocks.
 
+    Args:
+        run_dir: The run directory.
+        asked: The request.
+        check: Called often; ends the call by raising an error.
+
     Raises:
-        UsageError: It is not the path of a regular file below the run directory.
+        UsageError: It is not the path of a regular file below the run directory, or is larger than
+            :data:`MAX_BLOB_BYTES`.
+        OSError: It cannot be read, or grew too large meanwhile.
     """
-    with os.fdopen(_open_blob(run_dir, asked.get("path")), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return {"size_bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    fd = _open_blob(run_dir, asked.get("path"))
+    try:
+        size = os.fstat(fd).st_size
+        if size > MAX_BLOB_BYTES:
+            raise UsageError(
+                f"path: must be a file of at most {MAX_BLOB_BYTES} bytes, not one of {size} bytes"
+            )
+        digest = digest_open(fd, max_bytes=MAX_BLOB_BYTES, check=check)
+        return {"size_bytes": size, "sha256": digest}
+    finally:
+        os.close(fd)
 
 
-def read_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def read_piece(
+    run_dir: Path, asked: Mapping[str, Any], _check: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Return the next bytes, at most 1 MiB, of the file that a request names. Blocks.
 
     Raises:
@@ -56,7 +74,9 @@ def read_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         os.close(fd)
 
 
-def write_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def write_piece(
+    run_dir: Path, asked: Mapping[str, Any], check: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Add the bytes of a request to the file that they belong to. Blocks.
 
     Bytes from a wrong offset are ignored: the answer names the offset to continue from.
@@ -96,7 +116,7 @@ def write_piece(run_dir: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
             received += len(data)
         if received < size:
             return {"received_bytes": received, "path": None}
-        if received > size or not has_digest(partial_path, sha256):
+        if received > size or not has_digest(partial_path, sha256, check=check):
             partial_path.unlink(missing_ok=True)
             raise UsageError(f"sha256: must be the digest of the {size} bytes sent, not {sha256}")
         os.fsync(fd)

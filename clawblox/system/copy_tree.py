@@ -61,6 +61,8 @@ def copy_tree(
     is_kept: IsKept = lambda _path, _is_dir: True,
     lead: Lead = lambda link, _path: link,
     missing_ok: bool = False,
+    max_bytes: int | None = None,
+    max_total_bytes: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> list[LeftOut]:
     """Copy directories, regular files and links, with their permissions and times. Blocks.
@@ -72,6 +74,10 @@ def copy_tree(
         is_kept: Selects entries; a directory that is not kept is not looked into.
         lead: Chooses where the copies of links lead.
         missing_ok: Whether a missing source gives an empty target.
+        max_bytes: Maximum apparent size of each file in bytes; larger files are left out. None
+            sets no limit.
+        max_total_bytes: Maximum apparent size of all files together in bytes; files that exceed
+            it are left out. None sets no limit.
         check: Called often; ends the copy by raising an error.
 
     Returns:
@@ -81,7 +87,7 @@ def copy_tree(
     Raises:
         OSError: An entry cannot be read or written; the error names it. The copy is incomplete.
     """
-    copy = _Copy(source, is_kept, lead, check)
+    copy = _Copy(source, is_kept, lead, max_bytes, max_total_bytes, check)
     make_private_dir(target)
     try:
         old = os.open(source, OPEN_DIRECTORY)
@@ -112,11 +118,14 @@ class _Copy:
     _source: Path
     _is_kept: IsKept
     _lead: Lead
+    _max_bytes: int | None
+    _max_total_bytes: int | None
     _check: Callable[[], None]
     old: TreeWalk = attrs.field(init=False)
     new: Descent = attrs.field(init=False)
     left_out: list[LeftOut] = attrs.field(factory=list, init=False)
     _statuses: list[os.stat_result] = attrs.field(factory=list, init=False)
+    _total_bytes: int = attrs.field(default=0, init=False)
 
     def copy_entry(self, path: PurePath) -> None:
         """Copy an entry; the entries of a directory are visited next."""
@@ -173,11 +182,24 @@ class _Copy:
             return
         with ExitStack() as opened, self._naming(path):
             opened.callback(os.close, source)
+            status = os.fstat(source)
+            if not self._has_room(path, status.st_size):
+                return
             copied = os.open(path.name, _CREATE, PRIVATE_FILE, dir_fd=new)
             opened.callback(os.close, copied)
-            status = os.fstat(source)
             _copy_content(source, copied, status.st_size, self._check)
             _copy_status(status, copied)
+
+    def _has_room(self, path: PurePath, size: int) -> bool:
+        if self._max_bytes is not None and size > self._max_bytes:
+            self._leave_out(path, f"is larger than {self._max_bytes} bytes")
+            return False
+        limit = self._max_total_bytes
+        if limit is not None and self._total_bytes + size > limit:
+            self._leave_out(path, f"makes the directory larger than {limit} bytes")
+            return False
+        self._total_bytes += size
+        return True
 
     def _try(self, path: PurePath, access: Callable[[], _T]) -> _T | None:
         """Access an entry of the source; None if it has become something else meanwhile."""

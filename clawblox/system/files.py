@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import errno
 import functools
-import hashlib
 import os
 import re
 import secrets
@@ -24,7 +23,13 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.system.process_tree import is_same_process, read_start_time
-from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE, open_regular, read_regular
+from clawblox.system.regular_files import (
+    PRIVATE_DIR,
+    PRIVATE_FILE,
+    digest_open,
+    open_regular,
+    read_regular,
+)
 from clawblox.system.trees import discard_tree
 
 _MAX_DIGEST_BYTES: Final = 64 << 30
@@ -157,24 +162,41 @@ def publish_changed(destination: Path | str, data: bytes, *, durable: bool = Tru
     publish_bytes(destination, data, durable=durable)
 
 
-def digest_file(path: Path, *, max_bytes: int = _MAX_DIGEST_BYTES) -> str:
+def digest_file(
+    path: Path,
+    *,
+    max_bytes: int = _MAX_DIGEST_BYTES,
+    check: Callable[[], object] = lambda: None,
+) -> str:
     """Return the SHA-256 digest of a file, in hexadecimal.
 
     Args:
         path: The file.
         max_bytes: Maximum apparent size in bytes; by default 64 GiB.
+        check: Called for each mebibyte; ends the call by raising an error.
 
     Raises:
         OSError: It cannot be read, is not a regular file, or is larger.
     """
-    with os.fdopen(open_regular(path, max_bytes=max_bytes), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    fd = open_regular(path, max_bytes=max_bytes)
+    try:
+        return digest_open(fd, max_bytes=max_bytes, check=check)
+    finally:
+        os.close(fd)
 
 
-def has_digest(path: Path, digest: str, *, max_bytes: int = _MAX_DIGEST_BYTES) -> bool:
+def has_digest(
+    path: Path,
+    digest: str,
+    *,
+    max_bytes: int = _MAX_DIGEST_BYTES,
+    check: Callable[[], object] = lambda: None,
+) -> bool:
     """Return whether a file exists and has that SHA-256 digest; see :func:`digest_file`."""
     try:
-        return digest_file(path, max_bytes=max_bytes) == digest
+        return digest_file(path, max_bytes=max_bytes, check=check) == digest
+    except InterruptedError:  # of ``check``
+        raise
     except OSError:
         return False
 

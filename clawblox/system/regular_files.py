@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fnmatch
+import hashlib
 import os
 import re
 import stat
@@ -27,6 +28,7 @@ OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOE
 
 _WILDCARD: Final = re.compile(r"[*?[]")
 _PIECE_BYTES: Final = 1 << 16
+_DIGESTED_BYTES: Final = 1 << 20
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -89,6 +91,27 @@ def read_rest(fd: int, *, max_bytes: int) -> bytes:
         # A read of a regular file is short only at its end.
         asked = min(_PIECE_BYTES, max_bytes) if len(pieces[-1]) == asked else 0
     return b"".join(pieces)
+
+
+def digest_open(fd: int, *, max_bytes: int, check: Callable[[], object] = lambda: None) -> str:
+    """Return the SHA-256 digest of the rest of an open file, in hexadecimal.
+
+    Args:
+        fd: Descriptor of the file.
+        max_bytes: Maximum number of bytes to read; the holes of a sparse file count.
+        check: Called for each mebibyte; ends the call by raising an error.
+
+    Raises:
+        OSError: It cannot be read, or is larger.
+    """
+    digest = hashlib.sha256()
+    while piece := os.read(fd, _DIGESTED_BYTES):
+        check()
+        max_bytes -= len(piece)
+        if max_bytes < 0:
+            raise OSError(errno.EFBIG, "has become too large")
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def open_own(

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
-from clawblox.system.regular_files import OPEN_DIRECTORY, open_directory, open_regular
+from clawblox.system.regular_files import digest_open, open_directory, open_regular
+from clawblox.system.trees import MAX_DEPTH, TreeWalk
+
+_MAX_DEPTH: Final = 2 * MAX_DEPTH
+"""A copy may be in a directory of another tree, and so deeper than its original."""
 
 
 def digest_files(
-    root: Path, *, skip: Callable[[str], bool] | None = None, max_bytes: int | None = None
+    root: Path,
+    *,
+    max_bytes: int,
+    max_total_bytes: int,
+    skip: Callable[[str], bool] = lambda _path: False,
+    check: Callable[[], object] = lambda: None,
 ) -> dict[str, str]:
     """Return the SHA-256 digests of the files and links below a directory, by relative path.
 
@@ -19,61 +30,100 @@ def digest_files(
 
     Args:
         root: The directory.
-        skip: Returns whether an entry, by its relative path, is left out with everything below it;
-            None leaves nothing out.
-        max_bytes: Maximum apparent size of each file in bytes; None sets no limit.
+        max_bytes: Maximum apparent size of each file in bytes.
+        max_total_bytes: Maximum apparent size of all files together in bytes.
+        skip: Returns whether an entry, by its relative path, is left out with everything below it.
+        check: Called often; ends the call by raising an error.
 
     Raises:
-        OSError: The directory, or something below it, cannot be read, or a file is larger.
+        OSError: The directory, or something below it, cannot be read, is larger, or is nested too
+            deeply; it names the path.
     """
-    directory = open_directory(root)
-    try:
-        return dict(sorted(_walk(directory, "", skip or _skip_nothing, max_bytes)))
-    finally:
-        os.close(directory)
+    digests = _Digests(root, max_bytes, max_total_bytes, skip, check)
+    return dict(sorted(digests.read()))
 
 
 def digest_tree(
-    root: Path, *, skip: Callable[[str], bool] | None = None, max_bytes: int | None = None
+    root: Path,
+    *,
+    max_bytes: int,
+    max_total_bytes: int,
+    skip: Callable[[str], bool] = lambda _path: False,
+    check: Callable[[], object] = lambda: None,
 ) -> str:
     """Return one digest of all names and contents below a directory.
 
     Args:
         root: The directory.
-        skip: As for :func:`digest_files`.
-        max_bytes: As for :func:`digest_files`.
+        max_bytes: As for :func:`digest_files`, like the other arguments.
+        max_total_bytes: Maximum apparent size of all files together in bytes.
+        skip: Returns whether an entry is left out.
+        check: Called often.
 
     Raises:
-        OSError: The directory, or something below it, cannot be read, or a file is larger.
+        OSError: As for :func:`digest_files`.
     """
+    limits = {"max_bytes": max_bytes, "max_total_bytes": max_total_bytes}
     total = hashlib.sha256()
-    for path, digest in digest_files(root, skip=skip, max_bytes=max_bytes).items():
+    for path, digest in digest_files(root, **limits, skip=skip, check=check).items():
         total.update(os.fsencode(path) + b"\0" + digest.encode() + b"\n")
     return total.hexdigest()
 
 
-def _skip_nothing(_path: str) -> bool:
-    return False
+class _Digests:
+    """One reading of a tree."""
+
+    def __init__(
+        self,
+        root: Path,
+        max_bytes: int,
+        max_total_bytes: int,
+        skip: Callable[[str], bool],
+        check: Callable[[], object],
+    ) -> None:
+        self._root = root
+        self._max_bytes = max_bytes
+        self._max_total_bytes = max_total_bytes
+        self._left = max_total_bytes
+        self._skip = skip
+        self._check = check
+
+    def read(self) -> Iterator[tuple[str, str]]:
+        """Yield the paths and digests of files and links."""
+        with TreeWalk(open_directory(self._root)) as walk:
+            for entry in walk:
+                self._check()
+                path = walk.path_to(entry.name)
+                if self._skip(path):
+                    continue
+                try:
+                    if entry.kind == "directory":
+                        self._enter(walk, entry.name)
+                    elif entry.kind == "link":
+                        yield path, _digest_link(entry.name, walk.fd)
+                    elif entry.kind == "file":
+                        yield path, self._digest_file(entry.name, walk.fd)
+                except OSError as error:
+                    error.filename = str(self._root / path)
+                    raise
+
+    def _enter(self, walk: TreeWalk, name: str) -> None:
+        if walk.depth >= _MAX_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, f"is more than {_MAX_DEPTH} directories deep")
+        walk.enter(name)
+
+    def _digest_file(self, name: str, directory: int) -> str:
+        fd = open_regular(name, dir_fd=directory, max_bytes=self._max_bytes)
+        try:
+            self._left -= os.fstat(fd).st_size
+            if self._left < 0:
+                message = f"makes the directory larger than {self._max_total_bytes} bytes"
+                raise OSError(errno.EFBIG, message)
+            return digest_open(fd, max_bytes=self._max_bytes, check=self._check)
+        finally:
+            os.close(fd)
 
 
-def _walk(
-    directory: int, prefix: str, skip: Callable[[str], bool], max_bytes: int | None
-) -> Iterator[tuple[str, str]]:
-    """Yield the digests below an open directory; ``prefix`` ends in a slash or is empty."""
-    with os.scandir(directory) as entries:
-        listed = [entry for entry in entries if not skip(prefix + entry.name)]
-    for entry in listed:
-        path = prefix + entry.name
-        if entry.is_dir(follow_symlinks=False):
-            inner = os.open(entry.name, OPEN_DIRECTORY, dir_fd=directory)
-            try:
-                yield from _walk(inner, f"{path}/", skip, max_bytes)
-            finally:
-                os.close(inner)
-        elif entry.is_symlink():
-            target = os.fsencode(os.readlink(entry.name, dir_fd=directory))
-            yield path, hashlib.sha256(b"link to " + target).hexdigest()
-        elif entry.is_file(follow_symlinks=False):
-            content = open_regular(entry.name, dir_fd=directory, max_bytes=max_bytes)
-            with os.fdopen(content, "rb") as file:
-                yield path, hashlib.file_digest(file, "sha256").hexdigest()
+def _digest_link(name: str, directory: int) -> str:
+    target = os.fsencode(os.readlink(name, dir_fd=directory))
+    return hashlib.sha256(b"link to " + target).hexdigest()

@@ -17,7 +17,7 @@ import attrs
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.errors import UsageError
 from clawblox.results import StartedWorld, StopResult
@@ -51,7 +51,7 @@ Start: TypeAlias = Callable[..., Awaitable[StartedWorld]]
 Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]
 """Starts instances from a snapshot: ``AsyncWorld.fork``."""
 
-_MoveBlob: TypeAlias = Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
+_MoveBlob: TypeAlias = Callable[[Path, Mapping[str, Any], Callable[[], None]], Mapping[str, Any]]
 
 
 def make_handlers(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict[str, Handler]:
@@ -126,7 +126,7 @@ class _Operations:
         self, move: _MoveBlob, asked: Mapping[str, Any], _: SendEvent
     ) -> Mapping[str, Any]:
         """Read or write a piece of a file of the run directory, or describe a file."""
-        return await run_blocking(move, self.run_dir, asked)
+        return await run_checked(partial(move, self.run_dir, asked))
 
     async def save(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         """Save the named instances, or all that are ready."""

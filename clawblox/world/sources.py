@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -12,6 +13,12 @@ from clawblox.system.tree_digests import digest_files
 
 DEFAULT_EXPERIMENTS: Final = "experiments"
 """Default directory of experiments; it may be in the directory of a world."""
+
+MAX_SOURCE_FILE_BYTES: Final = 16 << 30
+"""Maximum apparent size of a source file, whose digest takes about 15 seconds then."""
+
+MAX_SOURCE_BYTES: Final = 64 << 30
+"""Maximum apparent size of all source files together, whose digests take about a minute then."""
 
 _RESULTS: Final = ("results", STATE_DIR_NAME)
 """Entries of a world directory that runs write."""
@@ -36,32 +43,63 @@ def is_source(path: str) -> bool:
     return not (path.rpartition("/")[2] == _HISTORY or is_result(path) or is_cache(path))
 
 
-def digest_sources(directory: Path) -> dict[str, str]:
+def digest_sources(
+    directory: Path,
+    *,
+    skip: Callable[[str], bool] = lambda path: not is_source(path),
+    check: Callable[[], object] = lambda: None,
+) -> dict[str, str]:
     """Return the digests of the source files of a world, by relative path.
 
+    Args:
+        directory: The directory of the world.
+        skip: Returns whether an entry is no source.
+        check: Called often; ends the call by raising an error.
+
     Raises:
-        OSError: An entry cannot be read.
+        OSError: An entry cannot be read, or is larger than a source may be.
     """
-    return digest_files(directory, skip=lambda path: not is_source(path))
+    return digest_files(
+        directory,
+        max_bytes=MAX_SOURCE_FILE_BYTES,
+        max_total_bytes=MAX_SOURCE_BYTES,
+        skip=skip,
+        check=check,
+    )
 
 
-def copy_sources(directory: Path, target: Path, *, hint: str = _HINT) -> None:
+def copy_sources(
+    directory: Path,
+    target: Path,
+    *,
+    hint: str = _HINT,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Copy the source files of a world, without following a link.
 
     Args:
         directory: The directory of the world.
         target: The directory of the copy, created as 0700.
         hint: What to do about an entry that cannot be copied.
+        check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: The directory has a link, a pipe, a socket or a device.
+        ConfigError: The directory has a link, a pipe, a socket or a device, or is too large.
         OSError: An entry cannot be read or written.
     """
 
     def is_kept(path: PurePath, _is_dir: bool) -> bool:  # noqa: FBT001, RUF100 - copy_tree's
         return is_source(str(path))
 
-    left_out = copy_tree(directory, target, is_kept=is_kept, lead=lambda _link, _path: None)
+    left_out = copy_tree(
+        directory,
+        target,
+        is_kept=is_kept,
+        lead=lambda _link, _path: None,
+        max_bytes=MAX_SOURCE_FILE_BYTES,
+        max_total_bytes=MAX_SOURCE_BYTES,
+        check=check,
+    )
     if left_out:
         path, reason = left_out[0]
         raise ConfigError(

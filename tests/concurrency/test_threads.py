@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from clawblox.concurrency.per_loop import per_loop
-from clawblox.concurrency.threads import Batcher, run_interruptible
+from clawblox.concurrency.threads import Batcher, run_checked, run_interruptible
 from tests.support import HANG_S
 
 
@@ -66,6 +66,28 @@ async def test_a_cancellation_interrupts_the_job_and_waits_for_its_end() -> None
         await job.wait_begun()
         group.cancel_scope.cancel()
     assert job.history == ["interrupted", "ended"]
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_ends_a_job_that_checks_for_it() -> None:
+    job = Job()
+    errors: list[type[BaseException]] = []
+
+    def work(check: Callable[[], None]) -> None:
+        job.has_begun.set()
+        try:
+            while True:
+                check()
+        except InterruptedError as error:
+            errors.append(type(error))
+            raise
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_checked, work)
+        await job.wait_begun()
+        group.cancel_scope.cancel()
+    assert errors == [InterruptedError]
+    assert await run_checked(lambda check: check() or "done") == "done"
 
 
 @pytest.mark.anyio

@@ -36,6 +36,7 @@ GRADES: Mapping[str, str] = {
     "evil-ids": "exact",
     "leaves-link": "exact",
     "leaves-pipe": "exact",
+    "leaves-large-file": "exact",
     "forks": "exact",
     "ignores-stop": "exact",
     "closes-every-fifth": "",
@@ -225,6 +226,22 @@ async def test_links_that_a_world_leaves_are_a_finding_and_no_error(tmp_path: Pa
     assert flags.status == "could_not_run"
     assert "latest" in flags.evidence
     assert report.exit_status() == 0
+
+
+async def test_a_large_file_that_a_world_leaves_is_not_read(tmp_path: Path) -> None:
+    report = await check(tmp_path, "leaves-large-file", "hygiene.files", "contract.flags")
+    for result in map(partial(find, report), ("hygiene.files", "contract.flags")):
+        assert result.status == "could_not_run"
+        assert re.search(r"large.* is larger than|is larger than .*large", result.evidence)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+async def test_a_large_file_in_the_directory_is_refused(tmp_path: Path, in_place: bool) -> None:
+    directory = await run_blocking(partial(make_world, tmp_path, "behaves"))
+    await run_blocking((directory / "large").touch)
+    await run_blocking(os.truncate, directory / "large", 8 << 40)
+    with pytest.raises(ConfigError, match=r"large.* is larger than"):
+        await check_world(directory, ["static"], in_place=in_place)
 
 
 async def test_a_link_in_the_directory_is_refused_with_a_way_out(tmp_path: Path) -> None:

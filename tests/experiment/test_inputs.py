@@ -216,6 +216,27 @@ def test_missing_files_are_named(home: Path, tmp_path: Path, field: str, text: s
         copy_inputs(plan, tmp_path / "inputs")
 
 
+def test_a_template_with_a_file_that_is_too_large_is_refused(home: Path, tmp_path: Path) -> None:
+    plan = make_plan(home)
+    template = plan.agents[0].template
+    assert template is not None
+    (template / "big").touch()
+    os.truncate(template / "big", 8 << 40)
+    with pytest.raises(ConfigError, match=r"template: cannot be read: is larger than") as caught:
+        digest_inputs(plan)
+    assert caught.value.path == template / "big"
+    with pytest.raises(ConfigError, match=r"template: cannot be read: is larger than"):
+        copy_inputs(plan, tmp_path / "inputs")
+    assert not any("template" in name for name in os.listdir(tmp_path / "inputs"))
+
+
+def test_a_world_with_a_file_that_is_too_large_is_refused(home: Path) -> None:
+    (home / "world" / "big").touch()
+    os.truncate(home / "world" / "big", 8 << 40)
+    with pytest.raises(ConfigError, match=r"world.dir: cannot be read: is larger than"):
+        digest_inputs(make_plan(home))
+
+
 def test_a_missing_world_is_named(home: Path) -> None:
     with pytest.raises(ConfigError, match=r"world.dir: must be an existing directory"):
         digest_inputs(make_plan(home, world=home / "nope"))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clawblox.system import copy_tree as module
 from clawblox.system.copy_tree import LeftOut, copy_tree
 from clawblox.system.trees import MAX_DEPTH
+from tests.deep import constrained
 
 CONTENT = bytes(range(256)) * 5
 
@@ -132,9 +133,22 @@ def test_a_tree_is_copied_to_a_limited_depth(source: Path, target: Path) -> None
         os.close(fd)
         fd = inner
     os.close(fd)
-    (left_out,) = copy_tree(source, target)
+    with constrained():
+        (left_out,) = copy_tree(source, target)
     assert len(left_out.path.parts) == MAX_DEPTH + 1
     assert left_out.reason == f"is more than {MAX_DEPTH} directories deep"
+
+
+def test_files_that_are_too_large_are_left_out(source: Path, target: Path) -> None:
+    for name, size in {"a": 1 << 40, "b": 600, "c": 600, "d": 400}.items():
+        (source / name).touch()
+        os.truncate(source / name, size)
+    left_out = copy_tree(source, target, max_bytes=1 << 30, max_total_bytes=1000)
+    assert left_out == [
+        LeftOut(PurePath("a"), f"is larger than {1 << 30} bytes"),
+        LeftOut(PurePath("c"), "makes the directory larger than 1000 bytes"),
+    ]
+    assert sorted(os.listdir(target)) == ["b", "d"]
 
 
 @pytest.mark.parametrize("way", ["clone", "range", "read"])

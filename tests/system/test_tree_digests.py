@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from clawblox.system.tree_digests import digest_files, digest_tree
+from clawblox.system import tree_digests
+from clawblox.system.trees import remove_tree
+from tests.deep import constrained, make_deep
+
+LIMITS = {"max_bytes": 1 << 30, "max_total_bytes": 1 << 31}
+digest_files = partial(tree_digests.digest_files, **LIMITS)
+digest_tree = partial(tree_digests.digest_tree, **LIMITS)
 
 
 @pytest.fixture
@@ -33,10 +41,39 @@ def test_entries_can_be_left_out_with_everything_below_them(tree: Path) -> None:
     assert list(digest_files(tree, skip=lambda path: path == "notes")) == ["SOUL.md"]
 
 
-def test_a_file_that_is_too_large_is_refused(tree: Path) -> None:
+def test_a_file_that_is_too_large_is_refused_and_named(tree: Path) -> None:
     os.truncate(tree / "notes/a.md", 1 << 40)
-    with pytest.raises(OSError, match="large"):
-        digest_files(tree, max_bytes=1 << 30)
+    with pytest.raises(OSError, match=re.escape(str(tree / "notes/a.md"))):
+        digest_files(tree)
+
+
+def test_files_that_are_too_large_together_are_refused(tree: Path) -> None:
+    for name in "abc":
+        (tree / name).touch()
+        os.truncate(tree / name, 1 << 20)
+    with pytest.raises(OSError, match=f"larger than {2 << 20} bytes"):
+        digest_files(tree, max_total_bytes=2 << 20)
+
+
+def test_a_sparse_file_is_read_until_the_caller_ends_it(tree: Path) -> None:
+    os.truncate(tree / "notes/a.md", 1 << 42)
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 20:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        digest_tree(tree, max_bytes=1 << 43, max_total_bytes=1 << 43, check=check)
+
+
+def test_a_directory_that_is_too_deep_is_refused(tree: Path) -> None:
+    make_deep(tree, levels=250)
+    with pytest.raises(OSError, match="is more than 200 directories deep"), constrained():
+        digest_files(tree)
+    remove_tree(tree)
 
 
 def rename(tree: Path) -> None:

@@ -174,6 +174,9 @@ def misbehave_at_start() -> None:
         os.symlink("/etc/hostname", "latest")
     if WAY == "leaves-pipe" and not os.path.lexists("pipe"):
         os.mkfifo("pipe")
+    if WAY == "leaves-large-file" and not os.path.lexists("large"):
+        with open("large", "wb") as file:
+            file.truncate(8 << 40)
     if WAY == "forks" and os.fork() == 0:
         os.setsid()
         time.sleep(LIFETIME_S)

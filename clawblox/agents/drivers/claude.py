@@ -20,7 +20,6 @@ from clawblox.agents.drivers.driver import (
     Branch,
     Continue,
     Conversation,
-    Interruption,
     Invocation,
     Requirement,
     Turn,
@@ -53,6 +52,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CLAUDE
 from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import Report, Usage, UsageScope
+from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import parse_document
 from clawblox.system.files import make_private_dir, publish_bytes

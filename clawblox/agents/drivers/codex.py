@@ -18,7 +18,6 @@ from clawblox.agents.drivers.driver import (
     AgentSetup,
     Branch,
     Conversation,
-    Interruption,
     Invocation,
     Requirement,
     Turn,
@@ -46,6 +45,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.program import thread_id
 from clawblox.agents.values import Report, Usage
+from clawblox.concurrency.threads import Interruption
 from clawblox.errors import AgentResumeError
 from clawblox.printable import quote_words
 from clawblox.system.files import make_private_dir, publish_bytes

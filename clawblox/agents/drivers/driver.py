@@ -21,6 +21,7 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
 from clawblox.agents.values import Report, Usage
+from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 
 
@@ -165,26 +166,6 @@ class Requirement:
     hint: str
     kind: ErrorKind | None = None
     is_certain: bool = True
-
-
-class Interruption:
-    """Asks a long blocking call to end soon.
-
-    Attributes:
-        is_set: Whether the call should end.
-    """
-
-    def __init__(self) -> None:
-        self.is_set = False
-
-    def set(self) -> None:
-        """Ask the call to end soon."""
-        self.is_set = True
-
-    def check(self) -> None:
-        """Raise InterruptedError if the call should end."""
-        if self.is_set:
-            raise InterruptedError
 
 
 @attrs.define

@@ -18,7 +18,6 @@ from clawblox.agents.drivers.driver import (
     AgentSetup,
     Branch,
     Conversation,
-    Interruption,
     Invocation,
     RecordedFile,
     RecordedUsage,
@@ -54,6 +53,7 @@ from clawblox.agents.programs.kimi import (
     work_dir_key,
 )
 from clawblox.agents.values import Report, Usage
+from clawblox.concurrency.threads import Interruption
 from clawblox.printable import quote_words
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import (

@@ -17,7 +17,6 @@ from clawblox.agents.drivers.driver import (
     Branch,
     Continue,
     Conversation,
-    Interruption,
     Invocation,
     Requirement,
     Turn,
@@ -41,6 +40,7 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import OPENCODE
 from clawblox.agents.values import Report, Usage
+from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.foreign_database import DatabaseCopy, copy_database

@@ -16,13 +16,13 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from clawblox.agents.drivers.driver import Interruption, RecordedUsage
+from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
 from clawblox.agents.running.order import Order
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.usage import Budget, Ledger
 from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
-from clawblox.concurrency.threads import current_batcher, run_interruptible
+from clawblox.concurrency.threads import Interruption, current_batcher, run_interruptible
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from clawblox.agents.access.agent_access import MAX_RECORD_BYTES
-from clawblox.agents.drivers.driver import Branch, Driver, Interruption
+from clawblox.agents.drivers.driver import Branch, Driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import check_text
 from clawblox.agents.running.bookkeeping import Bookkeeping
@@ -30,7 +30,7 @@ from clawblox.agents.running.session import (
 from clawblox.agents.status import read_status
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import AgentState
-from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentError, ConfigError, UsageError
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.copy_tree import copy_tree

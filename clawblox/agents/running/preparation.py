@@ -19,7 +19,6 @@ from clawblox.agents.drivers.driver import (
     Begin,
     Branch,
     Continue,
-    Interruption,
     Requirement,
     Turn,
 )
@@ -29,7 +28,7 @@ from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
 from clawblox.agents.running.version import ask_version, find_number
-from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
 from clawblox.protocol import (
     AGENT_NAME_ENV,

@@ -16,13 +16,13 @@ from typing import Final
 
 import attrs
 
-from clawblox.agents.drivers.driver import Branch, Interruption
+from clawblox.agents.drivers.driver import Branch
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.output import read_lines, read_reports
 from clawblox.agents.values import Report
-from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentResumeError
 from clawblox.system.regular_files import open_file, read_file
 from clawblox.telemetry.log_segments import log_end

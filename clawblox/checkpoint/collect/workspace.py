@@ -7,7 +7,7 @@ rebuilt. ``tree`` walks the directories. Everything here blocks.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from clawblox.checkpoint.collect import policy, tree
@@ -43,6 +43,26 @@ def list_workspace(
     )
     _leave_out_repository_settings(listing, keep)
     return listing
+
+
+def find_oversized(
+    sizes: Mapping[str, int], *, max_file_bytes: int, max_total_bytes: int
+) -> set[str]:
+    """Return the files that are too large: by themselves, or the largest of too large a total.
+
+    Args:
+        sizes: Apparent sizes of the files in bytes.
+        max_file_bytes: Maximum size of a file.
+        max_total_bytes: Maximum size of all files together.
+    """
+    oversized = {name for name, size in sizes.items() if size > max_file_bytes}
+    rest = sorted(sizes.keys() - oversized, key=lambda name: (sizes[name], name))
+    total = sum(sizes[name] for name in rest)
+    while total > max_total_bytes:
+        name = rest.pop()
+        oversized.add(name)
+        total -= sizes[name]
+    return oversized
 
 
 def _leave_out_repository_settings(listing: tree.Tree, keep: Collection[policy.FoldedPath]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.conformance.host_traces import (
     HostTrace,
     find_body_leaves,
@@ -133,7 +133,8 @@ async def _find_changed_files(lab: Lab) -> list[str]:
         CouldNotRun: They cannot be read.
     """
     try:
-        now = await run_blocking(digest_sources, lab.require_world().dir)
+        directory = lab.require_world().dir
+        now = await run_checked(lambda check: digest_sources(directory, check=check))
     except OSError as error:
         raise CouldNotRun(f"the directory of the world cannot be read: {error}") from None
     return sorted(name for name, digest in now.items() if lab.files.get(name) != digest)

@@ -42,11 +42,14 @@ class RecordedAgent:
         before: Its usage when the attempt began.
         forked_from: Full name of the agent in the archive that a branch continues; None for no
             branch.
+        left_out: Entries that its workspace lacks, with the reasons, because they are too large
+            or cannot be copied; the first ten of its source, and of the world.
     """
 
     name: str
     before: Usage = attrs.field(factory=Usage)
     forked_from: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -17,6 +17,7 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import DEFAULT_MAX_FILE_BYTES
 from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.live.attempt_files import RecordedAgent, copy_session, update_manifest
 from clawblox.experiment.plan.parts import AgentSpec
@@ -91,6 +92,8 @@ def _describe(source: AttemptAgent) -> dict[str, Any]:
     content = read_file(directory.path, id_file.name, max_bytes=_MAX_ID_BYTES)
     session = content.decode(errors="replace").strip()
     transcript = (driver.transcripts(directory) or {}).get(session)
-    digest = None if transcript is None else digest_file(transcript)
+    digest = (
+        None if transcript is None else digest_file(transcript, max_bytes=DEFAULT_MAX_FILE_BYTES)
+    )
     facts = {"name": source.agent.name, "session": session, "transcript_sha256": digest}
     return {name: value for name, value in facts.items() if value is not None}

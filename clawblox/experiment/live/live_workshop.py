@@ -13,10 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.values import Usage
 from clawblox.checkpoint.archive import registry
-from clawblox.concurrency.threads import run_blocking, run_interruptible
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
@@ -147,9 +146,9 @@ class LiveWorkshop:
         Cancellation: no run directory remains, or it is complete.
         """
         with blaming("attempt not prepared"):
-            interruption = Interruption()
-            preparation = Preparation(order, self._chain_dir, self._directory, interruption.check)
-            return {"digests": await run_interruptible(preparation.run, interruption.set)}
+            return await run_checked(
+                lambda check: Preparation(order, self._chain_dir, self._directory, check).run()
+            )
 
     async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
         """Check the files of an attempt that has ended, and prune what can be made again.

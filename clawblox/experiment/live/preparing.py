@@ -74,8 +74,11 @@ class Preparation:
     _experiment_dir: Path
     _check: Callable[[], None]
 
-    def run(self) -> Mapping[str, str]:
-        """Make the directory, unless it is complete; return digests of what is in it.
+    def run(self) -> Mapping[str, Any]:
+        """Make the directory, unless it is complete.
+
+        Returns:
+            ``digests`` of what is in it; and ``left_out``, entries that workspaces lack, by agent.
 
         Raises:
             AttemptError: A checkpoint cannot be used, or another directory is in the way.
@@ -83,7 +86,8 @@ class Preparation:
             OSError: A file cannot be written.
         """
         run_dir = layout.attempt_dir(self._own_chain, self.order.run_id)
-        if read_record(run_dir) is None:
+        record = read_record(run_dir)
+        if record is None:
             try:
                 with making_run(self._own_chain, self.order.run_id) as directory:
                     record = self._fill(directory)
@@ -93,7 +97,10 @@ class Preparation:
                 raise AttemptError("start", f"{run_dir} is in the way: {error}") from error
         sources = {"checkpoint": self.order.origin, "world": self.order.world}
         digests = {name: ref.sha256 for name, ref in sources.items() if ref is not None}
-        return digests if self.order.origin else {**digests, **digest_workspaces(run_dir)}
+        if not self.order.origin:
+            digests |= digest_workspaces(run_dir, self._check)
+        left_out = {agent.name: agent.left_out for agent in record.agents if agent.left_out}
+        return {"digests": digests, **({"left_out": left_out} if left_out else {})}
 
     @property
     def _own_chain(self) -> Path:
@@ -143,7 +150,7 @@ class Preparation:
 
     def _require_archive(self, ref: CheckpointRef) -> Path:
         path = find_archive(self._chain_dir(ref.chain), ref)
-        if path is None or not has_digest(path, ref.sha256):
+        if path is None or not has_digest(path, ref.sha256, check=self._check):
             raise AttemptError(
                 "start", f"the checkpoint {ref.file} of {ref.attempt} is gone, or was changed"
             )
@@ -208,8 +215,12 @@ class Preparation:
         """Make the workspaces of new agents, and extract the world that they continue, if any."""
         order = self.order
         names = [self._full_name(index) for index, _ in enumerate(order.chain.plan.agents)]
-        self._fill_workspaces([directory / "agents" / name for name in names])
-        record = AttemptRecord(agents=tuple(RecordedAgent(name=name) for name in names))
+        left_out = self._fill_workspaces([directory / "agents" / name for name in names])
+        agents = [
+            RecordedAgent(name=name, left_out=tuple(entries))
+            for name, entries in zip(names, left_out, strict=True)
+        ]
+        record = AttemptRecord(agents=tuple(agents))
         if order.world is None:
             return record
         archive = self._require_archive(order.world)
@@ -218,12 +229,11 @@ class Preparation:
         place = str(snapshot.relative_to(directory))
         return attrs.evolve(record, snapshot=place, sha256=sha256)
 
-    def _fill_workspaces(self, agent_dirs: Sequence[Path]) -> None:
+    def _fill_workspaces(self, agent_dirs: Sequence[Path]) -> list[list[str]]:
+        """Fill the workspaces; return what each of them lacks."""
         plan = self.order.chain.plan
         world = read_world_config(AsyncWorld(plan.world.dir).dir)
-        for spec, agent_dir, inherited in zip(
-            plan.agents, agent_dirs, self._inherited(), strict=True
-        ):
+        return [
             fill_workspace(
                 AgentDir(agent_dir).workspace,
                 spec.template if inherited is None else inherited,
@@ -232,6 +242,10 @@ class Preparation:
                 experiment_dir=self._experiment_dir,
                 check=self._check,
             )
+            for spec, agent_dir, inherited in zip(
+                plan.agents, agent_dirs, self._inherited(), strict=True
+            )
+        ]
 
     def _inherited(self) -> Sequence[Path | None]:
         """Return the workspaces that new agents inherit; None for the templates."""

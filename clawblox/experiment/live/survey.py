@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from clawblox.agents.drivers import find_driver
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import AgentError, ClawbloxError, ConfigError
 from clawblox.experiment.inputs import Inputs, digest_inputs
@@ -79,7 +79,9 @@ async def survey_plan(
             faults += _check_version(spec, answer)
     inputs: Inputs | None = None
     try:
-        inputs = await run_blocking(partial(digest_inputs, plan, experiment_dir=directory))
+        inputs = await run_checked(
+            lambda check: digest_inputs(plan, experiment_dir=directory, check=check)
+        )
     except ConfigError as error:
         if error.key not in {fault.key for fault in faults}:  # else its trouble is a fault already
             faults.append(error)

@@ -3,8 +3,8 @@
 A workspace begins as a copy of a template or of the workspace at the end of the previous
 generation. The world's source is laid over it. Of an inherited workspace and of the world,
 everything is left out that archives leave out as well: settings that programs obey unasked,
-credentials, and what can be rebuilt. No link is followed, and links that lead out of a workspace
-are left out.
+credentials, what can be rebuilt, and what is too large. No link is followed, and links that lead
+out of a workspace are left out.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from clawblox.agents.layout import AgentDir
 from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.policy import git_config, link_stays_inside
-from clawblox.checkpoint.collect.workspace import list_workspace
+from clawblox.checkpoint.collect.workspace import find_oversized, list_workspace
+from clawblox.config.options import DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_TOTAL_BYTES
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError
+from clawblox.foreign_values import clean_text
 from clawblox.system.copy_tree import IsKept, copy_tree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 from clawblox.system.tree_digests import digest_tree
 from clawblox.system.trees import MAX_DEPTH, make_writable
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.sources import is_cache, is_result
+from clawblox.world.sources import MAX_SOURCE_BYTES, MAX_SOURCE_FILE_BYTES, is_cache, is_result
 
 _log = OwnLog(__name__)
 
@@ -38,6 +40,20 @@ _SERVER_NAME: Final = "server.py"
 
 _MAX_SERVER_BYTES: Final = 16 << 20
 _SHOWN_ENTRIES: Final = 10
+_SHOWN_CHARS: Final = 200
+
+
+class _Limits(NamedTuple):
+    """Maximum apparent size of a file, and of all files, in bytes."""
+
+    file_bytes: int
+    total_bytes: int
+
+
+_ARCHIVED: Final = _Limits(DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_TOTAL_BYTES)
+"""The limits of archives, so that a workspace continues with the same files in both ways."""
+
+_SOURCES: Final = _Limits(MAX_SOURCE_FILE_BYTES, MAX_SOURCE_BYTES)
 
 
 def fill_workspace(
@@ -48,7 +64,7 @@ def fill_workspace(
     is_inherited: bool,
     experiment_dir: Path,
     check: Callable[[], None] = lambda: None,
-) -> None:
+) -> list[str]:
     """Fill a new workspace. Where the source has an entry of the world, the world's is taken.
 
     Args:
@@ -60,41 +76,57 @@ def fill_workspace(
         experiment_dir: The directory of the experiment, which is not copied with the world.
         check: Called often; ends the call by raising an error.
 
+    Returns:
+        Entries of the source and the world that were not copied, with the reasons; the first ten
+        of each, those that are too large before others.
+
     Raises:
         ConfigError: The source, or a source file of the world, is missing.
         CheckpointError: A directory cannot be read.
         OSError: A file cannot be copied; the disk is full, for example.
     """
     make_private_dir(target)
-    _copy_world(world, target, experiment_dir.resolve(), check)
+    left_out = _copy_world(world, target, experiment_dir.resolve(), check)
     if source is None:
-        return
+        return left_out
     if not source.is_dir() or (is_inherited and source.is_symlink()):
         message = f"must be an existing directory, not {str(source)!r}"
         raise ConfigError(message, key="workspace" if is_inherited else "template")
     if is_inherited:
-        _copy_listed(source, target, _judge_cache, check)
-    else:
-        _copy(source.resolve(), target, lambda path, _: _judge_cache(str(path)) is None, check)
+        return [*_copy_listed(source, target, _judge_cache, _ARCHIVED, check), *left_out]
+    others = _copy(
+        source.resolve(), target, lambda path, _is_dir: _judge_cache(str(path)) is None, check
+    )
+    return [*_report(source, others), *left_out]
 
 
-def digest_workspaces(run_dir: Path) -> dict[str, str]:
+def digest_workspaces(run_dir: Path, check: Callable[[], None] = lambda: None) -> dict[str, str]:
     """Return the digest of each agent's workspace, by the agent's full name.
 
     Args:
         run_dir: The directory of a run in which nothing runs yet.
+        check: Called often; ends the call by raising an error.
 
     Raises:
         OSError: A file cannot be read.
     """
     agents = sorted((run_dir / "agents").iterdir())
-    return {agent.name: digest_tree(AgentDir(agent).workspace) for agent in agents}
+    return {
+        agent.name: digest_tree(
+            AgentDir(agent).workspace,
+            max_bytes=_SOURCES.file_bytes,
+            max_total_bytes=2 * _SOURCES.total_bytes,  # a template and a world
+            check=check,
+        )
+        for agent in agents
+    }
 
 
 def _copy_world(
     world: WorldConfig, workspace: Path, experiment_dir: Path, check: Callable[[], None]
-) -> None:
-    """Copy the files of a world that agents get."""
+) -> list[str]:
+    """Copy the files of a world that agents get; return what was not copied."""
+    left_out: list[str] = []
 
     def judge(path: str, is_directory: bool) -> str | None:
         if is_result(path) or (is_directory and world.dir / path == experiment_dir):
@@ -102,10 +134,11 @@ def _copy_world(
         return _judge_cache(path)
 
     if world.shares_source:
-        _copy_listed(world.dir, workspace / _WORLD_DIR, judge, check)
+        left_out = _copy_listed(world.dir, workspace / _WORLD_DIR, judge, _SOURCES, check)
         make_writable(workspace)  # the directories of an installed world may not be
     if world.server_source is not None:
         publish_bytes(workspace / _SERVER_NAME, _read_server(world.server_source))
+    return left_out
 
 
 def _read_server(path: Path) -> bytes:
@@ -120,26 +153,50 @@ def _judge_cache(path: str, _is_directory: bool = False) -> str | None:
     return "can be rebuilt" if is_cache(path) else None
 
 
-def _copy_listed(source: Path, target: Path, judge: tree.Judge, check: Callable[[], None]) -> None:
-    """Copy what may be in an archive of a directory."""
+def _copy_listed(
+    source: Path, target: Path, judge: tree.Judge, limits: _Limits, check: Callable[[], None]
+) -> list[str]:
+    """Copy what may be in an archive of a directory; return what was not copied."""
     listing = list_workspace(
         source, "", judge=judge, is_name=lambda path: path.count("/") < MAX_DEPTH
     )
-    files = [path for path in listing.files if os.access(source / path, os.R_OK)]
+    readable = [path for path in listing.files if os.access(source / path, os.R_OK)]
+    oversized = find_oversized(
+        {path: _read_size(source / path) for path in readable},
+        max_file_bytes=limits.file_bytes,
+        max_total_bytes=limits.total_bytes,
+    )
+    files = [path for path in readable if path not in oversized]
     entries = [*files, *listing.directories, *(path for path, _target in listing.links)]
     kept = {*entries, *itertools.chain.from_iterable(map(_parents, entries))}
-    unreadable = [*listing.unreadable, *set(listing.files).difference(files)]
-    _report(source, [f"{path} cannot be read" for path in unreadable])
-    _copy(source, target, lambda path, _is_dir: str(path) in kept, check)
+    unreadable = [*listing.unreadable, *set(listing.files).difference(readable)]
+    left_out = [
+        *(f"{path} is too large" for path in sorted(oversized)),
+        *(f"{path} cannot be read" for path in unreadable),
+        *_copy(source, target, lambda path, _is_dir: str(path) in kept, check),
+    ]
     _write_git_configs(target, files)
+    return _report(source, left_out)
+
+
+def _read_size(path: Path) -> int:
+    """Return the apparent size of a file; 0 if it is gone."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _parents(path: str) -> Iterable[str]:
     return map(str, PurePath(path).parents)
 
 
-def _copy(source: Path, target: Path, is_kept: IsKept, check: Callable[[], None]) -> None:
-    """Copy entries for which the target has none yet, and links that stay inside."""
+def _copy(source: Path, target: Path, is_kept: IsKept, check: Callable[[], None]) -> list[str]:
+    """Copy entries for which the target has none yet, and links that stay inside.
+
+    Returns:
+        Other entries, with the reasons.
+    """
 
     def is_free(path: PurePath, is_dir: bool) -> bool:
         try:
@@ -153,15 +210,18 @@ def _copy(source: Path, target: Path, is_kept: IsKept, check: Callable[[], None]
         target,
         is_kept=lambda path, is_dir: is_kept(path, is_dir) and is_free(path, is_dir),
         lead=lambda link, path: link if link_stays_inside(str(path), link) else None,
+        max_bytes=_SOURCES.file_bytes,
         check=check,
     )
-    _report(source, [f"{entry.path} {entry.reason}" for entry in left_out])
+    return [f"{entry.path} {entry.reason}" for entry in left_out]
 
 
-def _report(source: Path, left_out: Sequence[str]) -> None:
-    if left_out:
-        shown = list(left_out[:_SHOWN_ENTRIES])
+def _report(source: Path, left_out: Sequence[str]) -> list[str]:
+    """Log entries that were not copied; return the first of them, safe to keep."""
+    shown = [clean_text(entry, max_chars=_SHOWN_CHARS) for entry in left_out[:_SHOWN_ENTRIES]]
+    if shown:
         _log.warning("not copied", source=str(source), entries=shown, count=len(left_out))
+    return shown
 
 
 def _write_git_configs(target: Path, files: Sequence[str]) -> None:

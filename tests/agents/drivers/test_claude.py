@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.claude import ClaudeDriver
-from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import Usage
+from clawblox.concurrency.threads import Interruption
 from clawblox.system.clock import format_utc, utc_now
 from tests.agents.drivers.support import (
     FIRST,

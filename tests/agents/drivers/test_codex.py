@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.codex import CodexDriver
-from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Usage
+from clawblox.concurrency.threads import Interruption
 from clawblox.system.clock import utc_now
 from tests.agents.drivers.support import (
     FIRST,

@@ -17,10 +17,11 @@ import attrs
 import pytest
 
 from clawblox.agents.drivers import find_driver
-from clawblox.agents.drivers.driver import AgentSetup, Driver, Interruption, RecordedUsage
+from clawblox.agents.drivers.driver import AgentSetup, Driver, RecordedUsage
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.programs.program import project_slug
+from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import within_limit
 from tests.databases import hot_journal, leave_database
 

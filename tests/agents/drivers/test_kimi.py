@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.agents.drivers.driver import Interruption, RecordedUsage
+from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.drivers.kimi import KimiDriver
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Report, Usage
+from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import (
     FIRST,
     PLACES,

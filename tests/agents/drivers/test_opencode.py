@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.agents.drivers.driver import Interruption
 from clawblox.agents.drivers.opencode import OpencodeDriver
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Usage
+from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import (
     FIRST,
     PLACES,

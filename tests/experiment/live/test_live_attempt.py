@@ -399,13 +399,20 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
         await attempt.stop_agents()
         saved = await attempt.checkpoint("end", lambda: 1.0, idle_wait=0.0)
         time = await attempt.world_time()
-    (scene.agent_dirs()[1] / "workspace" / "notes.md").write_text("remember")
+    workspace = scene.agent_dirs()[1] / "workspace"
+    (workspace / "notes.md").write_text("remember")
+    (workspace / "big").touch()
+    os.truncate(workspace / "big", 8 << 40)
     order = attrs.evolve(
         scene.order("exp-r1-g002"), generation=2, inherited=FIRST, world=refer(FIRST, saved)
     )
-    digests = (await scene.workshop.prepare(order))["digests"]
+    facts = await scene.workshop.prepare(order)
+    assert await scene.workshop.prepare(order) == facts
+    digests = facts["digests"]
     assert digests["world"] == saved.sha256
     moa = scene.agent_dirs(order.run_id)[1]
+    assert facts["left_out"] == {moa.name: ("big is too large",)}
+    assert not (moa / "workspace" / "big").exists()
     assert (moa / "workspace" / "notes.md").read_text() == "remember"
     assert moa.name in digests
     async with scene.workshop.open(order, scene.signals.append) as attempt:

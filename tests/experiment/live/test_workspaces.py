@@ -16,9 +16,10 @@ import structlog
 from clawblox import ConfigError
 from clawblox.agents.layout import AgentDir
 from clawblox.config.world_toml import read_world_config
+from clawblox.experiment.live import workspaces
 from clawblox.experiment.live.new_runs import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
-from clawblox.system.copy_tree import MAX_DEPTH
+from clawblox.system.trees import MAX_DEPTH
 
 ATTEMPT = "exp-g002"
 AGENT = "Eko-rexp-g002-w0-a0"
@@ -38,6 +39,7 @@ class Place:
         self.world = path / "worlds" / "panda"
         self.template = path / "template"
         self.previous = path / "previous"
+        self.left_out: list[str] = []
         for directory in (self.template, self.previous):
             directory.mkdir()
         self.configure("")
@@ -50,7 +52,7 @@ class Place:
         with making_run(self.chain, ATTEMPT) as partial:
             target = AgentDir(partial / "agents" / AGENT).workspace
             options = {"is_inherited": False, "experiment_dir": self.chain, **options}
-            fill_workspace(target, source, read_world_config(self.world), **options)
+            self.left_out = fill_workspace(target, source, read_world_config(self.world), **options)
         return self.workspace
 
     def inherit(self) -> Path:
@@ -130,6 +132,59 @@ def test_a_missing_template_is_named(place: Place) -> None:
     with pytest.raises(ConfigError, match="template: must be an existing directory, not '/"):
         place.begin()
     assert list((place.chain / "runs").iterdir()) == []
+
+
+# -- sizes --------------------------------------------------------------------------------------
+
+
+def make_sparse(path: Path, size: int = 8 << 40) -> None:
+    path.touch()
+    os.truncate(path, size)
+
+
+def test_a_file_that_is_too_large_does_not_come_along_and_is_listed(place: Place) -> None:
+    write(place.previous, "notes.md")
+    make_sparse(place.previous / "big")
+    os.mkfifo(place.previous / "pipe")
+    assert content(place.inherit()) == {"notes.md"}
+    assert place.left_out[0] == "big is too large"
+    assert list(digest_workspaces(place.run)) == [AGENT]
+
+
+def test_the_largest_files_of_too_large_a_workspace_do_not_come_along(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspaces, "_ARCHIVED", workspaces._Limits(1000, 1500))
+    for name, size in {"a": 900, "b": 800, "c": 700, "d": 1001}.items():
+        make_sparse(place.previous / name, size)
+    assert content(place.inherit()) == {"b", "c"}
+    assert place.left_out == ["a is too large", "d is too large"]
+
+
+def test_a_file_of_the_world_that_is_too_large_is_not_copied(place: Place) -> None:
+    make_sparse(place.world / "big")
+    workspace = place.inherit()
+    assert not (workspace / "world" / "big").exists()
+    assert place.left_out == ["big is too large"]
+
+
+def test_few_entries_are_listed_and_cut_where_they_are_long(place: Place) -> None:
+    for number in range(12):
+        make_sparse(place.previous / f"{number}{'n' * 240}")
+    place.inherit()
+    assert len(place.left_out) == 10
+    assert {len(entry) for entry in place.left_out} == {200}
+
+
+def test_digests_of_workspaces_end_when_the_caller_wants(place: Place) -> None:
+    make_sparse(place.template / "large", 1 << 33)
+    place.begin()
+
+    def check() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        digest_workspaces(place.run, check)
 
 
 # -- the world ----------------------------------------------------------------------------------

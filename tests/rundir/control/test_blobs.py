@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.errors import UsageError
 from clawblox.rundir.blobs import MAX_BLOB_BYTES, describe_blob, read_piece, write_piece
 from clawblox.rundir.control_client import request
@@ -125,6 +127,32 @@ def test_only_regular_files_below_the_run_directory_are_read(run_dir: Path, tmp_
         for operation in (describe_blob, read_piece):
             with pytest.raises(UsageError, match=r"^path: must be"):
                 operation(run_dir, {"path": path, "offset": 0})
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(run_dir: Path) -> None:
+    (run_dir / "big").touch()
+    os.truncate(run_dir / "big", 8 << 40)
+    with pytest.raises(UsageError, match=rf"^path: must be a file of at most {MAX_BLOB_BYTES}"):
+        describe_blob(run_dir, {"path": "big"})
+
+
+async def test_a_cancelled_request_ends_the_reading_of_a_large_file(run_dir: Path) -> None:
+    (run_dir / "large").touch()
+    os.truncate(run_dir / "large", 32 << 30)
+    has_begun = threading.Event()
+
+    def describe(check: Callable[[], None]) -> None:
+        def note_and_check() -> None:
+            has_begun.set()
+            check()
+
+        with pytest.raises(InterruptedError):
+            describe_blob(run_dir, {"path": "large"}, note_and_check)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run_checked, describe)
+        await run_blocking(has_begun.wait)
+        tasks.cancel_scope.cancel()
 
 
 def test_a_wrong_member_is_named(run_dir: Path) -> None:
