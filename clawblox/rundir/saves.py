@@ -32,6 +32,7 @@ from clawblox.rundir.records import InstanceRecord
 from clawblox.snapshot.capture import SnapshotSource, capture
 from clawblox.snapshot.rows import MAX_ROWS_BYTES, rows_beside
 from clawblox.system.files import (
+    MAX_DIGEST_BYTES,
     PartialFile,
     digest_file,
     has_digest,
@@ -215,7 +216,8 @@ def _read_saves(instance_dir: Path) -> tuple[LineageSave, ...]:
 
 def is_good_save(saved: SavedSnapshot) -> bool:
     """Return whether the files of a save are unchanged."""
-    most = saved.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES
+    # A world can write the size, too.
+    most = min(saved.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES, MAX_DIGEST_BYTES)
     is_good = has_digest(saved.path, saved.sha256, max_bytes=most)
     return is_good and has_good_rows(saved.path, saved.rows_sha256)
 

@@ -32,7 +32,8 @@ from clawblox.system.regular_files import (
 )
 from clawblox.system.trees import discard_tree
 
-_MAX_DIGEST_BYTES: Final = 64 << 30
+MAX_DIGEST_BYTES: Final = 64 << 30
+"""Maximum size of a file whose digest is taken, which takes about a minute then."""
 
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
 
@@ -165,7 +166,7 @@ def publish_changed(destination: Path | str, data: bytes, *, durable: bool = Tru
 def digest_file(
     path: Path,
     *,
-    max_bytes: int = _MAX_DIGEST_BYTES,
+    max_bytes: int = MAX_DIGEST_BYTES,
     check: Callable[[], object] = lambda: None,
 ) -> str:
     """Return the SHA-256 digest of a file, in hexadecimal.
@@ -189,7 +190,7 @@ def has_digest(
     path: Path,
     digest: str,
     *,
-    max_bytes: int = _MAX_DIGEST_BYTES,
+    max_bytes: int = MAX_DIGEST_BYTES,
     check: Callable[[], object] = lambda: None,
 ) -> bool:
     """Return whether a file exists and has that SHA-256 digest; see :func:`digest_file`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -92,6 +93,8 @@ def test_a_save_is_good_while_both_of_its_files_are(snapshot):
     assert not {"rows_sha256", "rows_size_bytes"} & {*without}
     rows.write_bytes(b"other")
     assert not is_good_save(saved)
+    os.truncate(snapshot, 8 << 40)  # a world writes manifests, too, and with any size
+    assert not is_good_save(attrs.evolve(without, size_bytes=8 << 40))
     unlink_saves([snapshot])
     assert not snapshot.exists()
     assert not rows.exists()

@@ -173,6 +173,7 @@ def _copy_listed(
     left_out = [
         *(f"{path} is too large" for path in sorted(oversized)),
         *(f"{path} cannot be read" for path in unreadable),
+        *(f"{ascii(path)[1:-1]} cannot be in an archive" for path in listing.unarchivable),
         *_copy(source, target, lambda path, _is_dir: str(path) in kept, check),
     ]
     _write_git_configs(target, files)

@@ -20,6 +20,7 @@ from clawblox.experiment.live import workspaces
 from clawblox.experiment.live.new_runs import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.system.trees import MAX_DEPTH
+from tests.deep import make_deep
 
 ATTEMPT = "exp-g002"
 AGENT = "Eko-rexp-g002-w0-a0"
@@ -367,16 +368,11 @@ def test_an_inherited_repository_works_without_its_old_configuration(place: Plac
 
 def test_a_deep_tree_is_cut_and_the_rest_is_inherited(place: Place) -> None:
     write(place.previous, "SOUL.md")
-    fd = os.open(place.previous, os.O_RDONLY)
-    for _ in range(150):
-        os.mkdir("d", dir_fd=fd)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = deeper
-    os.close(fd)
+    make_deep(place.previous, "d")
     depths = [len(path.parts) for path in (place.inherit() / "d").rglob("*")]
     assert "SOUL.md" in content(place.workspace)
     assert len(depths) == MAX_DEPTH - 1
+    assert place.left_out == [f"{'d/' * MAX_DEPTH}d cannot be in an archive"[:197] + "..."]
 
 
 def test_a_workspace_that_became_a_link_is_not_inherited(place: Place, tmp_path: Path) -> None:
