@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,7 +32,7 @@ from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.verdict import judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.request import parse_address
-from clawblox.system.trees import discard_tree
+from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources, digest_sources
@@ -114,8 +113,7 @@ async def _open_lab(
     target: str, seed: int, health_timeout: float, *, in_place: bool
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
-        scratch = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-check-")))
-        stack.push_async_callback(run_blocking, discard_tree, scratch)
+        scratch = await stack.enter_async_context(scratch_directory("clawblox-check-"))
         make_lab = partial(Lab, scratch=scratch, seed=seed, health_timeout=health_timeout)
         if target.startswith(_ADDRESS):
             parse_address(target)

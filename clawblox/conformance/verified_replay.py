@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import base64
 import re
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -34,7 +32,7 @@ from clawblox.recording.replays import MAX_DIGESTS, ReplayProgress, find_obstacl
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
-from clawblox.system.trees import discard_tree
+from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import copy_sources
 
@@ -99,8 +97,7 @@ async def replay_recording(
     """
     try:
         async with AsyncExitStack() as stack:
-            scratch = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-verify-")))
-            stack.push_async_callback(run_blocking, discard_tree, scratch)
+            scratch = await stack.enter_async_context(scratch_directory("clawblox-verify-"))
             obstacle = await run_blocking(_prepare, recording, run_dir, scratch)
             if obstacle is not None:
                 return ReplayProgress("impossible", obstacle)

@@ -337,7 +337,13 @@ def remove_tree(path: Path | str, *, dir_fd: int | None = None) -> None:
     removal = _Removal()
     with removal.noting():
         _unlock(path, dir_fd)
-    removal.empty(os.open(path, OPEN_DIRECTORY, dir_fd=dir_fd))
+    try:
+        top = os.open(path, OPEN_DIRECTORY, dir_fd=dir_fd)
+    except NotADirectoryError as error:
+        raise NotADirectoryError(
+            error.errno, "is a symbolic link, or no directory", str(path)
+        ) from None
+    removal.empty(top)
     with removal.noting():
         os.rmdir(path, dir_fd=dir_fd)
     if removal.error is not None:
@@ -380,23 +386,3 @@ class _Removal:
                         walk.enter(entry.name)
                     else:
                         os.unlink(entry.name, dir_fd=walk.fd)
-
-
-@contextlib.contextmanager
-def temporary_directory(prefix: str, *, parent: Path | None = None) -> Iterator[Path]:
-    """Make a private directory, and remove it with everything below it after the block.
-
-    Args:
-        prefix: The beginning of its name.
-        parent: The directory to make it in; None means the system's directory for such files.
-
-    Raises:
-        OSError: It cannot be made.
-    """
-    import tempfile  # it takes long to load, and a start needs the removal only
-
-    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    try:
-        yield directory
-    finally:
-        discard_tree(directory)

@@ -5,7 +5,6 @@ Nothing else of ``world`` reaches for the supervisor of an instance, or for its 
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import anyio
 import attrs
 
 from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import SaveOptions
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
@@ -25,7 +23,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
-from clawblox.system.trees import discard_tree
+from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.recorder import AgentRecorder, Life, register_recording
@@ -273,18 +271,12 @@ class InstanceHandle:
         Cancellation: nothing of the snapshot is left.
         """
         source = attrs.evolve(self.supervisor.instance.snapshot_source(), has_own_rows=False)
-        prefix = f"clawblox-{self.name}-"
-        scratch = Path(await run_blocking(partial(tempfile.mkdtemp, prefix=prefix)))
-        try:
-            async with self.calls.call():
-                saved = await capture(
-                    source, scratch, timeout=options.timeout, max_bytes=options.max_bytes
-                )
-                return saved.time
-            raise AssertionError("unreachable: the block returns or raises")
-        finally:
-            with anyio.CancelScope(shield=True):
-                await run_blocking(discard_tree, scratch)
+        async with scratch_directory(f"clawblox-{self.name}-") as scratch, self.calls.call():
+            saved = await capture(
+                source, scratch, timeout=options.timeout, max_bytes=options.max_bytes
+            )
+            return saved.time
+        raise AssertionError("unreachable: the block returns or raises")
 
     def logs(self, *, follow: bool, tail: int | None) -> LogReader:
         """Return the lines of its log since its start; see ``AsyncWorld.logs``."""

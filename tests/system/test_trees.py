@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from clawblox.system.trees import (
-    MAX_DEPTH,
     TreeWalk,
     discard_tree,
     merge_directory,
     remove_tree,
-    temporary_directory,
     tree_size,
 )
 from tests.deep import LEVELS, NAME, constrained, make_deep
@@ -189,12 +187,3 @@ def test_directories_are_merged_at_any_depth(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "old" / NAME)) == ["both", NAME]
     for name in ("old", "new"):
         discard_tree(tmp_path / name)
-
-
-def test_a_temporary_directory_is_removed_with_whatever_is_in_it(tmp_path: Path) -> None:
-    with temporary_directory("some-", parent=tmp_path) as directory:
-        assert directory.name.startswith("some-")
-        assert directory.stat().st_mode & 0o777 == 0o700
-        make_deep(directory, "d", 2 * MAX_DEPTH)
-        (directory / "d").chmod(0)
-    assert os.listdir(tmp_path) == []

@@ -6,9 +6,7 @@ import os
 import secrets
 import shlex
 import shutil
-import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -40,7 +38,7 @@ from clawblox.protocol import (
 from clawblox.supervision.tree import ProcessTree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.process import CannotExecute
-from clawblox.system.trees import discard_tree, temporary_directory
+from clawblox.system.scratch import scratch_directory, temporary_directory
 
 _VERSION_TIMEOUT_S = 20.0
 _SCRIPT_MODE = 0o700
@@ -224,19 +222,15 @@ async def read_version(
     argv = order.driver.version_argv(str(binary))
     if not argv:
         return ""
-    with anyio.CancelScope(shield=True):  # otherwise the directory could be left behind
-        home = Path(await run_blocking(partial(tempfile.mkdtemp, prefix="clawblox-version-")))
     try:
-        setup = attrs.evolve(setup, home=home, state=home)
-        own = {} if turn is None else order.driver.invocation(setup, turn).env
-        env = build_environment(order, setup, cookie, own)
-        answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
+        async with scratch_directory("clawblox-version-") as home:
+            setup = attrs.evolve(setup, home=home, state=home)
+            own = {} if turn is None else order.driver.invocation(setup, turn).env
+            env = build_environment(order, setup, cookie, own)
+            answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
     except CannotExecute as error:
         hint = "reinstall the program, or give the path of another one with binary="
         raise AgentSetupError(str(error), hint=hint) from error
-    finally:
-        with anyio.CancelScope(shield=True):
-            await run_blocking(discard_tree, home)
     return "" if answer is None else answer.text
 
 
