@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+_RETRY_AFTER: Final = re.compile(r"[0-9]{1,5}")
+"""Seconds that a host asks a client to wait, as people can use them: up to a day."""
 _SHA_MEDIA_TYPE: Final = "application/vnd.github.sha"
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_REDIRECTS = 5
@@ -474,6 +476,7 @@ def _limit_hint(response: httpx.Response) -> str | None:
     is_limit = headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
     if response.status_code not in (403, 429) or not is_limit:
         return None
-    wait = headers.get("retry-after")
-    when = f"in {wait} s" if wait else "later, at most in an hour"
+    wait = headers.get("retry-after", "")
+    is_plausible = _RETRY_AFTER.fullmatch(wait) is not None  # it may be a date, too
+    when = f"in {wait} s" if is_plausible else "later, at most in an hour"
     return f"the host's limit for requests without an account is used up; try again {when}"

@@ -405,6 +405,9 @@ def test_the_rate_limit_error_has_its_end_and_advice(hub, home, code):
     assert "limit" in error.hint
     hub.answers[api] = status(code, Retry_After="60")
     assert "in 60 s" in refused(hub, home).hint
+    for wait in ("Wed, 21 Oct 2026 07:28:00 GMT", "-1", "1" * 400):
+        hub.answers[api] = status(code, Retry_After=wait)
+        assert wait not in refused(hub, home).hint
 
 
 @pytest.mark.parametrize("code", [401, 403, 409, 500, 503])

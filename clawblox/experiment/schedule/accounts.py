@@ -19,7 +19,6 @@ from clawblox.experiment.schedule.mailbox import wait_until
 from clawblox.system.clock import Clock
 
 _BACKOFF_S: Final = (60.0, 120.0, 300.0, 600.0, 900.0)
-_LEAST_WAIT_S: Final = 1.0
 _PROBE_LOGIN_S: Final = 60.0
 
 
@@ -69,19 +68,18 @@ class Accounts:
             account: The account.
             reason: ``limit`` or ``auth``.
             until: UTC time at which the limit lifts, as its provider reports it; None if it does
-                not.
+                not. A time in the past tells nothing: one of the two clocks is wrong.
             chain: The chain that has met the limit; its try is over.
         """
         now = self._clock.monotonic()
         before = self._limited.get(account) or _Limited(reason, now, now)
         has_tried = before.prober == chain
         tries = before.tries + has_tried
-        if reason == "auth":
-            wait_s = _PROBE_LOGIN_S
-        elif until is not None:
-            wait_s = max(_LEAST_WAIT_S, (until - self._clock.utc()).total_seconds())
-        else:
+        wait_s = _PROBE_LOGIN_S if reason == "auth" else self._time_left(until)
+        if wait_s <= 0.0:
             wait_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
+        elif tries:  # the end that was reported before was wrong, and so may this one be
+            wait_s = max(wait_s, _BACKOFF_S[0])
         prober = None if has_tried else before.prober
         self._limited[account] = _Limited(reason, before.since, now + wait_s, tries, prober)
         self._notify()
@@ -94,10 +92,13 @@ class Accounts:
             reason: ``limit`` or ``auth``; a login may have been renewed, so it is tried now.
             until: UTC time at which the limit lifts; None tries now.
         """
-        now, wait_s = self._clock.monotonic(), 0.0
-        if until is not None and reason != "auth":
-            wait_s = max(0.0, (until - self._clock.utc()).total_seconds())
+        now = self._clock.monotonic()
+        wait_s = 0.0 if reason == "auth" else max(0.0, self._time_left(until))
         self._limited[account] = _Limited(reason, now, now + wait_s)
+
+    def _time_left(self, until: datetime | None) -> float:
+        """Return the seconds until a time, negative for the past; 0 if it is not known."""
+        return 0.0 if until is None else (until - self._clock.utc()).total_seconds()
 
     def clear(self, account: str) -> bool:
         """Note that an account works; return whether it was limited."""

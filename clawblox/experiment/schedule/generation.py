@@ -357,10 +357,13 @@ class GenerationRunner:
         return AttemptError("agent", f"{failure.name}: {failure.text}")
 
     def _blame(self, failure: AgentFailed) -> Paused:
+        until = failure.retry_at
+        if until is not None and until <= self._clock.utc():
+            until = None  # one of the two clocks is wrong
         return Paused(
             reason="auth" if failure.kind == "auth" else "limit",
             text=f"{failure.name}: {failure.text}",
-            until=None if failure.retry_at is None else format_utc(failure.retry_at),
+            until=None if until is None else format_utc(until),
             account=failure.account,
         )
 

@@ -22,7 +22,7 @@ start and before each turn:
 - ``api_retry``: how many tries it reports as failed before it answers; with a pause after each:
   ``{"attempts": 3, "delay_s": 0.5}``.
 - ``usage_limit``: its provider refuses each turn, until ``{"resets_at": 1790000000}`` (Claude,
-  Codex).
+  Codex), or for ``{"resets_in": 5}`` seconds (Claude).
 - ``api_error``: status of the model's API (400, 401, 403, 429, 500, 529) that ends each turn.
 - ``needs_login``: it refuses to work without a key in its environment (Claude).
 - ``cannot_load`` and ``loads_unknown``: it continues no conversation, or any id (ACP).

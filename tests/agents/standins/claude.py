@@ -4,6 +4,7 @@ import json
 import os
 import select
 import sys
+import time
 
 import common
 
@@ -397,6 +398,8 @@ class Claude:
         info = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
         if isinstance(limit, dict) and "resets_at" in limit:
             info["resetsAt"] = limit["resets_at"]
+        if isinstance(limit, dict) and "resets_in" in limit:
+            info["resetsAt"] = int(time.time()) + limit["resets_in"]
         event = {"type": "rate_limit_event", "rate_limit_info": info}
         common.emit(event | {"session_id": self.session, "uuid": common.uuid4()})
         return self.fail("You've hit your limit · resets 2:53am (UTC)", "rate_limit", 429)

@@ -28,7 +28,7 @@ def types(trial: Trial) -> list[str]:
 
 
 def test_a_generation_waits_for_the_end_of_a_usage_limit_and_continues(tmp_path: Path) -> None:
-    limit = {"after": 2, "times": 1, "resets_at": int(time.time()) + 2}
+    limit = {"after": 2, "times": 1, "resets_in": 5}
     trial = make_trial(tmp_path, faults={"usage_limit": limit})
     assert trial.run() == (0, {"status": "done", "text": ""})
     paused, committed = trial.attempts("r1", 1)

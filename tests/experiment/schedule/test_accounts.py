@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -11,6 +12,7 @@ from clawblox.experiment.history.lines import PauseReason
 from clawblox.experiment.schedule.accounts import Accounts
 from clawblox.experiment.schedule.pauses import Pause
 from clawblox.experiment.schedule.scheduler import Scheduler
+from clawblox.system.clock import parse_utc
 from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
 from tests.simulated_clock import SimulatedClock
 
@@ -38,6 +40,31 @@ async def test_what_an_earlier_session_has_met_is_waited_for_except_for_a_login(
     assert accounts.blocking(["another"], "r1") is None
     accounts.recall(ACCOUNT, reason, None)
     assert accounts.blocking([ACCOUNT], "r1") is None
+
+
+async def test_an_end_in_the_past_is_no_end_so_tries_become_rarer() -> None:
+    simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
+    ends = (-3600.0, -1.0, 0.0, -3600.0, -1e6, -3600.0, -3600.0)
+    simulation.workshop.troubles["r1"] = [Trouble(0, "limit", lasts=lasts) for lasts in ends]
+    assert await simulation.run()
+    opened = [
+        parse_utc(line.at) for line in simulation.journal.lines if line.type in ("opened", "paused")
+    ]
+    waits = [
+        (again - before).total_seconds() / 60
+        for before, again in pairwise(filter(None, opened))
+        if again > before
+    ]
+    assert waits == [1, 2, 5, 10, 15, 15]
+    assert simulation.scheduler.pauses["r1"].reason == "limit"
+    assert all(line.data["until"] is None for line in simulation.journal.lines if "until" in line.data)
+
+
+async def test_ends_that_come_again_and_again_are_tried_once_a_minute_at_most() -> None:
+    simulation = Simulation(make_plan(retry={"longest_pause": "10m"}))
+    simulation.workshop.troubles["r1"] = [Trouble(0, "limit", lasts=2.0)] * 100
+    assert await simulation.run()
+    assert simulation.types().count("opened") <= 12
 
 
 async def test_the_others_start_when_the_chain_that_tries_has_made_progress() -> None:
