@@ -31,7 +31,6 @@ from clawblox.experiment.live.ended_attempts import set_aside
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.tables.chain_files import moved_attempts
-from clawblox.experiment.tables.rows import find_latest
 from clawblox.rundir.claims import find_owner
 from clawblox.system.clock import utc_now
 from clawblox.system.files import digest_file, make_private_dir
@@ -139,7 +138,7 @@ def _write_attempt(
     if generation is None or generation.find_attempt(attempt) is None:
         write("opened", {"phase": "work", "reason": IMPORTED})
     generation = state.chain(chain).generations[number]
-    latest = find_latest(generation)
+    latest = generation.latest_checkpoint
     if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt, facts["file"]):
         write("checkpoint", facts)
     for other in generation.attempts:

@@ -78,6 +78,12 @@ class FakeAttempt:
     messages: list[str] = attrs.field(factory=list)
 
     @property
+    def _began_at(self) -> float:
+        """Simulation time at which its world began."""
+        ref = self.order.origin or self.order.world
+        return 0.0 if ref is None else self.workshop.world_times.get((ref.file, ref.attempt), 0.0)
+
+    @property
     def _specs(self) -> Sequence[AgentSpec]:
         return self.order.chain.plan.agents
 
@@ -211,7 +217,7 @@ class FakeAttempt:
         return [usage for _ in self._specs]
 
     async def world_time(self) -> float | None:
-        return self.workshop.clock.monotonic() - self.started_at
+        return self._began_at + self.workshop.clock.monotonic() - self.started_at
 
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
@@ -235,7 +241,10 @@ class FakeAttempt:
         self.saved += 1
         file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
         self.workshop.archives.add((self.order.chain.name, self.order.run_id, file))
-        return SavedAttempt(file=file, sha256=f"sha-{self.order.run_id}-{file}", size_bytes=1)
+        time = await self.world_time()
+        self.workshop.world_times[file, self.order.run_id] = time or 0.0
+        sha256 = f"sha-{self.order.run_id}-{file}"
+        return SavedAttempt(file=file, sha256=sha256, size_bytes=1, world_time=time)
 
     async def remove_checkpoint(self, file: str) -> None:
         self.workshop.archives.remove((self.order.chain.name, self.order.run_id, file))
@@ -284,6 +293,7 @@ class FakeWorkshop:
         self.troubles: dict[str, list[Trouble | None]] = {}
         self.directories: set[tuple[str, str]] = set()
         self.archives: set[tuple[str, str, str]] = set()
+        self.world_times: dict[tuple[str, str], float] = {}
         self.ledgers: dict[tuple[str, str], list[Usage]] = {}
         self.attempts: list[FakeAttempt] = []
         self.surveys: list[bool] = []

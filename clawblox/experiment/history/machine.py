@@ -57,6 +57,7 @@ class Begin:
             for the templates.
         elapsed_s: Active seconds of the generation so far.
         idle_s: Seconds so far in which all agents only waited for their providers.
+        world_time: Simulation time so far; None if it is not known.
         used: Usage of each agent in the generation so far; empty for none.
         closing: Why the generation closes; empty in the phase ``work``.
         branch: The branch that begins with the attempt; None otherwise.
@@ -69,6 +70,7 @@ class Begin:
     inherited: str | None = None
     elapsed_s: float = 0.0
     idle_s: float = 0.0
+    world_time: float | None = None
     used: tuple[Usage, ...] = ()
     closing: str = ""
     branch: Branch | None = None
@@ -178,6 +180,7 @@ def begin_of_commit(chain: ChainState, attempt: AttemptState) -> Begin:
         origin=attempt.origin,
         elapsed_s=attempt.elapsed_s,
         idle_s=attempt.idle_s,
+        world_time=generation.world_time,
         closing=attempt.reason,
     )
 
@@ -269,6 +272,7 @@ def _begin_from(point: Checkpoint, *, reason: str) -> Begin:
         origin=point.ref,
         elapsed_s=point.elapsed_s,
         idle_s=point.idle_s,
+        world_time=point.world_time,
         used=point.usage,
         closing=point.reason,
         reason=reason,

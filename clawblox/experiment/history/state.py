@@ -126,6 +126,7 @@ class AttemptState:
         reason: Why the generation closes; empty before.
         elapsed_s: Active seconds of the generation, as far as its lines record them.
         idle_s: Seconds in which all agents only waited for their providers, likewise.
+        world_time: Simulation time, likewise; None without.
         scores: Data of its line ``scored``; None before.
         ending: The line that ended it; None while it is under way.
     """
@@ -142,6 +143,7 @@ class AttemptState:
     reason: str = ""
     elapsed_s: float = 0.0
     idle_s: float = 0.0
+    world_time: float | None = None
     scores: Mapping[str, Any] | None = None
     ending: Line | None = None
 
@@ -220,6 +222,24 @@ class GenerationState:
                 return attempt
         return None
 
+    @property
+    def world_time(self) -> float | None:
+        """Simulation time at its end, or else of its latest checkpoint; None if it is not known."""
+        if self.imported is not None or not self.attempts:
+            return None
+        attempt, point = self.attempts[-1], self.latest_checkpoint
+        if attempt.scores is not None or self.committed is not None:
+            point = self._find(attempt.origin)  # attempts that were lost may have come further
+            ending = {} if attempt.ending is None else attempt.ending.data
+            times = ending.get("world_time"), attempt.world_time, point and point.world_time
+            return next((time for time in times if time is not None), None)
+        return None if point is None else point.world_time
+
+    @property
+    def latest_checkpoint(self) -> Checkpoint | None:
+        """Its latest checkpoint that exists, whatever continued from it; None without one."""
+        return max(self.checkpoints(), key=lambda point: point.seq, default=None)
+
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield its checkpoints that exist, in order."""
         for attempt in self.attempts:
@@ -227,7 +247,7 @@ class GenerationState:
 
     def ancestry(self) -> list[Checkpoint]:
         """Return the latest checkpoint, and those from which it came, the latest first."""
-        newest = max(self.checkpoints(), key=lambda checkpoint: checkpoint.seq, default=None)
+        newest = self.latest_checkpoint
         path: list[Checkpoint] = []
         while newest is not None:
             attempt = self.find_attempt(newest.ref.attempt)
@@ -383,6 +403,7 @@ class ExperimentState:
         attempt.checkpoints.append(checkpoint)
         attempt.reason = checkpoint.reason or attempt.reason
         attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
+        attempt.world_time = checkpoint.world_time
 
     def _remove_checkpoint(self, line: Line) -> None:
         attempt = self._own_attempt(line)
@@ -397,6 +418,7 @@ class ExperimentState:
             self.endings += 1
             return
         attempt.step = line.type  # type: ignore[assignment] # one of _STEPS
+        attempt.world_time = line.data.get("world_time", attempt.world_time)
         if line.type == "working":
             attempt.working = line.data
         elif line.type == "closing":

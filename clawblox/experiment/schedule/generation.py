@@ -19,7 +19,6 @@ from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedErr
 from clawblox.experiment.history.lines import About, CheckpointKind, FailureCause, Line, usage_data
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import CheckpointRef, ExperimentState
 from clawblox.experiment.layout import failed_name
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from clawblox.experiment.schedule.mailbox import Mailbox
@@ -95,7 +94,7 @@ class GenerationRunner:
         self._closing = begin.closing
         self._usage = usage
         self._on_progress = on_progress
-        self._world_time: float | None = None
+        self._world_time = begin.world_time
         self._failed_saves = 0
         self._save_at = math.inf
         self._look_at = math.inf
@@ -194,7 +193,9 @@ class GenerationRunner:
         await self._attempt.stop_agents()
         if self._plan.checkpoint.boundary and self._plan.save is not None:
             await self._save_firmly("boundary")
-        await self._write("closing", {"reason": self._closing, **self._seconds()})
+        await self._read_world_time()
+        facts = {"reason": self._closing, "world_time": self._world_time, **self._seconds()}
+        await self._write("closing", facts)
 
     async def _save(self) -> None:
         save = self._plan.save
@@ -204,7 +205,8 @@ class GenerationRunner:
                 await self._attempt.send(save.prompt)
             await self._wait_for_saving()
             await self._attempt.stop_agents()
-            await self._write("saved")
+            await self._read_world_time()  # no checkpoint may have it
+            await self._write("saved", {"world_time": self._world_time})
         if self._plan.checkpoint.end:
             await self._save_firmly("end")
 
@@ -247,6 +249,10 @@ class GenerationRunner:
                 "ended_at": format_utc(self._clock.utc()),
             },
         )
+
+    async def _read_world_time(self) -> None:
+        if (time := await self._attempt.world_time()) is not None:
+            self._world_time = time
 
     # -- the active phase -------------------------------------------------------------------
 
@@ -313,7 +319,7 @@ class GenerationRunner:
         self._look_at = self._clock.monotonic() + _LOOK_S
         limit = self._plan.stop.world_time
         if limit is not None:
-            self._world_time = await self._attempt.world_time()
+            await self._read_world_time()
             if self._world_time is not None and self._world_time >= limit:
                 return "world_time"
         return await self._ask_hook()
@@ -357,8 +363,7 @@ class GenerationRunner:
         return AttemptError("agent", f"{failure.name}: {failure.text}")
 
     def _blame(self, failure: AgentFailed) -> Paused:
-        until = failure.retry_at
-        if until is not None and until <= self._clock.utc():
+        if (until := failure.retry_at) is not None and until <= self._clock.utc():
             until = None  # one of the two clocks is wrong
         return Paused(
             reason="auth" if failure.kind == "auth" else "limit",
@@ -397,7 +402,10 @@ class GenerationRunner:
 
     async def _checkpoint(self, kind: CheckpointKind) -> bool:
         """Make a checkpoint; return whether it was made."""
-        idle_wait = self._find_idle_wait() if kind == "periodic" else _PAUSE_IDLE_WAIT_S
+        idle_wait = _PAUSE_IDLE_WAIT_S
+        if kind == "periodic":  # but not into the save phase
+            remaining_s = self._active_limit_s - self.meter.active_s
+            idle_wait = max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
         try:
             saved = await self._attempt.checkpoint(
                 kind, lambda: self.meter.active_s, idle_wait=idle_wait
@@ -412,11 +420,6 @@ class GenerationRunner:
         await self._write("checkpoint", self._describe(kind, saved))
         await self._retain()
         return True
-
-    def _find_idle_wait(self) -> float:
-        """Return how long a checkpoint may wait for idle agents, but not into the save phase."""
-        remaining_s = self._active_limit_s - self.meter.active_s
-        return max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
 
     def _describe(self, kind: CheckpointKind, saved: SavedAttempt) -> Mapping[str, Any]:
         self._usage = tuple(self._attempt.usage())
@@ -459,9 +462,11 @@ class GenerationRunner:
         if oldest:
             await self._recorder.derive()  # the pointer names the latest, which remains
         for point in oldest:
-            facts, is_unused = {"file": point.ref.file}, partial(_is_no_source, point.ref)
+            ref = point.ref
+            is_unused = partial(lambda ref, state: ref not in state.fork_sources, ref)
+            facts = {"file": ref.file}
             if await self._write("checkpoint.removed", facts, condition=is_unused) is not None:
-                await self._attempt.remove_checkpoint(point.ref.file)
+                await self._attempt.remove_checkpoint(ref.file)
 
     # -- ends -------------------------------------------------------------------------------
 
@@ -493,7 +498,3 @@ class GenerationRunner:
             About(self.order.chain.name, self.order.generation, self.order.run_id),
             **options,
         )
-
-
-def _is_no_source(checkpoint: CheckpointRef, state: ExperimentState) -> bool:
-    return checkpoint not in state.fork_sources

@@ -19,7 +19,6 @@ from clawblox.experiment.history.lines import read_usage
 from clawblox.experiment.history.state import (
     AttemptState,
     ChainState,
-    Checkpoint,
     CheckpointRef,
     ExperimentState,
     GenerationState,
@@ -202,13 +201,8 @@ def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
     committed = generation.committed
     if committed is not None and committed.ending is not None:
         return read_usage(committed.ending.data.get("used"))
-    latest = find_latest(generation)
+    latest = generation.latest_checkpoint
     return () if latest is None or generation.imported is not None else latest.usage
-
-
-def find_latest(generation: GenerationState) -> Checkpoint | None:
-    """Return the latest checkpoint of a generation; None without one."""
-    return max(generation.checkpoints(), key=lambda point: point.seq, default=None)
 
 
 def read_scores(generation: GenerationState) -> Mapping[str, Any]:
@@ -328,7 +322,7 @@ class _Record:
     def _end_facts(self) -> dict[str, Any]:
         """Return the members that are those of the end, or else of the latest checkpoint."""
         end, latest = self._end, self._latest_attempt
-        point = None if latest is None else find_latest(self.generation)
+        point = None if latest is None else self.generation.latest_checkpoint
         ended_at = None if latest is None or latest.ending is None else latest.ending.at
         imported = [row["end_utc"] for row in self._imported]
         return {
@@ -336,7 +330,7 @@ class _Record:
             "ended_at": end.get("ended_at", ended_at or next(iter(imported), None)),
             "active_s": end.get("elapsed_s", 0.0 if point is None else point.elapsed_s),
             "idle_s": end.get("idle_s", 0.0 if point is None else point.idle_s),
-            "world_time": end.get("world_time", None if point is None else point.world_time),
+            "world_time": self.generation.world_time,
         }
 
     def _agent_facts(self, index: int) -> dict[str, Any]:

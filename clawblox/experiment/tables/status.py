@@ -18,7 +18,6 @@ from clawblox.experiment.history.machine import Begin, Next, Over, last_generati
 from clawblox.experiment.history.state import (
     AttemptState,
     ChainState,
-    Checkpoint,
     ExperimentState,
     GenerationState,
 )
@@ -30,7 +29,6 @@ from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.rows import (
     committed_usage,
     describe_attempt,
-    find_latest,
     read_scores,
 )
 from clawblox.system.clock import parse_utc
@@ -302,7 +300,7 @@ class _View:
         generation = self.own.generations.get(number) or GenerationState(
             chain=self.chain.name, number=number
         )
-        point = find_latest(generation)
+        point = generation.latest_checkpoint
         usage = self.live.used or committed_usage(generation)
         cost = self._cost(usage)
         saved_at = None if point is None else parse_utc(point.at)
@@ -314,7 +312,7 @@ class _View:
             attempts=len(generation.attempts),
             active_s=self._active_s(generation),
             duration_s=self.chain.plan.duration,
-            world_time=self._world_time(point),
+            world_time=self._world_time(generation),
             agents=self.live.agents,
             usage=reduce(Usage.plus, usage, Usage()),
             cost_usd=cost.usd,
@@ -359,15 +357,14 @@ class _View:
     def _active_s(self, generation: GenerationState) -> float:
         if self.live.active_s is not None:
             return self.live.active_s
-        committed, point = generation.committed, find_latest(generation)
+        committed, point = generation.committed, generation.latest_checkpoint
         if committed is not None and committed.ending is not None:
             return float(committed.ending.data.get("elapsed_s", 0.0))
         return 0.0 if point is None else point.elapsed_s
 
-    def _world_time(self, point: Checkpoint | None) -> float | None:
-        if self.live.world_time is not None or point is None:
-            return self.live.world_time
-        return point.world_time
+    def _world_time(self, generation: GenerationState) -> float | None:
+        is_known = self.live.world_time is not None
+        return self.live.world_time if is_known else generation.world_time
 
     def _latest_scores(self) -> Mapping[str, float]:
         every = [read_scores(generation) for generation in self.own.generations.values()]

@@ -57,7 +57,9 @@ async def test_an_end_in_the_past_is_no_end_so_tries_become_rarer() -> None:
     ]
     assert waits == [1, 2, 5, 10, 15, 15]
     assert simulation.scheduler.pauses["r1"].reason == "limit"
-    assert all(line.data["until"] is None for line in simulation.journal.lines if "until" in line.data)
+    assert all(
+        line.data["until"] is None for line in simulation.journal.lines if "until" in line.data
+    )
 
 
 async def test_ends_that_come_again_and_again_are_tried_once_a_minute_at_most() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.plan import AgentSpec
+from clawblox.experiment.schedule.callbacks import Callbacks
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +27,10 @@ def commit(simulation: Simulation) -> Line:
     check_history(simulation)
     (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
     return line
+
+
+async def score(_end: Any) -> dict[str, float]:
+    return {"cubes": 1.0}
 
 
 def outcomes(simulation: Simulation) -> list[str | None]:
@@ -88,6 +93,26 @@ async def test_checkpoints_that_are_not_required_may_all_fail() -> None:
     assert commit(simulation).data["ended_by"] == "duration"
     failed = [line for line in simulation.journal.lines if line.type == "checkpoint.failed"]
     assert [line.data["kind"] for line in failed] == [*["periodic"] * 6, "boundary", "end"]
+
+
+@pytest.mark.parametrize("has_end", [True, False])
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_generation_has_the_worlds_time_of_its_end_whenever_it_was_interrupted(
+    *, has_end: bool, is_written: bool
+) -> None:
+    policy = {"every": 900.0, "idle_wait": 0.0, "end": has_end}
+    callbacks = Callbacks(score=score)
+    lines = 0
+    for kill_at in [None, *range(1, 100)]:
+        if kill_at is not None and kill_at > lines:
+            break
+        simulation = Simulation(make_plan(checkpoint=policy), callbacks)
+        simulation.kill_at(kill_at, is_written=is_written)
+        await simulation.run_to_end()
+        lines = lines or len(simulation.journal.lines)
+        assert commit(simulation).data["world_time"] == 3600.0, kill_at
+        chain = simulation.state.chain("r1")
+        assert chain.generations[1].world_time == 3600.0
 
 
 # -- trouble ------------------------------------------------------------------------------------
