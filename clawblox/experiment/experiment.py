@@ -268,9 +268,15 @@ class Experiment:
             opened.plans[-1],
             opened.state,
             now=self._clock.utc(),
-            pid=os.getpid() if self._session is not None else None,
+            pid=self._running_pid,
             live=self._live(),
         )
+
+    @property
+    def _running_pid(self) -> int | None:
+        """This process while a session runs; None else."""
+        is_running = self._session is not None and not self._session.is_over.is_set()
+        return os.getpid() if is_running else None
 
     def events(self) -> Subscription[ExperimentEvent]:
         """Return a stream of the events from now on; it ends when the block is left."""
@@ -483,7 +489,7 @@ class Experiment:
         return {} if self._session is None else self._session.live(self._reporter.last_actions)
 
     async def _answer_status(self) -> Mapping[str, Any]:
-        return {"live": encode_live(self._live()), "pid": os.getpid()}
+        return {"live": encode_live(self._live()), "pid": self._running_pid}
 
     async def _answer_pause(self, chains: Sequence[str] | None = None) -> Mapping[str, Any]:
         await self.pause(chains)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import anyio
+import attrs
 
 from clawblox.experiment.experiment_run import RunOutcome, RunStatus
 from clawblox.experiment.history.lines import Line
@@ -107,6 +108,7 @@ class Session:
             facts = {
                 "reason": self._outcome().status,
                 "elapsed_s": self._clock.monotonic() - begun_at,
+                "waits": self._describe_waits(),
             }
             await self._write_end(facts)
         except Exception as error:  # noqa: BLE001 - raised where the outcome is awaited
@@ -239,18 +241,35 @@ class Session:
 
     # -- the outcome ----------------------------------------------------------------------------
 
+    def _find_end(self, chain: Chain) -> Over | None:
+        """Return how a chain is over; None if it is not."""
+        state = self._opened.state.chain(chain.name)
+        last = last_generation(state, chain.plan.generations)
+        step = next_step(state, last, chain.plan.retry)
+        return step if isinstance(step, Over) else None
+
+    def _find_pause(self, chain: Chain) -> Pause | None:
+        return self._scheduler.pauses.get(chain.name) or self._scheduler.halted
+
+    def _describe_waits(self) -> list[dict[str, Any]]:
+        """Return why chains wait that are not over, for the journal."""
+        chains: dict[Pause, list[str]] = {}
+        for chain in self._chains():
+            pause = self._find_pause(chain)
+            if pause is not None and self._find_end(chain) is None:
+                chains.setdefault(pause, []).append(chain.name)
+        return [{**attrs.asdict(pause), "chains": names} for pause, names in chains.items()]
+
     def _outcome(self) -> RunOutcome:
         texts = dict(self._scheduler.failures)
         has_failed = bool(texts)
         is_paused = False
         for chain in self._chains():
             state = self._opened.state.chain(chain.name)
-            step = next_step(
-                state, last_generation(state, chain.plan.generations), chain.plan.retry
-            )
-            if not isinstance(step, Over):
+            step = self._find_end(chain)
+            if step is None:
                 is_paused = True
-                pause = self._scheduler.pauses.get(chain.name) or self._scheduler.halted
+                pause = self._find_pause(chain)
                 texts.setdefault(chain.name, "paused" if pause is None else pause.text)
             elif step.status == "failed":
                 has_failed = True

@@ -40,6 +40,8 @@ from clawblox.views.formatting import (
 MAX_COLUMNS: Final = 100
 _COUNTS: Final = ("failed", "blocked", "paused", "running", "waiting")
 _MAX_REASONS: Final = 5
+_REQUEST: Final = "request"
+"""Cause of a pause that a person has asked for."""
 _MIN_LAST: Final = len("limit until 21:40")
 """Width below which the latest action is left out rather than cut."""
 _DIGITS: Final = re.compile(r"(\d+)")
@@ -89,7 +91,11 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
     for line in lines:
         line.truncate(columns, overflow="ellipsis")
     table = [line.plain.rstrip() for line in lines]
-    needy = [chain for chain in status.chains if chain.state in ("failed", "paused")]
+    needy = [
+        chain
+        for chain in status.chains
+        if chain.state in ("failed", "paused") or _waits_for_reason(chain)
+    ]
     unseen = [
         chain
         for chain in sorted(needy, key=_rank)
@@ -99,16 +105,22 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
 
 
 def summarise_experiment(status: ExperimentStatus) -> list[str]:
-    """Return how an experiment ended, why chains have failed, and what to type next."""
+    """Return how an experiment ended, why chains have failed or wait, and what to type next."""
     failed = [chain for chain in status.chains if chain.state == "failed"]
+    waiting = [chain for chain in status.chains if _waits_for_reason(chain)]
     money = _describe_money(status)
     lines = [_describe_counts(status).plain + (f"; {money}." if money else ".")]
-    lines += _describe_reasons(failed)
+    lines += [*_describe_reasons(failed), *_describe_reasons(waiting)]
     if status.counts.get("committed", 0) < status.generations:
         words = ["--retry-failed"] if failed else []
         lines.append(f"resume:   {suggest('experiment resume', status.directory, *words)}")
     lines.append(f"results:  {suggest('experiment results', status.directory)}")
     return list(map(printable, lines))
+
+
+def _waits_for_reason(chain: ChainStatus) -> bool:
+    """Return whether a chain waits for something else than a resume that a person asks for."""
+    return chain.state in ("paused", "waiting") and chain.cause not in ("", _REQUEST)
 
 
 def _describe_reasons(chains: Sequence[ChainStatus]) -> list[str]:
@@ -202,8 +214,9 @@ def _describe_hidden(chains: Sequence[ChainStatus]) -> str:
 
 
 def _describe_wait(chain: ChainStatus) -> str:
-    is_waiting = chain.state == "waiting" and chain.reason and not chain.attempts
-    return f"waiting {chain.reason}" if is_waiting else chain.state
+    if chain.state != "waiting" or chain.attempts or not chain.reason:
+        return chain.state
+    return f"waiting, {_describe_last(chain)}" if chain.cause else f"waiting {chain.reason}"
 
 
 def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:

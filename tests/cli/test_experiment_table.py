@@ -232,6 +232,17 @@ def test_an_experiment_that_nothing_runs_says_so() -> None:
     assert title.endswith("$41.20 of $200 · not running · 3h55m gone, about 12h to go")
 
 
+def test_chains_that_wait_without_an_attempt_are_counted_with_their_reason() -> None:
+    chains = [
+        chain(f"r{number}", 1, "waiting", cause="disk", reason="1 GB is free")
+        for number in range(1, 8)
+    ]
+    for lines in (describe_status(status(chains)), summarise_experiment(status(chains))):
+        text = "\n".join(lines)
+        assert "disk: 1 GB is free" in text
+        assert "7 more" in text or "2 more" in text
+
+
 def test_costs_that_are_estimated_or_unknown_are_marked() -> None:
     estimated = chain("r1", 1, "working", cost_usd=2.0, is_estimated=True)
     lines = describe_status(status((estimated,), is_estimated=True))
@@ -244,6 +255,7 @@ def test_the_summary_has_failures_and_the_next_commands() -> None:
     assert summarise_experiment(status()) == [
         f"{describe_status(status())[1]}; $41.20 of $200.",
         "opus-r2  world: died at 720 s (4 attempts)",
+        "opus-r1  limit until 21:40",
         "resume:   clawblox experiment resume experiments/panda-memory --retry-failed",
         "results:  clawblox experiment results experiments/panda-memory",
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
@@ -13,6 +14,7 @@ from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.schedule.ports import AttemptError
 from tests.experiment.fakes import Trouble
 from tests.experiment.test_experiment import Scene, run
@@ -111,6 +113,42 @@ async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
         tasks.cancel_scope.cancel()
     assert (outcome.status, outcome.exit_status) == ("stopped", 130)
     assert outcome.text == "r1: stopped on request"
+
+
+@pytest.mark.parametrize(
+    ("troubles", "changes", "seen"),
+    [
+        (
+            {"r1": [Trouble(100.0, "limit", lasts=1e6)]},
+            {"retry": {"longest_pause": 3600.0}, "limits": {"min_free": None, "worlds": 1}},
+            [("paused", "limit"), ("waiting", "limit")],
+        ),
+        (
+            {},
+            {"limits": {"dollars": 0.3, "min_free": None, "worlds": 1}},
+            [("waiting", "dollars"), ("waiting", "dollars")],
+        ),
+        ({}, {"limits": {"min_free": 10**13}}, [("waiting", "disk")] * 2),
+        ({"r1": [Trouble(100.0, "secret")]}, {}, [("paused", "secret"), ("done", "")]),
+    ],
+)
+async def test_after_a_pause_every_process_sees_why_each_chain_waits(
+    scene: Scene, troubles: Any, changes: dict[str, Any], seen: list[tuple[str, str]]
+) -> None:
+    scene.workshop.troubles = troubles
+    async with scene.experiment(scene.plan(repeats=2, **changes)) as exp:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.tick)
+            assert (await exp.run()).status == "paused"
+            tasks.cancel_scope.cancel()
+        here = exp.status()
+        answer = await ask_experiment(scene.directory, "status")
+    assert [(chain.state, chain.cause) for chain in here.chains] == seen
+    assert all(chain.reason or chain.state == "done" for chain in here.chains)
+    elsewhere = (await run_blocking(read_experiment, scene.directory)).status()
+    for one, other in zip(here.chains, elsewhere.chains, strict=True):
+        assert one == attrs.evolve(other, last_checkpoint_age_s=one.last_checkpoint_age_s)
+    assert (here.pid, answer and answer["pid"]) == (None, None)
 
 
 async def test_a_defect_ends_its_chain_and_no_other(

@@ -198,10 +198,8 @@ class ExperimentRunner:
             with self._contained:
                 await self._display.clear()
             raise
-        is_paused = self.outcome.status == "paused"  # the summary has the reasons of failures
-        texts = self.outcome.text.splitlines() if is_paused else []
         with self._contained:
-            await self._display.finish([*texts, *summarise_experiment(self._experiment.status())])
+            await self._display.finish(summarise_experiment(self._experiment.status()))
 
     def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)

@@ -299,6 +299,8 @@ class ExperimentState:
         plan_file: Name of the file with the plan.
         accounts: Data of the latest line of each account that is limited.
         wall_s: Seconds of the sessions that have ended.
+        waits: Why each chain waits that the latest session has left, by its name; empty while one
+            runs.
         session: The line with which the current or a killed session began; None without one.
         hooks: Name and digest of each hook in the latest session, by its argument.
         seq: Number of the last line.
@@ -311,6 +313,7 @@ class ExperimentState:
         self.plan_file = "plan.toml"
         self.accounts: dict[str, Mapping[str, Any]] = {}
         self.wall_s = 0.0
+        self.waits: dict[str, Mapping[str, Any]] = {}
         self.session: Line | None = None
         self.hooks: Mapping[str, Mapping[str, str | None]] = {}
         self.seq = 0
@@ -348,11 +351,13 @@ class ExperimentState:
 
     def _begin_session(self, line: Line) -> None:
         self.session = line
+        self.waits = {}
         self.hooks = line.data.get("hooks", {})
 
     def _end_session(self, line: Line) -> None:
         self.wall_s += float(line.data.get("elapsed_s", 0.0))
         self.session = None
+        self.waits = {name: wait for wait in line.data.get("waits", ()) for name in wait["chains"]}
 
     def _amend(self, line: Line) -> None:
         self.revision = int(line.data["revision"])

@@ -337,15 +337,18 @@ class _View:
     def _judge(self, following: Next, generation: GenerationState) -> dict[str, Any]:
         """Return the state of the chain, and the reason for it."""
         attempt = generation.attempts[-1] if generation.attempts else None
+        ending = None if attempt is None else attempt.ending
         if isinstance(following, Over):
-            facts = {} if following.status == "done" else _describe_ending(attempt)
-            return {"state": following.status, **facts}
+            has_cause = following.status == "failed" and ending is not None
+            return {"state": following.status, **(_describe_end(ending.data) if has_cause else {})}
         if attempt is not None and attempt.ending is None and self._is_of_session(attempt.opened):
             return {"state": describe_attempt(attempt)}
-        ending = None if attempt is None else attempt.ending
         is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
         if ending is not None and ending.type == "paused" and is_news:
-            return {"state": "paused", **_describe_ending(attempt)}
+            return {"state": "paused", **_describe_end(ending.data)}
+        wait = None if self.is_run else self.state.waits.get(self.chain.name)
+        if wait is not None:
+            return {"state": "waiting" if attempt is None else "paused", **_describe_end(wait)}
         reason = self.live.reason or _describe_wait(attempt)
         return {"state": "waiting", "reason": reason}
 
@@ -376,9 +379,8 @@ class _View:
         return sum_costs(map(compute_cost, usage, prices))
 
 
-def _describe_ending(attempt: AttemptState | None) -> dict[str, Any]:
-    ending = None if attempt is None else attempt.ending
-    data = {} if ending is None else ending.data
+def _describe_end(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return why a chain waits or has failed, from the line that ended its attempt or session."""
     return {
         "cause": str(data.get("cause", data.get("reason", ""))),
         "reason": str(data.get("text", "")),
@@ -389,6 +391,6 @@ def _describe_ending(attempt: AttemptState | None) -> dict[str, Any]:
 def _describe_wait(attempt: AttemptState | None) -> str:
     if attempt is None or attempt.outcome == "committed":
         return ""
-    if attempt.outcome == "failed":
-        return f"to try again: {_describe_ending(attempt)['reason']}"
+    if attempt.outcome == "failed" and attempt.ending is not None:
+        return f"to try again: {attempt.ending.data.get('text', '')}"
     return "to be resumed"

@@ -91,6 +91,23 @@ def test_a_pause_has_its_reason_and_its_end(journal: Journal) -> None:
     assert first_chain(journal).state == "waiting"
 
 
+def test_a_session_that_has_ended_says_why_chains_wait_until_the_next(journal: Journal) -> None:
+    until = "2026-06-22T21:40:00Z"
+    journal.open("r1", 1).work().end("paused", reason="limit", text="Eko: limit", until=until)
+    journal.open("r2", 1).work().end("interrupted")
+    wait = {"reason": "dollars", "text": "$1 is spent", "chains": ["r1", "r2", "r3"]}
+    journal.write("session.ended", {"reason": "paused", "elapsed_s": 1.0, "waits": [wait]})
+    chains = make_status_from(journal, pid=None, repeats=4).chains
+    assert [(chain.state, chain.cause, chain.reason) for chain in chains] == [
+        ("paused", "limit", "Eko: limit"),
+        ("paused", "dollars", "$1 is spent"),
+        ("waiting", "dollars", "$1 is spent"),
+        ("waiting", "", ""),
+    ]
+    journal.write("session.begun", {"pid": 8})
+    assert {chain.cause for chain in make_status_from(journal, repeats=4).chains} == {""}
+
+
 def test_a_chain_fails_when_its_retries_are_used_up(journal: Journal) -> None:
     for tries in (1, 2):
         journal.open("r1", 1).work().end("failed", cause="world", text="died", moved_to="x")
