@@ -332,21 +332,25 @@ class AsyncAgent:
         order = self._order(prompt, env, system_prompt=check_text(system, "system_prompt"))
         return await self._own_begin(order)
 
-    async def check(self, *, env: Mapping[str, str] | None = None) -> str | None:
+    async def check(
+        self, *, env: Mapping[str, str] | None = None, prompt: str = "check"
+    ) -> str | None:
         """Run the checks of a start without starting the agent; nothing is written.
 
         Args:
             env: As for :meth:`start`.
+            prompt: The longest message that the agent will get.
 
         Returns:
             Version of the program; None if it is not known.
 
         Raises:
+            ConfigError: An argument is wrong, or the message is too long for this program.
             AgentSetupError: The program is missing, too old, or not logged in.
 
         Cancellation: ends the processes of the check; nothing remains.
         """
-        order = self._order("check", env)
+        order = self._order(prompt, env)
         with self._options.naming_errors():
             return await in_own_task(partial(check_setup, order))
 

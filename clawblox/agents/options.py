@@ -35,6 +35,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,127}")
 DRIVER_NAMES: Final = (*PROGRAMS, "acp", "command")
 """The names of all drivers."""
 
+IN_WORKSPACE: Final = "{workspace}/"
+"""Begins the path of a program in the agent's workspace, as ``command=`` may name it."""
+
 SandboxChoice: TypeAlias = bool | Literal["strict"]
 """Whether the program runs in a sandbox; ``"strict"`` refuses a weaker sandbox."""
 

@@ -22,6 +22,7 @@ from clawblox.agents.drivers.driver import (
 )
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
+from clawblox.agents.options import IN_WORKSPACE
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
@@ -53,6 +54,8 @@ def find_binary(order: Order) -> Path:
         AgentSetupError: The program is missing.
     """
     name = _name_binary(order)
+    if name.startswith(IN_WORKSPACE):
+        return _find_in_workspace(order, name.removeprefix(IN_WORKSPACE))
     search = order.env.get("PATH") or order.inherited.get("PATH") or os.defpath
     binary = shutil.which(name, path=search)
     if binary is None:
@@ -60,7 +63,20 @@ def find_binary(order: Order) -> Path:
             f"its program {name!r} is not on PATH, or cannot be executed",
             hint="install it (clawblox doctor shows how), or give its path with binary=",
         )
-    return Path(binary).absolute()
+    path = Path(binary).absolute()
+    if ".." in path.parts:  # nothing of the path can be made in a sandbox then
+        path = Path(os.path.realpath(path.parent), path.name)
+    return path
+
+
+def _find_in_workspace(order: Order, name: str) -> Path:
+    path = order.directory.workspace / name
+    if ".." in path.parts or shutil.which(str(path)) is None:
+        raise AgentSetupError(
+            f"its program {name!r} is no executable file in its workspace",
+            hint="put it there, or give another path in command=",
+        )
+    return path
 
 
 def _name_binary(order: Order) -> str:
@@ -204,7 +220,8 @@ async def read_version(
     """Return the output of the version command; '' if it does not end within 20 seconds.
 
     It runs without a sandbox, so it gets an empty home: the agent's home has files of the agent,
-    and the path of a home inside a sandbox may belong to another user of this machine.
+    and the path of a home inside a sandbox may belong to another user of this machine. A program
+    that an agent in a sandbox can write is not run.
 
     Args:
         order: The order of the start.
@@ -220,7 +237,8 @@ async def read_version(
     Cancellation: ends the process.
     """
     argv = order.driver.version_argv(str(binary))
-    if not argv:
+    is_writable = order.options.sandbox and binary.is_relative_to(order.directory.workspace)
+    if not argv or is_writable:
         return ""
     try:
         async with scratch_directory("clawblox-version-") as home:

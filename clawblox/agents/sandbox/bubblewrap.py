@@ -35,7 +35,7 @@ from clawblox.agents.sandbox.inside import (
     visible_path,
 )
 from clawblox.agents.sandbox.native import native_settings, probe_command, require_native
-from clawblox.agents.sandbox.program_files import find_program_files
+from clawblox.agents.sandbox.program_files import ProgramFiles, find_program_files
 from clawblox.agents.sandbox.relay import Relays
 from clawblox.agents.sandbox.system_calls import build_filter
 from clawblox.agents.values import SandboxLevel
@@ -147,6 +147,7 @@ class Bubblewrap(Enclosure):
         """See ``Enclosure.show``."""
         return attrs.evolve(
             setup,
+            binary=str(_inside_workspace(setup.directory, Path(setup.binary)) or setup.binary),
             workspace=SANDBOX_WORKSPACE,
             home=SANDBOX_HOME,
             state=SANDBOX_STATE,
@@ -161,7 +162,8 @@ class Bubblewrap(Enclosure):
             raise AgentSetupError(message, hint=_INSTALL_HINT)
         self._bubblewrap = os.path.realpath(bubblewrap)
         self._program = directory, binary
-        self._leave_root(directory, ["test", "-x", str(binary)])
+        seen = _inside_workspace(directory, binary) or binary
+        self._leave_root(directory, ["test", "-x", str(seen)])
         self._limits = find_limits(os.geteuid() if self._user is None else self._user)
         if self._has_native:
             require_native(self._try(probe_command(is_nested=True)))
@@ -222,12 +224,10 @@ class Bubblewrap(Enclosure):
         """Return the view of a process with these endpoints and this environment."""
         assert self._program is not None
         directory, binary = self._program
-        try:
-            files = find_program_files(str(binary), env.get("PATH", os.defpath))
-        except OSError as error:
-            raise AgentSetupError(f"its program cannot be shown in a sandbox: {error}") from error
+        files = self._find_files(directory, binary, env)
         links = dict(files.links)
-        if not any(map(binary.is_relative_to, (*SYSTEM_DIRS, *files.paths))):
+        shown = *SYSTEM_DIRS, *files.paths, directory.workspace
+        if not any(map(binary.is_relative_to, shown)):
             links[binary] = str(files.executable)
         deps, variables = self._deps(env)
         return Inside(
@@ -243,6 +243,17 @@ class Bubblewrap(Enclosure):
             covers=find_proc_covers(),
             is_bound=self._user is not None,
         )
+
+    def _find_files(
+        self, directory: AgentDir, binary: Path, env: Mapping[str, str]
+    ) -> ProgramFiles:
+        if _inside_workspace(directory, binary) is not None:
+            # The agent can write it: it must not name files that are shown.
+            return ProgramFiles(binary, (), (), ())
+        try:
+            return find_program_files(str(binary), env.get("PATH", os.defpath))
+        except OSError as error:
+            raise AgentSetupError(f"its program cannot be shown in a sandbox: {error}") from error
 
     def _deps(self, env: Mapping[str, str]) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
         """Return the dependencies that the world shows, and the variables for them."""
@@ -367,6 +378,13 @@ class Bubblewrap(Enclosure):
         finally:
             entry.close()
         return outcome
+
+
+def _inside_workspace(directory: AgentDir, binary: Path) -> Path | None:
+    """Return where a program in the agent's workspace is inside; None for any other."""
+    if not binary.is_relative_to(directory.workspace):
+        return None
+    return SANDBOX_WORKSPACE / binary.relative_to(directory.workspace)
 
 
 def _readable(directory: AgentDir) -> tuple[str, ...]:
