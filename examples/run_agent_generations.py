@@ -41,10 +41,9 @@ def environment(name: str, default: str) -> str:
     return os.environ.get(name) or default
 
 
-def seconds_or_off(name: str, default: str) -> str | None:
-    """Return a variable with seconds; None if it is 0, which turns off what it is about."""
-    text = environment(name, default)
-    return None if text.strip("0") in ("", ".") else text
+def is_off(name: str) -> bool:
+    """Return whether a variable with seconds is 0, which turns off the thing that it is about."""
+    return bool(text := environment(name, "")) and text.strip("0") in ("", ".")
 
 
 def number(name: str, default: str, kind: type[Number]) -> Number:
@@ -123,8 +122,11 @@ def make_plan(args: argparse.Namespace) -> Plan:
         claude_native_sandbox=args.claude_native_sandbox,
         bare=args.bare,
     )
-    before = seconds_or_off("SAVE_GRACE_SECONDS", "300")
-    save = {"prompt": environment("SAVE_PROMPT", SAVE_PROMPT), "before": before, "full": True}
+    save = {
+        "prompt": environment("SAVE_PROMPT", SAVE_PROMPT),
+        "before": environment("SAVE_GRACE_SECONDS", "") or None,  # by default 300 s at most
+        "full": True,
+    }
     return Plan(
         world,
         [agent] * args.agents_per_world,
@@ -135,8 +137,10 @@ def make_plan(args: argparse.Namespace) -> Plan:
         run_prefix=args.run_prefix or args.experiment_id,
         tmux=args.tmux_prefix or None,
         prune=args.prune_reconstructable_artifacts,
-        save=None if before is None else save,
-        checkpoint={"every": seconds_or_off("CHECKPOINT_EVERY", "900")},
+        save=None if is_off("SAVE_GRACE_SECONDS") else save,
+        checkpoint={
+            "every": None if is_off("CHECKPOINT_EVERY") else environment("CHECKPOINT_EVERY", "900")
+        },
         retry={
             "attempts": number("MAX_GENERATION_RETRIES", "3", int),
             "delay": environment("RETRY_DELAY_SECONDS", "15"),

@@ -268,15 +268,9 @@ class Experiment:
             opened.plans[-1],
             opened.state,
             now=self._clock.utc(),
-            pid=self._running_pid,
+            pid=None if self._session is None else self._session.pid,
             live=self._live(),
         )
-
-    @property
-    def _running_pid(self) -> int | None:
-        """This process while a session runs; None else."""
-        is_running = self._session is not None and not self._session.is_over.is_set()
-        return os.getpid() if is_running else None
 
     def events(self) -> Subscription[ExperimentEvent]:
         """Return a stream of the events from now on; it ends when the block is left."""
@@ -449,7 +443,7 @@ class Experiment:
         running = () if self._session is None else self._session.running
         branches = plan_fork(fork, chain, opened.state, running)
         if not running:  # nothing of it is recorded if it could not be run
-            await self._workshop.survey(opened.plans[-1], are_logins_checked=False)
+            await self._workshop.survey(opened.plans[-1], has_worked=True)
         await record_branches(self._recorder, source, branches)
         if self._session is not None:
             self._session.add([name for name, _ in branches])
@@ -489,7 +483,7 @@ class Experiment:
         return {} if self._session is None else self._session.live(self._reporter.last_actions)
 
     async def _answer_status(self) -> Mapping[str, Any]:
-        return {"live": encode_live(self._live()), "pid": self._running_pid}
+        return {"live": encode_live(self._live()), "pid": self._session and self._session.pid}
 
     async def _answer_pause(self, chains: Sequence[str] | None = None) -> Mapping[str, Any]:
         await self.pause(chains)

@@ -11,7 +11,7 @@ import attrs
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
-from clawblox.config.arguments import check_count, check_seed
+from clawblox.config.arguments import check_count, check_seed, mismatch
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
@@ -77,6 +77,7 @@ def plan_fork(
     if fork.reseed is not None:
         check_seed(fork.reseed, "reseed")
     _require_source(fork, state)
+    _require_time_to_work(fork, chain)
     labels = _check_labels(fork)
     _require_branching(chain)
     _require_separate_worlds(fork, chain, running, total)
@@ -100,6 +101,14 @@ def _require_source(fork: Fork, state: ExperimentState) -> None:
             value=ref.file,
             hint=f"those of {ref.chain}/g{ref.generation:03d}: {times}",
         )
+
+
+def _require_time_to_work(fork: Fork, chain: Chain) -> None:
+    duration_s, save = fork.duration_s, chain.plan.save
+    if duration_s is None or save is None or save.before is None or save.before < duration_s:
+        return
+    expected = f"more than save.before of the plan, {save.before:g} s"
+    raise mismatch("duration", expected, duration_s)
 
 
 async def record_branches(

@@ -59,8 +59,8 @@ def import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_di
             state.apply(journal.append("imported", data, About(chain.name, number)))
 
 
-def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> None:
-    """Refuse what cannot be taken over, before anything is recorded.
+def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> bool:
+    """Refuse what cannot be taken over, before anything is recorded; return whether anything can.
 
     Args:
         chain: The chain.
@@ -74,6 +74,7 @@ def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> None:
     generations = _read_generations(chain, chain_dir)
     if archive is not None:
         _find_point(chain, archive, last=max((g.number for g in generations), default=0))
+    return bool(generations) or archive is not None
 
 
 def _read_generations(chain: Chain, chain_dir: Path) -> Sequence[ImportedGeneration]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -27,11 +27,15 @@ from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.layout import chain_dir, run_prefix
 from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.save_times import require_time_to_work
 from clawblox.experiment.record import read_plans
 from clawblox.results import PlanChange
 from clawblox.rundir.experiments import PLAN_NAME
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
+
+_WORK: Final = frozenset({"working", "checkpoint", "imported"})
+"""Lines after which a plan has done something."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +77,7 @@ def open_experiment(
     Raises:
         UsageError: There is no experiment, and no plan.
         PlanChangedError: The plan, or a file that it names, has changed, and that is not accepted.
+        ConfigError: The plan leaves no time for work.
         ClawbloxError: A file cannot be read.
         OSError: A file cannot be written.
     """
@@ -81,8 +86,10 @@ def open_experiment(
         if plan is None:
             hint = "give the directory of an experiment, by default experiments/<name>"
             raise UsageError(f"there is no experiment in {directory}", hint=hint)
-        for chain, place in _places(directory, plan, resume_from):
-            check_imports(chain, place, resume_from)
+        places = _places(directory, plan, resume_from)
+        imports = [check_imports(chain, place, resume_from) for chain, place in places]
+        if not any(imports):
+            require_time_to_work(plan)
         _begin(journal, directory, plan, check)
     else:
         _amend(journal, directory, plan, accept, check)
@@ -122,9 +129,11 @@ def _amend(
     inputs = digest_inputs(plan, experiment_dir=directory, check=check)
     before = Inputs(**_last_inputs(journal.lines))
     changes = [*compare(recorded[-1], plan), *before.compare(inputs)]
-    require_acceptable(changes, accept)
+    has_worked = any(line.type in _WORK for line in journal.lines)
+    require_acceptable(changes, accept, has_worked=has_worked)
     if not changes:
         return
+    require_time_to_work(plan, recorded[-1])
     revision = len(recorded)
     name = f"plan-{revision}.toml"
     _write_plan(directory, name, plan, check)
@@ -133,6 +142,7 @@ def _amend(
         "plan": name,
         "changes": [_describe(change) for change in changes],
         "inputs": attrs.asdict(inputs),
+        "mends": not has_worked,
     }
     journal.append("plan.amended", facts)
 

@@ -91,6 +91,11 @@ class Session:
         """Names of the chains that have an attempt under way."""
         return self._scheduler.runners.keys()
 
+    @property
+    def pid(self) -> int | None:
+        """The process that runs it: this one; None when it is over."""
+        return None if self.is_over.is_set() else os.getpid()
+
     async def run(self) -> None:
         """Run the chains to their ends; what fails is raised by :meth:`wait`.
 
@@ -99,9 +104,8 @@ class Session:
         begun_at = self._clock.monotonic()
         try:
             with self._scope:
-                await self._workshop.survey(
-                    self._opened.plans[-1], are_logins_checked=not self._has_worked()
-                )
+                plan = self._opened.plans[-1]
+                await self._workshop.survey(plan, has_worked=self._has_worked())
                 if await self._begin():
                     self._recall_limits()
                     await self._scheduler.run(self._chains())
@@ -225,8 +229,9 @@ class Session:
     def _find_chain(self, name: str, revision: int) -> Chain:
         """Return a chain with the plan of a revision, or the present one for a later chain."""
         state = self._opened.state
-        chains = all_chains(self._opened.plans[revision], state)
-        return chains.get(name) or all_chains(self._opened.plans[-1], state)[name]
+        present = all_chains(self._opened.plans[-1], state)[name]
+        chain = all_chains(self._opened.plans[revision], state).get(name)
+        return present if chain is None else _with_places(chain, present)
 
     def _has_worked(self) -> bool:
         """Return whether agents have worked before: then an expired login is a pause."""
@@ -287,6 +292,16 @@ class Session:
         if has_failed:
             return "failed"
         return "paused" if is_paused else "done"
+
+
+def _with_places(chain: Chain, present: Chain) -> Chain:
+    """Return a chain of an earlier plan whose world and programs are where they are now."""
+    world = attrs.evolve(chain.plan.world, dir=present.plan.world.dir)
+    agents = [
+        agent.but(binary=now.binary, command=now.command)
+        for agent, now in zip(chain.plan.agents, present.plan.agents, strict=True)
+    ]
+    return attrs.evolve(chain, plan=chain.plan.but(world=world, agents=agents))
 
 
 def _describe_failure(chain: ChainState) -> str:

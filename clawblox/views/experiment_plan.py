@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from clawblox.agents.usage import Budget
+from clawblox.errors.general import shorten
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.live.survey import Survey
 from clawblox.experiment.plan.naming import original_name
+from clawblox.experiment.plan.parts import USUAL_SAVING_S
 from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.tables.status import make_status
 from clawblox.printable import printable
 from clawblox.system.clock import utc_now
@@ -20,6 +25,9 @@ from clawblox.views.formatting import (
     format_count,
     format_rough_seconds,
 )
+
+_MAX_CHAINS: Final = 100
+_MAX_VALUE_CHARS: Final = 60
 
 
 def describe_plan(plan: Plan, survey: Survey) -> list[str]:
@@ -36,8 +44,28 @@ def describe_plan(plan: Plan, survey: Survey) -> list[str]:
             f"{_describe_time(plan, chains)} {_describe_disk(survey)}",
             " ".join(_describe_limits(plan, chains)),
             "   ".join(_describe_inputs(plan, survey)),
+            *survey.notes,
+            "",
+            *_describe_chains(chains),
         )
     ]
+
+
+def _describe_chains(chains: Sequence[Chain]) -> list[str]:
+    """Return a line for each of the first chains, with the values of its condition."""
+    shown, hidden = chains[:_MAX_CHAINS], chains[_MAX_CHAINS:]
+    width = max(len(chain.name) for chain in shown)
+    lines = []
+    for chain in shown:
+        seed = {} if chain.seed is None else {"seed": chain.seed}
+        values = {**to_plain(chain.condition), **seed}
+        texts = [f"{path} = {_format_value(value)}" for path, value in values.items()]
+        lines.append(f"{chain.name:{width}}  {', '.join(texts)}".rstrip())
+    return [*lines, *([f"… and {len(hidden)} more (--json has all)"] if hidden else [])]
+
+
+def _format_value(value: object) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS)
 
 
 def _describe_time(plan: Plan, chains: Sequence[Chain]) -> str:
@@ -86,6 +114,14 @@ def _describe_limits(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:
         yield f"Starts no generation beyond ${plan.limits.dollars:g}."
     if plan.limits.wall is not None:
         yield f"Ends after {format_rough_seconds(plan.limits.wall)}."
+    shares = {
+        chain.plan.saving_s
+        for chain in chains
+        if chain.plan.save is not None and chain.plan.save.before is None
+    }
+    if short := sorted(seconds for seconds in shares if seconds < USUAL_SAVING_S):
+        times = " to ".join(map(format_rough_seconds, dict.fromkeys((short[0], short[-1]))))
+        yield f"The save prompt comes {times} before the end, a quarter of the duration."
 
 
 def _describe_tokens(working: float, saving: float) -> str:

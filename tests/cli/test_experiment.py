@@ -89,7 +89,7 @@ def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
     words = ("experiment", "run", "exp.toml", "--dry-run", "--set", "generations=3")
     command = call(*words, env=KEYS)
     assert command.wait() == 0, command.err
-    chains, tokens, inputs = command.out.splitlines()
+    chains, tokens, inputs, note, _, chain = command.out.splitlines()
     assert chains.startswith(
         "1 chain of 3 generations of 1s, 1 world at a time: at least 3s. Disk:"
     )
@@ -97,7 +97,9 @@ def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
     assert inputs.startswith("world counter ")
     assert inputs.endswith("copied: template")
     facts = json.loads(call(*words, "--json", env=KEYS).out)
-    assert facts["chains"] == ["r1"]
+    assert (facts["chains"], facts["conditions"], facts["notes"]) == (["r1"], {"r1": {}}, [note])
+    assert chain == "r1"
+    assert "nothing in counter shows that it can record itself" in note
     assert set(facts["programs"]) == {"claude"}
     assert look_at(Path.cwd()) == before
 
@@ -109,6 +111,21 @@ def test_all_faults_of_a_plan_are_reported(plan: Path, call: Start) -> None:
         assert not Path("experiments").exists()
     assert "seeds: must be left out: the world takes no seed" in error
     assert "agents.Eko:" in error
+
+
+def test_a_time_for_saving_that_leaves_none_for_work_is_refused_with_its_line(
+    plan: Path, call: Start
+) -> None:
+    text = plan.read_text().replace("0.3s", "1s")
+    plan.write_text(text)
+    line = text.splitlines().index('save = { prompt = "Save.", before = "1s" }') + 1
+    for more in ((), ("--dry-run",)):
+        error = refuse(call, "run", "exp.toml", *more)
+        assert error.startswith("save.before: must be less than the duration, 1 s, not 1.0\n")
+        assert f"  file: exp.toml:{line}\n" in error
+    error = refuse(call, "run", "exp.toml", "--set", "save.before=2s")
+    assert "file:" not in error
+    assert not Path("experiments").exists()
 
 
 def test_a_plan_with_a_misspelled_key_is_refused_with_its_line(plan: Path, call: Start) -> None:
@@ -136,14 +153,6 @@ def test_an_existing_directory_is_refused_with_advice(begun: Path, call: Start) 
         (("run", "exp.toml", "--set", "limits"), "Invalid value for '--set': must be PATH=VALUE"),
         (("run", "missing.toml"), "missing.toml: the file does not exist"),
         (("resume", "experiments/memory", "--accept", "savee"), "--accept: must be one of"),
-        (
-            ("resume", "experiments/memory", "--set", "duration=2h"),
-            "  duration: was 1.0, is 7200.0\n  accept for later generations: --accept duration",
-        ),
-        (
-            ("resume", "experiments/memory", "--set", "agents.Eko.model=other"),
-            "the plan differs in 1 field",
-        ),
         (("status", "."), "there is no experiment in "),
         (("results", "experiments/memory", "--csv", "--json"), "--csv, --json and --svg cannot"),
         (("stop", "experiments/memory", "r1", "--now"), "--now: must be given without chains"),
@@ -201,6 +210,20 @@ def test_hostile_names_are_shown_as_escapes(begun: Path, call: Start) -> None:
         assert "\x1b" not in command.out
         assert "\u202e" not in command.out
     assert "failed" in call("experiment", "status", str(begun)).out
+
+
+def test_changes_of_a_plan_that_has_worked_are_refused_with_the_ways_on(
+    begun: Path, call: Start
+) -> None:
+    with Journal(begun) as journal:
+        for step in ("opened", "prepared", "working", "interrupted"):
+            journal.append(step, {"usage": []}, About("r1", 1, "a"))
+    error = refuse(call, "resume", "experiments/memory", "--set", "duration=2h")
+    assert (
+        "  duration: was 1.0, is 7200.0\n  accept for later generations: --accept duration" in error
+    )
+    error = refuse(call, "resume", "experiments/memory", "--set", "agents.Eko.model=other")
+    assert "the plan differs in 1 field" in error
 
 
 # -- runs ---------------------------------------------------------------------------------------

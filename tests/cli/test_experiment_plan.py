@@ -41,7 +41,7 @@ def survey(**fields: Any) -> Survey:
 def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
     save = {"budget": {"output_tokens": 40_000}}
     limits = {"worlds": 4, "dollars": 200, "wall": "72h"}
-    chains, tokens, inputs = describe_plan(plan(save=save, limits=limits), survey())
+    chains, tokens, inputs, *_ = describe_plan(plan(save=save, limits=limits), survey())
     assert chains == (
         "6 chains of 10 generations of 1h, 4 worlds at a time: at least 15h."
         " Disk: at least 12 GB of 68 GB free."
@@ -55,7 +55,7 @@ def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
 
 def test_unknown_versions_sizes_and_costs_are_left_out() -> None:
     unknown = survey(programs={"command": None}, disk_bytes=0, has_costs=False)
-    chains, _, inputs = describe_plan(plan(agents=[AgentSpec("claude")]), unknown)
+    chains, _, inputs, *_ = describe_plan(plan(agents=[AgentSpec("claude")]), unknown)
     assert chains.endswith(" Disk: 68 GB free.")
     assert inputs == "world panda 9f86d081884c   command   costs are not known without [prices]"
 
@@ -80,3 +80,34 @@ def test_different_durations_are_a_range() -> None:
 )
 def test_missing_budgets_are_said(fields: dict[str, Any], text: str) -> None:
     assert describe_plan(plan(**fields), survey())[1] == text
+
+
+def test_the_chains_are_listed_with_their_values() -> None:
+    swept = plan(
+        sweep={"agents.*.model": ["m-1", "m-2"], "inherit.workspace": [False]},
+        seeds=[3],
+        repeats=1,
+        conditions=[{"name": "late", "set": {"duration": "2h", "save.prompt": "x" * 1000}}],
+    )
+    notes = ["the world may not record"]
+    _, _, _, note, blank, *chains = describe_plan(swept, survey(notes=notes))
+    assert [note, blank] == [*notes, ""]
+    assert chains == [
+        'm_1-no_workspace-s3  agents.*.model = "m-1", inherit.workspace = false, seed = 3',
+        'm_2-no_workspace-s3  agents.*.model = "m-2", inherit.workspace = false, seed = 3',
+        f'late-s3              duration = 7200.0, save.prompt = "{"x" * 56}..., seed = 3',
+    ]
+    assert describe_plan(plan(sweep={}, repeats=1000), survey())[-2:] == [
+        "r100",
+        "… and 900 more (--json has all)",
+    ]
+
+
+def test_a_save_prompt_that_comes_later_than_usual_is_said() -> None:
+    late = "The save prompt comes 1m to 3m before the end, a quarter of the duration."
+    durations = {"duration": ["4m", "12m", "2h"]}
+    assert late in describe_plan(plan(sweep=durations), survey())[1]
+    for save in (False, {"before": "30s"}):
+        tokens = describe_plan(plan(sweep=durations, save=save), survey())[1]
+        assert "save prompt comes" not in tokens
+    assert "save prompt comes" not in describe_plan(plan(), survey())[1]

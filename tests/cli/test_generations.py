@@ -108,6 +108,16 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.agents[0].model == "m"
 
 
+def test_the_time_for_saving_leaves_time_for_work_unless_it_is_given(call: Start) -> None:
+    words = ("--generation-duration", "2m", "--no-sandbox")
+    assert parse(*words).new_plan().saving_s == 300.0
+    assert parse(*words, given={"generation_duration"}).new_plan().saving_s == 30.0
+    refused = run(call, {"SAVE_GRACE_SECONDS": "300"}, *words)
+    assert refused.wait() == 2
+    assert "--save-time: must be less than the duration, 120 s, not 300.0" in refused.err
+    assert not Path("counter/results").exists()
+
+
 def test_zero_seconds_turn_saves_and_checkpoints_off() -> None:
     plan = make_plan("--save-time", "0", "--checkpoint-every", "0")
     assert (plan.save, plan.checkpoint.every) == (None, None)

@@ -311,8 +311,8 @@ class FakeWorkshop:
     def accounts(self, chain: Chain) -> Sequence[str]:
         return [ACCOUNT for _ in chain.plan.agents]
 
-    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
-        self.surveys.append(are_logins_checked)
+    async def survey(self, plan: Plan, *, has_worked: bool) -> None:
+        self.surveys.append(not has_worked)
 
     async def check(self, chain: Chain) -> None:
         if not self.is_logged_in:

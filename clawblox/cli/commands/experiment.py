@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,15 @@ from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
 from clawblox.cli.running.experiment_status import look_at_experiment
 from clawblox.cli.running.experiment_table import watch_experiment
 from clawblox.cli.running.plan_settings import apply_settings, settings_option
-from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.config.toml_text import read_toml_text
-from clawblox.errors import UsageError
+from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan
+from clawblox.experiment.plan.plan_file import locate_fault
+from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.spelling import nearest_name
@@ -155,7 +157,8 @@ def run(
     """Begin an experiment and run it to its end.
 
     PLAN is a TOML file. Everything that it needs is checked first, and all faults are reported
-    together. On a terminal a live table shows the chains; elsewhere each event is a line.
+    together; --dry-run also lists the chains with their values. On a terminal a live table shows
+    the chains; elsewhere each event is a line.
 
     \f
     Raises:
@@ -170,12 +173,28 @@ def run(
     call = _call(ctx, directory, **how)
     if not call.is_spawned:  # else the directory has the log of this process
         require_new(directory)
-        survey = anyio.run(survey_plan, plan, directory)  # a plan with faults leaves nothing
+        with _naming_lines(plan_file, settings):
+            survey = anyio.run(survey_plan, plan, directory)  # a plan with faults leaves nothing
         if dry_run:
-            facts = {**attrs.asdict(survey), "chains": [chain.name for chain in plan.chains()]}
+            chains = {chain.name: to_plain(chain.condition) for chain in plan.chains()}
+            facts = {**attrs.asdict(survey), "chains": [*chains], "conditions": chains}
             show(facts, "\n".join(describe_plan(plan, survey)), as_json=call.as_json)
             return 0
+        for text in survey.notes:
+            note(text)
     return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
+
+
+@contextlib.contextmanager
+def _naming_lines(plan_file: str | None, settings: Collection[str]) -> Iterator[None]:
+    """Name the file of a plan and the line in errors of the block about what is in it."""
+    try:
+        yield
+    except ConfigError as error:
+        if plan_file is None or error.key in settings:
+            raise
+        path = Path(plan_file)
+        raise locate_fault(error, read_toml_text(path), path) from error
 
 
 def require_new(directory: Path) -> None:
@@ -249,7 +268,8 @@ def resume(
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
     changed = None if plan_file is None and not settings else apply_settings(plan, settings)
     make = partial(Experiment, changed, dir=place, accept=accept, retry_failed=retry_failed)
-    return anyio.run(run_experiment, _call(ctx, place, **how), make)
+    with _naming_lines(plan_file, settings):
+        return anyio.run(run_experiment, _call(ctx, place, **how), make)
 
 
 # -- a running experiment -----------------------------------------------------------------------

@@ -248,6 +248,7 @@ _OPTIONS: Final = (
         "--save-time",
         envvar="SAVE_GRACE_SECONDS",
         default=300,
+        show_default="300, at most a quarter of the duration",
         type=SECONDS,
         metavar="SECONDS",
         help="How long before the end it is sent; 0 sends none.",

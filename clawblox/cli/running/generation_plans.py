@@ -191,6 +191,8 @@ class GenerationOptions:
             options = {"name": "experiment_id", "run_prefix": "run_prefix", "repeats": "parallel"}
             raise _in_options(error, options) from error
         values["template"] = values["template"] or _usual_template()
+        if "save_time" not in self.given:
+            values["save_time"] = None  # shorter where generations are
         if imported is not None:
             values["tmux_prefix"] = imported.tmux_prefix or values["tmux_prefix"]
         if self.chains > 1:
@@ -256,7 +258,9 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
     if name is None:
         return error
     key = f"--{name.replace('_', '-')}"
-    return ConfigError(error.message, key=key, value=error.value, hint=error.hint)
+    return ConfigError(
+        error.message, key=key, value=error.value, hint=error.hint, others=error.others
+    )
 
 
 def _usual_template() -> Path | None:
@@ -283,7 +287,10 @@ async def make_room(options: GenerationOptions) -> None:
     Cancellation: ends the programs of the checks; what is there was renamed or not.
     """
     directory, plan, env = await run_blocking(_plan_new, options)
-    await survey_plan(plan, directory, env)
+    try:
+        await survey_plan(plan, directory, env)
+    except ConfigError as error:
+        raise _in_options(error, {path: name for name, path in _PATHS.items()}) from error
     if options.values["force"] and (place := await set_experiment_aside(directory)) is not None:
         note(f"{shorten_path(directory)} is now {shorten_path(place)}")
 

@@ -7,7 +7,7 @@ continues that was killed at any moment.
 
 | killed after | what continues |
 |---|---|
-| ``opened`` | the same attempt: its directory is made again, or adopted if it is complete |
+| ``opened`` | the same attempt, unless its plan was mended: its directory is made, or adopted |
 | ``prepared``, ``working`` | a new attempt, from the same origin |
 | ``checkpoint`` | a new attempt from that checkpoint, with the rest of the time |
 | ``closing`` | a new attempt from the checkpoint at the boundary: the save prompt is sent again |
@@ -173,14 +173,14 @@ def begin_of_commit(chain: ChainState, attempt: AttemptState) -> Begin:
         chain: Its chain.
         attempt: The attempt, the latest of the chain.
     """
-    generation = chain.generations[attempt.generation]
+    begin = _from_line(chain, chain.generations[attempt.generation], attempt)
     return attrs.evolve(
-        _from_line(chain, generation, attempt),
+        begin,
         phase=attempt.phase,
         origin=attempt.origin,
         elapsed_s=attempt.elapsed_s,
         idle_s=attempt.idle_s,
-        world_time=generation.world_time,
+        world_time=begin.world_time if attempt.world_time is None else attempt.world_time,
         closing=attempt.reason,
     )
 
@@ -213,7 +213,7 @@ def _begin_branch(branch: Branch, *, reason: str) -> Begin:
 
 
 def _continue(chain: ChainState, generation: GenerationState, attempt: AttemptState) -> Next:
-    if attempt.step == "opened":
+    if attempt.step == "opened" and attempt.opened.seq > generation.mended_at:
         return Prepare(attempt=attempt, begin=_from_line(chain, generation, attempt))
     if attempt.step == "scored":
         return Commit(attempt=attempt)

@@ -175,6 +175,7 @@ class GenerationState:
             then over, whatever attempts there are.
         rescored: Data of the latest line ``rescored``; None without one.
         failures_from: Number of the line from which failures count.
+        mended_at: Number of the line that mended the plan before anything had worked; 0 without.
     """
 
     chain: str
@@ -183,6 +184,7 @@ class GenerationState:
     imported: Mapping[str, Any] | None = None
     rescored: Mapping[str, Any] | None = None
     failures_from: int = 0
+    mended_at: int = 0
 
     @property
     def committed(self) -> AttemptState | None:
@@ -196,6 +198,12 @@ class GenerationState:
     def is_over(self) -> bool:
         """Whether the next generation can begin."""
         return self.imported is not None or self.committed is not None
+
+    @property
+    def revision(self) -> int | None:
+        """Revision of the plan under which it was begun; None if it has not been, or in vain."""
+        begun = (attempt for attempt in self.attempts if attempt.opened.seq > self.mended_at)
+        return next((attempt.revision for attempt in begun), None)
 
     @property
     def is_continued(self) -> bool:
@@ -221,19 +229,6 @@ class GenerationState:
             if attempt.run_id == run_id:
                 return attempt
         return None
-
-    @property
-    def world_time(self) -> float | None:
-        """Simulation time at its end, or else of its latest checkpoint; None if it is not known."""
-        if self.imported is not None or not self.attempts:
-            return None
-        attempt, point = self.attempts[-1], self.latest_checkpoint
-        if attempt.scores is not None or self.committed is not None:
-            point = self._find(attempt.origin)  # attempts that were lost may have come further
-            ending = {} if attempt.ending is None else attempt.ending.data
-            times = ending.get("world_time"), attempt.world_time, point and point.world_time
-            return next((time for time in times if time is not None), None)
-        return None if point is None else point.world_time
 
     @property
     def latest_checkpoint(self) -> Checkpoint | None:
@@ -362,6 +357,9 @@ class ExperimentState:
     def _amend(self, line: Line) -> None:
         self.revision = int(line.data["revision"])
         self.plan_file = str(line.data["plan"])
+        if line.data.get("mends"):
+            for latest in filter(None, (chain.latest for chain in self.chains.values())):
+                latest.mended_at = latest.failures_from = line.seq
 
     def _limit(self, line: Line) -> None:
         self.accounts[str(line.data["account"])] = line.data

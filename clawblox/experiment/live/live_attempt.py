@@ -27,6 +27,7 @@ from clawblox.experiment.live.attempt_agents import AttemptAgent, stop_all
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
 from clawblox.experiment.live.hooks import LiveGeneration
+from clawblox.experiment.live.plan_faults import world_options
 from clawblox.experiment.live.prompts import read_template, render
 from clawblox.experiment.runs.idle_moments import (
     check_agents,
@@ -159,13 +160,7 @@ class LiveAttempt:
         self.started = await self.world.start(
             run_dir=self.run_dir,
             name=self.instance,
-            record=spec.record,
-            env=spec.env,
-            host=spec.host,
-            port=spec.port,
-            port_wait=spec.port_wait,
-            health_timeout=spec.health_timeout,
-            datastore=spec.datastore,
+            **world_options(spec),
             restart="never",
             resume=None if snapshot is None else {"path": snapshot, "sha256": record.sha256},
             reseed=self._seed,

@@ -36,7 +36,7 @@ from clawblox.experiment.live.left_attempts import end_left
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.preparing import Preparation, find_attempt
 from clawblox.experiment.live.shared_worlds import SharedWorlds
-from clawblox.experiment.live.survey import survey_plan
+from clawblox.experiment.live.survey import Stage, survey_plan
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
@@ -91,19 +91,21 @@ class LiveWorkshop:
         """Return the account that each agent of a chain uses, in their order."""
         return [self._credentials.account(spec) for spec in chain.plan.agents]
 
-    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+    async def survey(self, plan: Plan, *, has_worked: bool) -> None:
         """Check everything that the experiment needs; nothing is started.
 
         Args:
             plan: The plan.
-            are_logins_checked: Whether programs must be logged in.
+            has_worked: Whether agents have worked before: then an expired login, or too little
+                space, is a pause.
 
         Raises:
             ConfigError: There are faults; the error names all of them.
 
         Cancellation: has no effect.
         """
-        await survey_plan(plan, self._directory, self._env, are_logins_checked=are_logins_checked)
+        stage: Stage = "worked" if has_worked else "recorded"
+        await survey_plan(plan, self._directory, self._env, stage=stage)
 
     async def check(self, chain: Chain) -> None:
         """Check that the programs of a chain's agents can work; nothing is started.

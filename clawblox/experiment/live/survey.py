@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import shutil
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import attrs
 
 from clawblox.agents.drivers import find_driver
 from clawblox.concurrency.threads import run_blocking, run_checked
-from clawblox.config.world_toml import read_world_config
-from clawblox.errors import AgentError, ClawbloxError, ConfigError
+from clawblox.errors import AgentError, ConfigError
 from clawblox.experiment.inputs import Inputs, digest_inputs
 from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.credentials import Credentials
+from clawblox.experiment.live.plan_faults import (
+    find_agent_faults,
+    find_limit_faults,
+    find_world_faults,
+    find_world_notes,
+    place_program,
+)
 from clawblox.experiment.plan.parts import AgentSpec
-from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.save_times import find_long_saves
+from clawblox.experiment.plan.values import below
 from clawblox.system.files import available_bytes
 from clawblox.system.trees import tree_size
+
+Stage: TypeAlias = Literal["new", "recorded", "worked"]
+"""How far an experiment is: not begun; begun; some of its agents have worked."""
 
 _NOWHERE = Path("agents")
 """Directory of agents that are only checked; nothing is written there."""
@@ -36,6 +49,7 @@ class Survey:
         disk_bytes: Bytes that it needs, estimated from the templates of its agents.
         free_bytes: Bytes that are free.
         has_costs: Whether all its costs will be known.
+        notes: What may not be as it is meant, and is no fault.
     """
 
     world: str
@@ -43,6 +57,7 @@ class Survey:
     disk_bytes: int
     free_bytes: int
     has_costs: bool
+    notes: Sequence[str] = ()
 
 
 async def survey_plan(
@@ -50,7 +65,7 @@ async def survey_plan(
     directory: Path,
     env: Mapping[str, str] | None = None,
     *,
-    are_logins_checked: bool = True,
+    stage: Stage = "new",
 ) -> Survey:
     """Check everything that an experiment needs; nothing is started or written.
 
@@ -59,7 +74,9 @@ async def survey_plan(
         directory: The directory of the experiment, which need not exist.
         env: Values as for :class:`~clawblox.experiment.experiment.Experiment`; None means those of
             this process.
-        are_logins_checked: Whether programs must be logged in.
+        stage: How far the experiment is. In a recorded plan, the save phase may be longer than the
+            generation. Once agents have worked, expired logins and a want of space or money are
+            pauses.
 
     Raises:
         ConfigError: There are faults; the error names all of them.
@@ -67,13 +84,15 @@ async def survey_plan(
     Cancellation: ends the programs of the checks.
     """
     credentials = Credentials(dict(os.environ if env is None else env))
-    faults: list[ConfigError] = []
+    find = partial(_find_static_faults, plan, directory, credentials, stage)
+    faults = await run_blocking(lambda: list(find()))
     programs: dict[str, str | None] = {}
-    faults += await run_blocking(partial(lambda: list(_find_static_faults(plan, credentials))))
     async for spec, answer in _check_programs(plan, credentials):
         if isinstance(answer, AgentError):
-            if are_logins_checked or answer.kind != "auth":
+            if stage != "worked" or answer.kind != "auth":
                 faults.append(_as_fault(spec, answer))
+        elif isinstance(answer, ConfigError):
+            faults.append(below(answer, f"agents.{spec.name}"))
         else:
             programs[spec.driver] = answer
             faults += _check_version(spec, answer)
@@ -90,85 +109,74 @@ async def survey_plan(
     return await run_blocking(_measure, plan, directory, inputs, programs)
 
 
-def _find_static_faults(plan: Plan, credentials: Credentials) -> Iterator[ConfigError]:
+def _find_static_faults(
+    plan: Plan, directory: Path, credentials: Credentials, stage: Stage
+) -> Iterator[ConfigError]:
     """Yield the faults that need no program. Blocks."""
-    yield from _check_world(plan)
-    for spec in _distinct_agents(plan):
+    chains = plan.chains()
+    yield from find_world_faults(plan, chains)
+    for chain, spec in _distinct_agents(chains):
         try:
             credentials.env(spec)
         except ConfigError as error:
             yield error
-        yield from _check_driver(plan, spec)
+        yield from find_agent_faults(chain.plan, spec)
+    if plan.tmux is not None and shutil.which("tmux") is None:
+        yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
+    if stage != "worked":  # what has worked shows the rest by itself
+        yield from find_limit_faults(plan, chains)
+        yield from _find_disk_faults(plan, directory)
+    if stage == "new":
+        yield from find_long_saves(plan)
 
 
-def _check_world(plan: Plan) -> Iterator[ConfigError]:
-    try:
-        config = read_world_config(_find_world(plan.world.dir))
-    except ClawbloxError as error:
-        yield ConfigError(error.message, key="world.dir", hint=error.hint)
-        return
-    if plan.seeds and not config.takes_reseed:
+def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:
+    least, free = plan.limits.min_free, _free_bytes(directory)
+    if least is not None and free < least:
         yield ConfigError(
-            "must be left out: the world takes no seed, so they would change nothing",
-            key="seeds",
-            value=list(plan.seeds),
-            hint="repeats = N makes N chains; [run] reseed = true in the world.toml of a world"
-            " that reads its seed",
+            f"must be at most {free / 1e9:.3g} GB, which are free, not {least / 1e9:.3g} GB",
+            key="limits.min_free",
+            hint="free some space, or choose a directory on another disk",
         )
 
 
-def _find_world(given: Path | str) -> Path:
-    if not isinstance(given, str):
-        return given
-    from clawblox.config.download import fetch_world  # here, since few worlds need it
-
-    return fetch_world(given)
+def _free_bytes(directory: Path) -> int:
+    return available_bytes(next(p for p in (directory, *directory.parents) if p.is_dir()))
 
 
-def _check_driver(plan: Plan, spec: AgentSpec) -> Iterator[ConfigError]:
-    driver = find_driver(spec.driver)
-    if plan.retry.source == "checkpoint" and not driver.archives_conversation:
-        yield ConfigError(
-            "cannot be continued from a checkpoint, which has no conversations of this driver",
-            key=f"agents.{spec.name}.driver",
-            value=spec.driver,
-            hint='retry.from = "template" begins an interrupted generation from its beginning',
-        )
-    is_priced = driver.reports_cost or (spec.model or "") in plan.prices
-    if plan.limits.dollars is not None and not is_priced:
-        yield ConfigError(
-            "has no cost: its program reports none, so limits.dollars would have no effect",
-            key=f"agents.{spec.name}.model",
-            value=spec.model,
-            hint='add [prices."MODEL"], dollars per million tokens, or leave out limits.dollars',
-        )
-
-
-def _distinct_agents(plan: Plan) -> list[AgentSpec]:
-    """Return the agents of all chains, without those that differ in nothing but their model."""
-    agents: dict[AgentSpec, AgentSpec] = {}
-    for chain in plan.chains():
+def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:
+    """Return the agents of all chains, each once, with a chain of theirs."""
+    agents: dict[object, tuple[Chain, AgentSpec]] = {}
+    for chain in chains:
         for spec in chain.plan.agents:
-            agents.setdefault(spec.but(template=None, system_prompt=None, budget=None), spec)
+            template = spec.template if spec.command else None  # its program may be there
+            alike = spec.but(template=template, system_prompt=None, budget=None)
+            agents.setdefault((alike, chain.plan.save, chain.plan.world.dir), (chain, spec))
     return list(agents.values())
 
 
 async def _check_programs(
     plan: Plan, credentials: Credentials
-) -> AsyncIterator[tuple[AgentSpec, str | AgentError | None]]:
+) -> AsyncIterator[tuple[AgentSpec, str | AgentError | ConfigError | None]]:
     """Yield the version of each agent's program, or why it cannot work."""
-    for spec in _distinct_agents(plan):
+    for chain, spec in _distinct_agents(plan.chains()):
         try:
-            yield spec, await _check_program(spec, credentials)
-        except AgentError as error:
+            yield spec, await _check_program(chain, spec, credentials)
+        except (AgentError, ConfigError) as error:
             yield spec, error
-        except ConfigError:
-            continue  # a variable without a value, which is a fault already
 
 
-async def _check_program(spec: AgentSpec, credentials: Credentials) -> str | None:
-    agent = make_agent(spec, str(spec.name), _NOWHERE)
-    return await agent.check(env=credentials.env(spec))
+async def _check_program(chain: Chain, spec: AgentSpec, credentials: Credentials) -> str | None:
+    given, save = chain.plan.world.dir, chain.plan.save
+    world = given if isinstance(given, Path) else None
+    placed = await run_blocking(place_program, spec, world)
+    agent = make_agent(placed, str(spec.name), _NOWHERE)
+    try:
+        env = credentials.env(spec)
+    except ConfigError:  # which is a fault already
+        env = {}
+    prompts = (spec.prompt, "" if save is None else save.prompt)
+    return await agent.check(env=env, prompt=max(prompts, key=len))
 
 
 def _check_version(spec: AgentSpec, version: str | None) -> Iterator[ConfigError]:
@@ -207,12 +215,13 @@ def _measure(
 ) -> Survey:
     """Return what the experiment will use. Blocks."""
     digest = hashlib.sha256(repr(sorted(inputs.world.items())).encode())
-    place = next(path for path in (directory, *directory.parents) if path.is_dir())
+    worlds = dict.fromkeys(chain.plan.world for chain in plan.chains())
     return Survey(
+        notes=[note for spec in worlds for note in find_world_notes(spec)],
         world=digest.hexdigest()[:12],
         programs=programs,
         disk_bytes=_estimate_disk(plan),
-        free_bytes=available_bytes(place),
+        free_bytes=_free_bytes(directory),
         has_costs=all(
             find_driver(spec.driver).reports_cost or (spec.model or "") in plan.prices
             for chain in plan.chains()

@@ -35,7 +35,8 @@ from clawblox.world.sources import MAX_SOURCE_BYTES, MAX_SOURCE_FILE_BYTES, is_c
 
 _log = OwnLog(__name__)
 
-_WORLD_DIR: Final = "world"
+WORLD_COPY: Final = "world"
+"""Directory of a workspace with the source of the world."""
 _SERVER_NAME: Final = "server.py"
 
 _MAX_SERVER_BYTES: Final = 16 << 20
@@ -134,14 +135,19 @@ def _copy_world(
         return _judge_cache(path)
 
     if world.shares_source:
-        left_out = _copy_listed(world.dir, workspace / _WORLD_DIR, judge, _SOURCES, check)
+        left_out = _copy_listed(world.dir, workspace / WORLD_COPY, judge, _SOURCES, check)
         make_writable(workspace)  # the directories of an installed world may not be
     if world.server_source is not None:
-        publish_bytes(workspace / _SERVER_NAME, _read_server(world.server_source))
+        publish_bytes(workspace / _SERVER_NAME, read_server(world.server_source))
     return left_out
 
 
-def _read_server(path: Path) -> bytes:
+def read_server(path: Path) -> bytes:
+    """Return the source of a world's server for its agents.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     try:
         return read_regular(os.path.realpath(path), max_bytes=_MAX_SERVER_BYTES)
     except OSError as error:

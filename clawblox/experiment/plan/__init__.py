@@ -3,10 +3,12 @@
 - ``plan``: the plan, and its chains.
 - ``parts``: its parts: agents, the world, limits and so on.
 - ``changes``: the differences between two plans, and which of them a resume may make.
+- ``save_times``: whether the time for saving leaves any for work.
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
 - ``dotted``: the fields that conditions set, by dotted paths.
 - ``naming``: names that stay the same when a plan is extended.
+- ``programs``: the programs of commands.
 - ``values``: frozen values and their plain form.
 """
 

@@ -1,8 +1,9 @@
 """What differs between two plans of an experiment, and what of it a resume may change. Pure.
 
 Chains are compared by name, with the values of their conditions, so a value that no chain uses is
-no change. Of the paths of files, only the names are compared, as directories move. Their contents
-are compared by ``experiment.inputs``.
+no change. A file with the same name in another directory is a free change, as directories move;
+prompts and templates are copied, so theirs is none. The contents are compared by
+``experiment.inputs``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any, Final
 from clawblox.config.arguments import check_known
 from clawblox.errors import PlanChangedError
 from clawblox.experiment.plan.naming import original_name
+from clawblox.experiment.plan.parts import USUAL_SAVING_S
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.plan_file import map_paths
+from clawblox.experiment.plan.programs import map_program
 from clawblox.experiment.plan.values import to_plain
 from clawblox.results import PlanChange, PlanChangeKind
 
@@ -40,6 +43,8 @@ _FREE: Final = frozenset(
 )
 """Fields that have no influence on what is measured, or whose changes concern new chains only."""
 _AMENDMENTS: Final = frozenset(["duration", "save", "stop", "agents.*.budget", "agents.*.version"])
+_PLACES: Final = ("name", "layout", "run_prefix")
+"""Fields that name the files of the experiment, so that even an unused plan keeps them."""
 _FILES: Final = {"agents.*.template": TEMPLATES, "agents.*.system_prompt": PROMPTS}
 """Fields with the path of a file, with the name under which its content is compared."""
 _ACCEPTABLE: Final = ("duration", "save", "stop", "budget", "version", WORLD, PROMPTS, TEMPLATES)
@@ -59,13 +64,17 @@ def compare(old: Plan, new: Plan) -> tuple[PlanChange, ...]:
     return tuple(changes)
 
 
-def require_acceptable(changes: Collection[PlanChange], accept: Collection[str] = ()) -> None:
+def require_acceptable(
+    changes: Collection[PlanChange], accept: Collection[str] = (), *, has_worked: bool = True
+) -> None:
     """Check that an experiment may be resumed with these changes.
 
     Args:
         changes: All changes.
         accept: The accepted amendments: ``duration``, ``save``, ``stop``, ``budget``, ``version``,
             ``world``, ``prompts`` or ``templates``.
+        has_worked: Whether anything has been done by the old plan; before, almost all of it may be
+            mended.
 
     Raises:
         PlanChangedError: An amendment is not accepted, or a change is never possible.
@@ -78,6 +87,8 @@ def require_acceptable(changes: Collection[PlanChange], accept: Collection[str] 
         for change in changes
         if change.kind == "never" or (change.kind == "amendment" and change.accept_as not in accept)
     ]
+    if not has_worked:
+        refused = [change for change in refused if change.field in _PLACES]
     if refused:
         count = f"{len(refused)} field{'' if len(refused) == 1 else 's'}"
         raise PlanChangedError(
@@ -115,23 +126,49 @@ def _compare_conditions(old: Plan, new: Plan) -> Iterator[PlanChange]:
     before, after = _select(old, _OF_CHAINS), _select(new, _OF_CHAINS)
     for tables in (before, after):
         tables["agents"] = dict(zip(old_names, tables["agents"], strict=True))
+    if old.save is not None and new.save is not None:
+        before["save"]["before"], after["save"]["before"] = _save_times(old, new)
     for field, previous, value in _differences("", before, after):
         yield from _judge(field, previous, value)
 
 
+def _save_times(old: Plan, new: Plan) -> tuple[float | None, float | None]:
+    """Return ``save.before`` of two plans, the same where only its default is written out."""
+    assert old.save is not None
+    assert new.save is not None
+    times = old.save.before, new.save.before
+    match times:
+        case (None, time) if time == old.saving_s:
+            return time, time
+        case (time, None) if time in (USUAL_SAVING_S, new.saving_s):
+            return time, time  # earlier versions wrote it out, whatever the duration
+    return times
+
+
 def _judge(field: str, old: Any, new: Any) -> Iterator[PlanChange]:  # noqa: ANN401 - plain values
     content = _FILES.get(_generalise(field))
-    if field == "world.dir":
-        if Path(old).name != Path(new).name:
-            yield PlanChange(field, old, new, "never")
-    elif content is None:
-        yield PlanChange(field, old, new, _find_kind(field))
+    if content is None:
+        kind = "free" if _has_moved(field, old, new) else _find_kind(field)
+        yield PlanChange(field, old, new, kind)
     elif old is None or new is None:
         yield PlanChange(content, old, new, "amendment")
 
 
+def _has_moved(field: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - plain values
+    """Return whether only the directory of a file differs: of the world, or of a program."""
+    if field == "world.dir":
+        return Path(old).name == Path(new).name
+    if not _generalise(field).startswith("agents.*.command"):
+        return False
+    old, new = (map_program(command, lambda path: Path(path).name) for command in (old, new))
+    return bool(old == new)
+
+
 def _select(plan: Plan, fields: Collection[str]) -> dict[str, Any]:
-    tables = map_paths(to_plain(plan), lambda _field, path: original_name(Path(path).name))
+    def name_copies(field: str, path: str) -> str:
+        return original_name(Path(path).name) if field in ("template", "system_prompt") else path
+
+    tables = map_paths(to_plain(plan), name_copies)
     return {field: tables[field] for field in fields if field in tables}
 
 

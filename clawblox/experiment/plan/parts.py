@@ -1,7 +1,8 @@
 """The parts of a plan. Pure; values are checked on construction, and no file is read.
 
 All durations are seconds as float; constructors also accept text: ``"90s"``, ``"30m"``, ``"1.5h"``,
-``"2d"``. Relative paths are resolved against the current directory.
+``"2d"``. Relative paths are resolved against the current directory; the program of a command is
+looked for there, and is in the workspace of its agent otherwise.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -36,6 +38,7 @@ from clawblox.config.arguments import (
 )
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_HOST
 from clawblox.errors import ConfigError
+from clawblox.experiment.plan.programs import find_program, map_program
 from clawblox.experiment.plan.values import (
     KEY,
     PART,
@@ -53,6 +56,10 @@ from clawblox.results import DataStoreBackend
 DEFAULT_SAVE_PROMPT: Final = (
     "You will be reset in 5 minutes. Update your workspace memory files now."
 )
+USUAL_SAVING_S: Final = 300.0
+"""Seconds for saving where a plan does not say it."""
+MAX_SAVING_SHARE: Final = 0.25
+"""The part of a generation that they take at most."""
 DEFAULT_PROMPT: Final = "Begin"
 
 AgentsEnded: TypeAlias = Literal["all", "any", "never"]
@@ -97,7 +104,8 @@ def _to_binary(value: str | Path | None) -> Path | None:
 def _to_command(
     value: Mapping[str, Any] | Sequence[str] | None,
 ) -> Mapping[str, Any] | Sequence[str] | None:
-    return freeze(to_optional(value))  # type: ignore[no-any-return]
+    command = map_program(to_optional(value), partial(find_program, Path()))
+    return freeze(command)  # type: ignore[no-any-return]
 
 
 def _check_display_name(value: object, key: str) -> None:
@@ -147,7 +155,9 @@ class AgentSpec:
         bare: Whether Claude Code skips hooks and the files that it would read by itself.
         auto_continue: Whether the agent is asked to continue after each turn.
         budget: Limits of usage per generation; None sets no limit.
-        command: What to run for the drivers ``command`` and ``acp``; None for the others.
+        command: What to run for the drivers ``command`` and ``acp``; None for the others. A program
+            with a slash is relative to the directory of the plan if it is there, else to the
+            workspace.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -275,7 +285,8 @@ class Save:
 
     Attributes:
         prompt: The message.
-        before: Seconds before the end of the generation at which it is sent.
+        before: Seconds before the end of the generation at which it is sent; None means 300, and at
+            most a quarter of the duration.
         budget: Limits of usage for the answer; None sets no limit.
         full: Whether to wait out the whole time even if all agents are done.
 
@@ -284,7 +295,9 @@ class Save:
     """
 
     prompt: str = attrs.field(default=DEFAULT_SAVE_PROMPT, validator=_PROMPT)
-    before: float = attrs.field(default=300.0, converter=to_duration, validator=_SECONDS)
+    before: float | None = attrs.field(
+        default=None, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
+    )
     budget: Budget | None = attrs.field(default=None, converter=_to_budget, metadata={PART: Budget})
     full: bool = attrs.field(default=False, validator=_FLAG)
 

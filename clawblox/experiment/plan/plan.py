@@ -27,6 +27,8 @@ from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.naming import chain_name, display_name, safe_name
 from clawblox.experiment.plan.parts import (
+    MAX_SAVING_SHARE,
+    USUAL_SAVING_S,
     AgentSpec,
     Checkpoints,
     Condition,
@@ -341,6 +343,14 @@ class Plan:
                 value=flat,
                 hint=f"the longest names are those of the agent {agent} and the chain {chain}",
             )
+
+    @property
+    def saving_s(self) -> float:
+        """Seconds before the end of a generation at which the save prompt is sent; 0 without."""
+        if self.save is None:
+            return 0.0
+        usual_s = min(USUAL_SAVING_S, MAX_SAVING_SHARE * self.duration)
+        return usual_s if self.save.before is None else self.save.before
 
     def but(self, **changes: Any) -> Self:
         """Return the plan with other values for some fields.

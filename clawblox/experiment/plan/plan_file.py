@@ -13,11 +13,15 @@ from typing import Any, Final, TypeVar
 
 from clawblox.config.arguments import is_world_url
 from clawblox.config.schema import Keys, has_value
-from clawblox.config.toml_text import find_line
+from clawblox.config.toml_text import find_line, parse_toml
 from clawblox.errors import ConfigError
+from clawblox.experiment.plan.naming import display_name
+from clawblox.experiment.plan.programs import COMMANDS, find_program, map_program
 
 _MAX_FAULTS: Final = 20
 _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
+PROGRAM: Final = "program"
+"""What :func:`map_paths` calls the program of a command."""
 _WORLD_PATH: Final = "world.dir"
 
 _Built = TypeVar("_Built")
@@ -53,7 +57,8 @@ def format_tables(tables: Mapping[str, Any]) -> str:
 def map_paths(tables: Mapping[str, Any], change: Callable[[str, str], str]) -> _Tables:
     """Return a copy of the plain form of a plan with other paths of files.
 
-    Invalid values, addresses, and names of programs to look up in PATH are unchanged.
+    Invalid values, addresses, names of programs to look up in PATH, and programs in workspaces are
+    unchanged.
 
     Args:
         tables: The plain form, which may be invalid.
@@ -61,6 +66,8 @@ def map_paths(tables: Mapping[str, Any], change: Callable[[str, str], str]) -> _
     """
 
     def change_path(path: str, value: Any) -> Any:  # noqa: ANN401 - any plain value
+        if path.startswith("agents.") and path.rpartition(".")[2] in COMMANDS:
+            return map_program(value, partial(change, PROGRAM))
         return change(path.rpartition(".")[2], value) if _names_file(path, value) else value
 
     copy = dict(tables)
@@ -113,14 +120,20 @@ def _map_condition(entry: Any, change: Callable[[str, Any], Any]) -> Any:  # noq
 
 
 def resolve_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
-    """Return the plain form of a plan with relative paths resolved against a directory."""
-    return map_paths(tables, lambda _field, path: str(base / path))
+    """Return the plain form of a plan with relative paths resolved against a directory. Blocks."""
+
+    def resolve(field: str, path: str) -> str:
+        return find_program(base, path) if field == PROGRAM else str(base / path)
+
+    return map_paths(tables, resolve)
 
 
 def shorten_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
     """Return the plain form of a plan with the paths below a directory relative to it."""
 
-    def shorten(_field: str, path: str) -> str:
+    def shorten(field: str, path: str) -> str:
+        if field == PROGRAM:  # where it is not, it would be one of the workspace
+            return path
         is_below = Path(path).is_relative_to(base) and ".." not in Path(path).parts
         return f"{os.curdir}{os.sep}{Path(path).relative_to(base)}" if is_below else path
 
@@ -199,6 +212,37 @@ def _locate(error: ConfigError, keys: Keys, text: str, path: Path | None) -> Con
     )
     return ConfigError(
         error.message, path=path, key=error.key, value=error.value, line=line, hint=error.hint
+    )
+
+
+def locate_fault(error: ConfigError, text: str, path: Path) -> ConfigError:
+    """Return an error about a plan with its place in a document, where the document has its key.
+
+    Args:
+        error: The error; its key may have the name of an agent in place of its position.
+        text: The document.
+        path: Its file.
+    """
+    if error.path is not None or not error.key:
+        return error
+    tables = parse_toml(text, path)
+    first, *steps = error.key.split(".")
+    agents = tables.get("agents")
+    if first == "agents" and steps and isinstance(agents, list):
+        names = [agent.get("name", display_name(i)) for i, agent in enumerate(agents)]
+        steps[0] = str(names.index(steps[0])) if steps[0] in names else steps[0]
+    keys = _find_keys(tables, ".".join((first, *steps)))
+    line = next((n for end in range(len(keys), 0, -1) if (n := find_line(text, keys[:end]))), None)
+    if line is None:
+        return error
+    return ConfigError(
+        error.message,
+        path=path,
+        key=error.key,
+        value=error.value,
+        line=line,
+        hint=error.hint,
+        others=error.others,
     )
 
 

@@ -282,10 +282,9 @@ class GenerationRunner:
     @property
     def _active_limit_s(self) -> float:
         """Active seconds of the generation at which the save phase begins."""
-        save = self._plan.save
-        if save is None:
+        if self._plan.save is None:
             return self._plan.duration
-        return max(self._plan.duration - save.before, self._begin.elapsed_s + 1.0)
+        return max(self._plan.duration - self._plan.saving_s, self._begin.elapsed_s + 1.0)
 
     @property
     def _asks_world(self) -> bool:
@@ -377,7 +376,7 @@ class GenerationRunner:
     async def _wait_for_saving(self) -> None:
         assert self._plan.save is not None
         remaining_s = max(1.0, self._plan.duration - self._begin.elapsed_s)
-        deadline = self._clock.monotonic() + min(self._plan.save.before, remaining_s)
+        deadline = self._clock.monotonic() + min(self._plan.saving_s, remaining_s)
         while self._clock.monotonic() < deadline:
             if not self._plan.save.full and not any(
                 agent.is_working for agent in self._attempt.activity()

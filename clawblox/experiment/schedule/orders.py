@@ -44,9 +44,8 @@ def make_order(state: ExperimentState, chain: Chain, begin: Begin, run_id: str) 
 def _find_revision(state: ExperimentState, chain: Chain, begin: Begin) -> int:
     """Return the revision of the plan under which a generation was begun, or begins now."""
     generation = state.chain(chain.name).generations.get(begin.generation)
-    if generation is None or not generation.attempts:
-        return state.revision
-    return generation.attempts[0].revision
+    revision = None if generation is None else generation.revision
+    return state.revision if revision is None else revision
 
 
 def describe_order(order: Order, begin: Begin) -> Mapping[str, Any]:

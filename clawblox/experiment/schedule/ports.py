@@ -288,12 +288,13 @@ class Workshop(Protocol):
     def accounts(self, chain: Chain) -> Sequence[str]:
         """Return the account that each agent of a chain uses, in their order."""
 
-    async def survey(self, plan: Plan, *, are_logins_checked: bool) -> None:
+    async def survey(self, plan: Plan, *, has_worked: bool) -> None:
         """Check everything that the experiment needs; nothing is started.
 
         Args:
             plan: The plan.
-            are_logins_checked: Whether programs must be logged in.
+            has_worked: Whether agents have worked before: then an expired login, or too little
+                space, is a pause.
 
         Raises:
             ConfigError: There are faults; the error names all of them.

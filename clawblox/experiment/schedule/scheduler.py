@@ -398,9 +398,9 @@ class Scheduler:
     def _in_force(self, chain: Chain, begin: Begin) -> Chain:
         """Return a chain with the plan under which its generation was begun."""
         generation = self.state.chain(chain.name).generations.get(begin.generation)
-        if self._chain_of is None or generation is None or not generation.attempts:
+        if self._chain_of is None or generation is None or generation.revision is None:
             return chain
-        return self._chain_of(chain.name, generation.attempts[0].revision)
+        return self._chain_of(chain.name, generation.revision)
 
     def _make_runner(self, order: Order, begin: Begin, **more: Any) -> GenerationRunner:
         return GenerationRunner(

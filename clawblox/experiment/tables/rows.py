@@ -205,6 +205,19 @@ def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
     return () if latest is None or generation.imported is not None else latest.usage
 
 
+def find_world_time(generation: GenerationState) -> float | None:
+    """Return the simulation time at its end, or of its latest checkpoint; None if not known."""
+    if generation.imported is not None or not generation.attempts:
+        return None
+    attempt, point = generation.attempts[-1], generation.latest_checkpoint
+    if attempt.scores is None and generation.committed is None:
+        return None if point is None else point.world_time
+    # Attempts that were lost may have come further.
+    origins = (p.world_time for p in generation.checkpoints() if p.ref == attempt.origin)
+    end = None if attempt.ending is None else attempt.ending.data.get("world_time")
+    return next((time for time in (end, attempt.world_time, *origins) if time is not None), None)
+
+
 def read_scores(generation: GenerationState) -> Mapping[str, Any]:
     """Return the scores of a generation, or else ``error``: the latest that were computed."""
     if generation.rescored is not None:
@@ -330,7 +343,7 @@ class _Record:
             "ended_at": end.get("ended_at", ended_at or next(iter(imported), None)),
             "active_s": end.get("elapsed_s", 0.0 if point is None else point.elapsed_s),
             "idle_s": end.get("idle_s", 0.0 if point is None else point.idle_s),
-            "world_time": self.generation.world_time,
+            "world_time": find_world_time(self.generation),
         }
 
     def _agent_facts(self, index: int) -> dict[str, Any]:

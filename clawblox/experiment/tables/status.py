@@ -29,6 +29,7 @@ from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.rows import (
     committed_usage,
     describe_attempt,
+    find_world_time,
     read_scores,
 )
 from clawblox.system.clock import parse_utc
@@ -339,8 +340,10 @@ class _View:
         attempt = generation.attempts[-1] if generation.attempts else None
         ending = None if attempt is None else attempt.ending
         if isinstance(following, Over):
-            has_cause = following.status == "failed" and ending is not None
-            return {"state": following.status, **(_describe_end(ending.data) if has_cause else {})}
+            facts = {}
+            if following.status == "failed" and ending is not None:
+                facts = _describe_end(ending.data)
+            return {"state": following.status, **facts}
         if attempt is not None and attempt.ending is None and self._is_of_session(attempt.opened):
             return {"state": describe_attempt(attempt)}
         is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
@@ -367,7 +370,7 @@ class _View:
 
     def _world_time(self, generation: GenerationState) -> float | None:
         is_known = self.live.world_time is not None
-        return self.live.world_time if is_known else generation.world_time
+        return self.live.world_time if is_known else find_world_time(generation)
 
     def _latest_scores(self) -> Mapping[str, float]:
         every = [read_scores(generation) for generation in self.own.generations.values()]

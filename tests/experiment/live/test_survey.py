@@ -85,8 +85,8 @@ async def test_an_expired_login_is_a_fault_only_before_the_first_work(tmp_path: 
     plan = make_plan(tmp_path, [kimi])
     with pytest.raises(ConfigError, match=r"agents\.Eko"):
         await survey_plan(plan, tmp_path / "exp", {})
-    await survey_plan(plan, tmp_path / "exp", {}, are_logins_checked=False)
+    await survey_plan(plan, tmp_path / "exp", {}, stage="worked")
     workshop = LiveWorkshop(tmp_path / "exp", "chains", {})
     with pytest.raises(ConfigError, match=r"agents\.Eko"):
-        await workshop.survey(plan, are_logins_checked=True)
-    await workshop.survey(plan, are_logins_checked=False)
+        await workshop.survey(plan, has_worked=False)
+    await workshop.survey(plan, has_worked=True)

@@ -68,7 +68,7 @@ def test_the_same_plan_has_no_changes() -> None:
         ({"agents": [EKO]}, {"agents": "never"}),
         ({"agents": [MOA, EKO]}, {"agents": "never"}),
         ({"inherit": {"world": True}}, {"inherit.world": "never"}),
-        ({"world": "/b/worlds/panda"}, {}),
+        ({"world": "/b/worlds/panda"}, {"world.dir": "free"}),
         ({"world": "/a/worlds/carts", "name": "panda"}, {"world.dir": "never"}),
         ({"world": {"dir": "/a/worlds/panda", "env": {"A": "b"}}}, {"world.env.A": "never"}),
         ({"world": {"dir": "/a/worlds/panda", "port": 3}}, {"world.port": "free"}),
@@ -156,6 +156,22 @@ def test_every_field_of_a_plan_is_free_amended_or_never_changed(part: Any) -> No
         assert {one.kind for one in changes} == {kind}, name
 
 
+def test_a_program_in_another_place_is_a_free_change_and_another_program_is_none() -> None:
+    words = ["{prompt}"]
+    agent = COMMAND.but(command={"start": ["/a/bin/agent", *words]})
+    old = SINGLE.but(agents=[agent])
+    for program, kind in (
+        ("/b/agent", "free"),
+        ("{workspace}/agent", "free"),
+        ("/a/bin/other", "never"),
+        ("agent", "free"),
+    ):
+        moved = agent.but(command={"start": [program, *words]})
+        assert [one.kind for one in change(old, agents=[moved])] == [kind]
+    other = agent.but(command={"start": ["/a/bin/agent", "-v", *words]})
+    assert [one.kind for one in change(old, agents=[other])] == ["never"]
+
+
 SWEPT = OLD.but(sweep={"agents.*.model": ["fable", "opus"]})
 
 
@@ -178,6 +194,29 @@ def test_a_chain_whose_name_now_means_another_condition_is_never_resumed() -> No
         "free",
         PlanChange("agents.Eko.model", "opus", "a/opus", "never"),
     )
+
+
+@pytest.mark.parametrize(
+    ("duration", "old", "new", "is_changed"),
+    [
+        (3600, 300, None, False),
+        (600, 300, None, False),
+        (600, 150, None, False),
+        (600, None, 150, False),
+        (600, None, 300, True),
+        (3600, None, 300, False),
+        (3600, 120, None, True),
+        (3600, 120, 60, True),
+    ],
+)
+def test_a_default_time_for_saving_that_an_earlier_version_wrote_out_is_no_change(
+    duration: float, old: float | None, new: float | None, *, is_changed: bool
+) -> None:
+    plan = OLD.but(duration=duration, save={"before": old})
+    assert [one.field for one in change(plan, save={"before": new})] == (
+        ["save.before"] if is_changed else []
+    )
+    assert [one.field for one in change(plan, save={"before": old}, duration=60)] == ["duration"]
 
 
 def test_amendments_are_accepted_by_name() -> None:
@@ -208,7 +247,7 @@ def test_the_error_lists_old_and_new_values_and_the_ways_to_continue() -> None:
 
 OLD_SAVE = (
     "{'prompt': 'You will be reset in 5 minutes. Update your workspace memory files now.',"
-    " 'before': 300.0, 'full': False}"
+    " 'full': False}"
 )
 
 

@@ -25,6 +25,7 @@ from clawblox.experiment import (
     Stop,
     WorldSpec,
 )
+from clawblox.experiment.plan.plan_file import locate_fault
 
 EXAMPLE = """\
     name = "panda-memory"
@@ -247,3 +248,33 @@ def test_loading_is_the_inverse_of_dumping(plan: Plan) -> None:
     assert loaded == Plan.loads(plan.dumps(base="/"), base="/") == plan
     assert hash(loaded) == hash(plan)
     assert loaded.chains() == plan.chains()
+
+
+def test_a_fault_that_is_found_later_has_its_place_in_the_file(tmp_path: Path) -> None:
+    text = """name = "exp"
+world = "w"
+save = { before = 60 }
+[[agents]]
+driver = "claude"
+[[agents]]
+driver = "command"
+name = "Oni"
+command = { start = ["a"] }
+[sweep]
+"save.before" = [60]
+"""
+    path = tmp_path / "exp.toml"
+    places = {
+        "save.before": 3,
+        "sweep.save.before": 11,
+        "agents.Eko.env": 4,
+        "agents.Oni.command.start": 9,
+        "agents.1.command": 9,
+        "limits.min_free": None,
+    }
+    for key, line in places.items():
+        error = locate_fault(ConfigError("is wrong", key=key, others=["x: y"]), text, path)
+        assert (error.key, error.line, error.others) == (key, line, ("x: y",))
+        assert error.path == (None if line is None else path)
+    elsewhere = ConfigError("is wrong", key="save.before", path=Path("world.toml"))
+    assert locate_fault(elsewhere, text, path) is elsewhere

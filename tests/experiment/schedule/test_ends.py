@@ -9,6 +9,7 @@ import pytest
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.tables.rows import find_world_time
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +113,7 @@ async def test_a_generation_has_the_worlds_time_of_its_end_whenever_it_was_inter
         lines = lines or len(simulation.journal.lines)
         assert commit(simulation).data["world_time"] == 3600.0, kill_at
         chain = simulation.state.chain("r1")
-        assert chain.generations[1].world_time == 3600.0
+        assert find_world_time(chain.generations[1]) == 3600.0
 
 
 # -- trouble ------------------------------------------------------------------------------------
