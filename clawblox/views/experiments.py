@@ -105,12 +105,11 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
 
 
 def summarise_experiment(status: ExperimentStatus) -> list[str]:
-    """Return how an experiment ended, why chains have failed or wait, and what to type next."""
+    """Return how an experiment ended, why chains have failed, and what to type next."""
     failed = [chain for chain in status.chains if chain.state == "failed"]
-    waiting = [chain for chain in status.chains if _waits_for_reason(chain)]
     money = _describe_money(status)
     lines = [_describe_counts(status).plain + (f"; {money}." if money else ".")]
-    lines += [*_describe_reasons(failed), *_describe_reasons(waiting)]
+    lines += _describe_reasons(failed)
     if status.counts.get("committed", 0) < status.generations:
         words = ["--retry-failed"] if failed else []
         lines.append(f"resume:   {suggest('experiment resume', status.directory, *words)}")
@@ -118,15 +117,20 @@ def summarise_experiment(status: ExperimentStatus) -> list[str]:
     return list(map(printable, lines))
 
 
+def describe_waits(status: ExperimentStatus) -> list[str]:
+    """Return why chains wait for something else than a resume, a line for each of the first."""
+    return _describe_reasons([c for c in status.chains if _waits_for_reason(c)], between=": ")
+
+
 def _waits_for_reason(chain: ChainStatus) -> bool:
     """Return whether a chain waits for something else than a resume that a person asks for."""
     return chain.state in ("paused", "waiting") and chain.cause not in ("", _REQUEST)
 
 
-def _describe_reasons(chains: Sequence[ChainStatus]) -> list[str]:
+def _describe_reasons(chains: Sequence[ChainStatus], between: str = "  ") -> list[str]:
     """Return why chains have failed or are paused, a line for each of the first."""
     shown, hidden = chains[:_MAX_REASONS], chains[_MAX_REASONS:]
-    lines = [printable(f"{chain.name}  {_describe_last(chain)}") for chain in shown]
+    lines = [printable(f"{chain.name}{between}{_describe_last(chain)}") for chain in shown]
     return [*lines, *([f"… and {len(hidden)} more: {_describe_hidden(hidden)}"] if hidden else [])]
 
 

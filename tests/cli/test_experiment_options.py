@@ -88,7 +88,7 @@ def test_a_plan_in_another_file_continues_the_experiment(plan: Path, call: Start
 
 @pytest.mark.usefixtures("plan")
 def test_the_name_of_an_experiment_is_that_of_its_directory(call: Start) -> None:
-    words = ("--name", "m2", "--set", FULL, "--json")
+    words = ("--name", "m2", "--set", "limits.wall=0.000001", "--json")
     command = call("experiment", "run", "exp.toml", *words, env=KEYS)
     assert command.wait() == 75, command.err
     outcome = json.loads(command.out)

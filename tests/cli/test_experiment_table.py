@@ -17,6 +17,7 @@ from clawblox.views.event_lines import EventLine
 from clawblox.views.experiments import (
     ExperimentView,
     describe_status,
+    describe_waits,
     render_experiment,
     summarise_experiment,
 )
@@ -237,10 +238,11 @@ def test_chains_that_wait_without_an_attempt_are_counted_with_their_reason() -> 
         chain(f"r{number}", 1, "waiting", cause="disk", reason="1 GB is free")
         for number in range(1, 8)
     ]
-    for lines in (describe_status(status(chains)), summarise_experiment(status(chains))):
-        text = "\n".join(lines)
-        assert "disk: 1 GB is free" in text
-        assert "7 more" in text or "2 more" in text
+    assert "… and 7 more: waiting, disk: 1 GB is free" in describe_status(status(chains))
+    *lines, last = describe_waits(status(chains))
+    assert lines == [f"r{number}: disk: 1 GB is free" for number in range(1, 6)]
+    assert last == "… and 2 more: waiting, disk: 1 GB is free"
+    assert describe_waits(status()) == ["opus-r1: limit until 21:40"]
 
 
 def test_costs_that_are_estimated_or_unknown_are_marked() -> None:
@@ -255,7 +257,6 @@ def test_the_summary_has_failures_and_the_next_commands() -> None:
     assert summarise_experiment(status()) == [
         f"{describe_status(status())[1]}; $41.20 of $200.",
         "opus-r2  world: died at 720 s (4 attempts)",
-        "opus-r1  limit until 21:40",
         "resume:   clawblox experiment resume experiments/panda-memory --retry-failed",
         "results:  clawblox experiment results experiments/panda-memory",
     ]

@@ -34,7 +34,7 @@ from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.experiment_run import RunOutcome
 from clawblox.telemetry.events import Subscription
-from clawblox.views.experiments import summarise_experiment
+from clawblox.views.experiments import describe_waits, summarise_experiment
 from clawblox.views.formatting import format_json, shorten_path, suggest
 
 _ADVICE: Final = "Ctrl-C saves and stops, a second one kills."
@@ -199,7 +199,8 @@ class ExperimentRunner:
                 await self._display.clear()
             raise
         with self._contained:
-            await self._display.finish(summarise_experiment(self._experiment.status()))
+            status = self._experiment.status()
+            await self._display.finish([*describe_waits(status), *summarise_experiment(status)])
 
     def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)

@@ -96,8 +96,7 @@ class LiveWorkshop:
 
         Args:
             plan: The plan.
-            has_worked: Whether agents have worked before: then an expired login, or too little
-                space, is a pause.
+            has_worked: Whether agents have worked before: then an expired login is a pause.
 
         Raises:
             ConfigError: There are faults; the error names all of them.

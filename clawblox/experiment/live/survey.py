@@ -74,9 +74,9 @@ async def survey_plan(
         directory: The directory of the experiment, which need not exist.
         env: Values as for :class:`~clawblox.experiment.experiment.Experiment`; None means those of
             this process.
-        stage: How far the experiment is. In a recorded plan, the save phase may be longer than the
-            generation. Once agents have worked, expired logins and a want of space or money are
-            pauses.
+        stage: How far the experiment is. Once it is begun, too little space is a pause, and the
+            save phase may be longer than the generation. Once agents have worked, expired logins
+            and too little money are pauses.
 
     Raises:
         ConfigError: There are faults; the error names all of them.
@@ -125,9 +125,9 @@ def _find_static_faults(
         yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
     if stage != "worked":  # what has worked shows the rest by itself
         yield from find_limit_faults(plan, chains)
-        yield from _find_disk_faults(plan, directory)
     if stage == "new":
         yield from find_long_saves(plan)
+        yield from _find_disk_faults(plan, directory)
 
 
 def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:

@@ -293,8 +293,7 @@ class Workshop(Protocol):
 
         Args:
             plan: The plan.
-            has_worked: Whether agents have worked before: then an expired login, or too little
-                space, is a pause.
+            has_worked: Whether agents have worked before: then an expired login is a pause.
 
         Raises:
             ConfigError: There are faults; the error names all of them.

@@ -239,15 +239,12 @@ def test_a_world_that_shows_no_recorder_is_noted(
 # -- limits ---------------------------------------------------------------------------------------
 
 
-async def test_a_full_disk_is_a_fault_before_the_first_work_and_then_a_pause(
-    tmp_path: Path,
-) -> None:
+async def test_a_full_disk_is_a_fault_of_a_new_experiment_and_then_a_pause(tmp_path: Path) -> None:
     agent = make_agent({"start": ["true", "{prompt}"]}, **QUIET)
     plan = command_plan(tmp_path, agent, limits={"min_free": 10**18})
-    for stage in ("new", "recorded"):
-        faults = await find_faults(plan, tmp_path, stage=stage)
-        assert faults.startswith("limits.min_free: must be at most ")
-    assert await find_faults(plan, tmp_path, stage="worked") == ""
+    assert (await find_faults(plan, tmp_path)).startswith("limits.min_free: must be at most ")
+    for stage in ("recorded", "worked"):
+        assert await find_faults(plan, tmp_path, stage=stage) == ""
 
 
 async def test_money_that_never_suffices_for_a_world_is_a_fault(tmp_path: Path) -> None:
