@@ -9,7 +9,6 @@ is a remnant of an interrupted removal, and is removed. Everything here blocks.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -34,7 +33,7 @@ from clawblox.snapshot.rows import MAX_ROWS_BYTES, ROWS_SUFFIX, rows_beside
 from clawblox.system.files import digest_file, sweep_partials
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import read_process
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import digest_open, open_regular
 from clawblox.telemetry.own_log import OwnLog
 
 _LOCK_WAIT_S: Final = 1.0
@@ -200,8 +199,9 @@ def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str
 
 def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
     check, header = Check(), Header()
-    with os.fdopen(open_regular(path, max_bytes=DEFAULT_MAX_SNAPSHOT_BYTES), "rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    limit = DEFAULT_MAX_SNAPSHOT_BYTES
+    with os.fdopen(open_regular(path, max_bytes=limit), "rb") as file:
+        sha256 = digest_open(file.fileno(), max_bytes=limit)
         with contextlib.closing(check):
             if path.suffix == ".json":  # it was strict JSON when it was published
                 header = check.read_header(file.fileno())

@@ -37,6 +37,7 @@ GRADES: Mapping[str, str] = {
     "leaves-link": "exact",
     "leaves-pipe": "exact",
     "leaves-large-file": "exact",
+    "leaves-deep-directories": "exact",
     "forks": "exact",
     "ignores-stop": "exact",
     "closes-every-fifth": "",

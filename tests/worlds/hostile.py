@@ -167,6 +167,16 @@ def count_restores() -> int:
         return file.tell()
 
 
+def make_deep_directories(name: str, levels: int) -> None:
+    directory = os.open(".", os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=directory)
+        inner = os.open(name, os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = inner
+    os.close(directory)
+
+
 def misbehave_at_start() -> None:
     if WAY == "ignores-stop":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -177,6 +187,8 @@ def misbehave_at_start() -> None:
     if WAY == "leaves-large-file" and not os.path.lexists("large"):
         with open("large", "wb") as file:
             file.truncate(8 << 40)
+    if WAY == "leaves-deep-directories" and not os.path.lexists("deep"):
+        make_deep_directories("deep", 1500)
     if WAY == "forks" and os.fork() == 0:
         os.setsid()
         time.sleep(LIFETIME_S)

@@ -8,6 +8,7 @@ import pytest
 
 from clawblox.engine.errors import SettingsError
 from clawblox.engine.scripts.script_files import WorldScripts, read_scripts
+from tests.deep import constrained, make_deep
 from tests.engine.scripts.support import write_world
 
 
@@ -35,6 +36,14 @@ def test_n15_errors_name_the_class(tmp_path: Path, file: str, name: str, class_n
     assert (found.name, found.class_name, found.folders) == (name, class_name, ("Workspace",))
     assert found.path == f"scripts/Workspace/{file}"
     assert found.source == "return 1"
+
+
+def test_a_tree_of_any_depth_is_read_without_recursion(tmp_path: Path) -> None:
+    write_world(tmp_path, **{"Workspace__a.lua": "return 1"})
+    make_deep(tmp_path / "scripts" / "Workspace", "d", 200)
+    with constrained():
+        (found,) = read(tmp_path).tree
+    assert found.path == "scripts/Workspace/a.lua"
 
 
 def test_scripts_are_sorted_by_path_and_other_files_are_left_alone(tmp_path: Path) -> None:
