@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import anyio
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import Checkpoint, GenerationState
@@ -46,14 +49,17 @@ class Rescoring:
 
         Cancellation: scores that were recorded remain.
         """
+        hooks = await run_blocking(self._callbacks.describe)
         async with anyio.create_task_group() as tasks:
             for chain in self._recorder.state.chains.values():
                 for generation in chain.generations.values():
                     ends = [point for point in generation.checkpoints() if point.kind == "end"]
                     if generation.committed is not None and ends:
-                        tasks.start_soon(self._score, generation, ends[-1])
+                        tasks.start_soon(self._score, generation, ends[-1], hooks["score"])
 
-    async def _score(self, generation: GenerationState, end: Checkpoint) -> None:
+    async def _score(
+        self, generation: GenerationState, end: Checkpoint, function: Mapping[str, str | None]
+    ) -> None:
         chain = all_chains(self._plan, self._recorder.state)[generation.chain]
         order = Order(
             chain=chain,
@@ -74,4 +80,5 @@ class Rescoring:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._workshop.discard(order)
-        await self._recorder.write("rescored", scored, About(chain.name, generation.number))
+        facts = {**(scored or {}), "function": function}
+        await self._recorder.write("rescored", facts, About(chain.name, generation.number))

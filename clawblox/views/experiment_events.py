@@ -78,10 +78,10 @@ def _checkpoint(data: Mapping[str, Any]) -> str:
 
 
 def _scored(data: Mapping[str, Any]) -> str:
-    if "error" in data:
-        return f"has no scores: {data['error']}"
     scores = ", ".join(f"{name} {score:.4g}" for name, score in data.get("scores", {}).items())
-    return f"scored: {scores}"
+    if "error" not in data:
+        return f"scored: {scores}"
+    return f"scored: {scores}; {data['error']}" if scores else f"has no scores: {data['error']}"
 
 
 def _committed(data: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from clawblox.columns import Column
 from clawblox.experiment.schedule.ports import AgentActivity
+from clawblox.experiment.tables.results import KEPT
 from clawblox.experiment.tables.status import RUNNING, ChainStatus, ExperimentStatus
 from clawblox.printable import printable
 from clawblox.system.clock import parse_utc
@@ -272,7 +273,9 @@ def _describe_cost(chain: ChainStatus) -> str:
 
 
 def _first_score(chain: ChainStatus) -> str:
-    return next((f"{score:.4g}" for score in chain.scores.values()), "")
+    for name, score in chain.scores.items():
+        return f"{score:.4g}{KEPT if name in chain.kept_scores else ''}"
+    return ""
 
 
 def _describe_last(chain: ChainStatus) -> str:

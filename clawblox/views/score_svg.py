@@ -46,7 +46,7 @@ def draw_scores(results: Results, score: str, *, by: str = "chain", title: str) 
     frame = _Frame.of(lines, texts)
     shapes = [
         svg.text(svg.MARGIN, 32, shorten(printable(title), 80, "middle"), "ink title"),
-        svg.text(svg.MARGIN, 54, f"{score} by {by}", "muted"),
+        svg.text(svg.MARGIN, 54, _describe(results, score, by), "muted"),
         *_draw_axes(frame),
         *_draw_legend(texts, frame),
     ]
@@ -55,6 +55,11 @@ def draw_scores(results: Results, score: str, *, by: str = "chain", title: str) 
     height = max(_BOTTOM + 52, _TOP + 22 * len(lines) + 20)
     summary = f"{score} over generations, {count_words(len(lines), 'line')} by {by}"
     return svg.document(height, f"{title}: {summary}", shapes)
+
+
+def _describe(results: Results, score: str, by: str) -> str:
+    versions = ", some of another version of the score function" if results.has_kept(score) else ""
+    return f"{score} by {by}{versions}"
 
 
 @attrs.frozen

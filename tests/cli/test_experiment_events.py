@@ -39,6 +39,7 @@ TEXTS: list[tuple[Any, dict[str, Any], str]] = [
     ("closing", {"reason": "duration"}, "closes: duration"),
     ("scored", {"scores": {"cubes": 4.0, "time": 12.25}}, "scored: cubes 4, time 12.25"),
     ("rescored", {"error": "KeyError"}, "has no scores: KeyError"),
+    ("scored", {"scores": {"cubes": 4.0}, "error": "x"}, "scored: cubes 4; x"),
     (
         "committed",
         {"ended_by": "budget", "used": usage_data([Usage(output_tokens=41_000, cost_usd=0.92)])},

@@ -89,3 +89,17 @@ def test_hostile_names_are_text() -> None:
     root = picture(title=HOSTILE)
     assert not list(root.iter(f"{SVG}script"))
     assert all((e.text or "").isprintable() for e in root.iter(f"{SVG}text"))
+
+
+def test_the_picture_says_when_it_mixes_versions_of_the_score_function() -> None:
+    journal = Journal()
+    for chain in ("r1", "r2"):
+        attempt = journal.open(chain, 1).work()
+        attempt.write("scored", {"scores": {"cubes": 1.0}}).commit([used(1)])
+    facts = {"scores": {"cubes": 2.0}, "function": {"name": "scores:cubes", "digest": "ab" * 32}}
+    journal.write("rescored", facts, chain="r1", generation=1)
+    root = ET.fromstring(
+        draw_scores(make_results(make_plan(), journal.state), "cubes", title="panda")
+    )
+    texts = [e.text for e in root.iter(f"{SVG}text")]
+    assert "cubes by chain, some of another version of the score function" in texts

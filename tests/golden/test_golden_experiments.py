@@ -21,6 +21,8 @@ from clawblox.experiment.record import read_experiment
 from tests.golden.test_golden_run_directory import ADVICE
 
 V1 = Path(__file__).parent / "experiment" / "v1"
+V1_SCORED = V1.with_name("v1_scored")
+FUNCTION = "scores:points@f09b10704300"
 
 
 @pytest.fixture
@@ -57,6 +59,16 @@ def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_di
     assert record.checkpoint("r1/g001", at="20m").elapsed_s == 900.0
     with Journal(experiment_dir) as journal:
         assert journal.lines == record.lines
+
+
+def test_scores_that_an_earlier_version_has_erased_come_back() -> None:
+    first, second, third = read_experiment(V1_SCORED).results().rows()
+    assert first.scores == {"cubes": 4.0, "speed": 1.5}
+    assert first.error == "KeyError: 'cubes'"
+    assert second.scores == {"cubes": 5.0, "speed": 1.5, "cubes_per_hour": 9.0}
+    assert second.score_versions == {"cubes": FUNCTION, "speed": FUNCTION, "cubes_per_hour": ""}
+    assert (third.status, third.scores) == ("working", {})
+    assert {row.kept_scores for row in (first, second, third)} == {()}
 
 
 def test_an_experiment_of_a_later_format_is_refused_with_advice(experiment_dir: Path) -> None:

@@ -2,5 +2,6 @@
 
 - ``lines``, ``journal``: the lines of the journal, and its file.
 - ``state``, ``machine``: what the lines say about an experiment, and what a chain does next. Pure.
+- ``scores``: the scores of a generation, merged by name from all lines that have some. Pure.
 - ``recorder``: writes lines and keeps the state up to date.
 """

@@ -19,6 +19,7 @@ from clawblox.experiment.history.lines import (
     collector_paused,
     read_usage,
 )
+from clawblox.experiment.history.scores import Scores, format_version
 
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
 """The last step of an attempt that its lines record."""
@@ -128,6 +129,7 @@ class AttemptState:
         idle_s: Seconds in which all agents only waited for their providers, likewise.
         world_time: Simulation time, likewise; None without.
         scores: Data of its line ``scored``; None before.
+        scored_by: Version of the function that computed them; empty if it is not recorded.
         ending: The line that ended it; None while it is under way.
     """
 
@@ -145,6 +147,7 @@ class AttemptState:
     idle_s: float = 0.0
     world_time: float | None = None
     scores: Mapping[str, Any] | None = None
+    scored_by: str = ""
     ending: Line | None = None
 
     @property
@@ -173,7 +176,7 @@ class GenerationState:
         attempts: Its attempts, in order.
         imported: Data of the line that imported it from another harness; None otherwise. It is
             then over, whatever attempts there are.
-        rescored: Data of the latest line ``rescored``; None without one.
+        rescored: Data of its lines ``rescored``, each with the version of the function.
         failures_from: Number of the line from which failures count.
         mended_at: Number of the line that mended the plan before anything had worked; 0 without.
     """
@@ -182,7 +185,7 @@ class GenerationState:
     number: int
     attempts: list[AttemptState] = attrs.field(factory=list)
     imported: Mapping[str, Any] | None = None
-    rescored: Mapping[str, Any] | None = None
+    rescored: list[tuple[Mapping[str, Any], str]] = attrs.field(factory=list)
     failures_from: int = 0
     mended_at: int = 0
 
@@ -193,6 +196,16 @@ class GenerationState:
             return None
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.outcome == "committed" else None
+
+    @property
+    def scores(self) -> Scores:
+        """Its scores: those of the committed attempt, and those that were computed later."""
+        scores, committed = Scores(), self.committed
+        if committed is not None and committed.scores is not None:
+            scores = scores.merge(committed.scores, committed.scored_by)
+        for data, version in self.rescored:
+            scores = scores.merge(data, version)
+        return scores
 
     @property
     def is_over(self) -> bool:
@@ -298,6 +311,7 @@ class ExperimentState:
             runs.
         session: The line with which the current or a killed session began; None without one.
         hooks: Name and digest of each hook in the latest session, by its argument.
+        score_versions: Version of the function that computed each score last, by its name.
         seq: Number of the last line.
         endings: Number of attempts that have ended.
     """
@@ -311,6 +325,7 @@ class ExperimentState:
         self.waits: dict[str, Mapping[str, Any]] = {}
         self.session: Line | None = None
         self.hooks: Mapping[str, Mapping[str, str | None]] = {}
+        self.score_versions: dict[str, str] = {}
         self.seq = 0
         self.endings = 0
         with collector_paused():
@@ -347,7 +362,8 @@ class ExperimentState:
     def _begin_session(self, line: Line) -> None:
         self.session = line
         self.waits = {}
-        self.hooks = line.data.get("hooks", {})
+        hooks = line.data.get("hooks")
+        self.hooks = hooks if isinstance(hooks, Mapping) else {}
 
     def _end_session(self, line: Line) -> None:
         self.wall_s += float(line.data.get("elapsed_s", 0.0))
@@ -398,7 +414,14 @@ class ExperimentState:
         self._own_generation(line).imported = line.data
 
     def _rescore(self, line: Line) -> None:
-        self._own_generation(line).rescored = line.data
+        version = self._note_version(line, line.data.get("function"))
+        self._own_generation(line).rescored.append((line.data, version))
+
+    def _note_version(self, line: Line, function: object) -> str:
+        """Return the version of the function that computed the scores of a line."""
+        version = format_version(function)
+        self.score_versions |= Scores().merge(line.data, version).versions
+        return version
 
     def _checkpoint(self, line: Line) -> None:
         attempt = self._own_attempt(line)
@@ -430,6 +453,7 @@ class ExperimentState:
             attempt.idle_s = line.data.get("idle_s", attempt.idle_s)
         elif line.type == "scored":
             attempt.scores = line.data
+            attempt.scored_by = self._note_version(line, self.hooks.get("score"))
 
     def _own_chain(self, line: Line) -> ChainState:
         name = str(line.chain)

@@ -30,7 +30,13 @@ from clawblox.system.files import publish_bytes, publish_changed
 
 ROWS_NAME: Final = "results.csv"
 AGENTS_NAME: Final = "agents.csv"
-_PREFIXES: Final = {"labels": "label", "scores": "score"}
+_PREFIXES: Final = {"labels": "label", "scores": "score", "score_versions": "score_version"}
+KEPT: Final = "*"
+"""Mark of a score of another version of its function, and of a mean with such a score."""
+_KEPT_NOTE: Final = (
+    f"{KEPT} scores of another version of their function; the CSV has the versions, and rescore"
+    " computes them again"
+)
 _MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
 """Columns of which a table shows the mean, besides the scores."""
 _COUNT: Final = "n"
@@ -60,6 +66,10 @@ _AGENTS_TABLE: Final = {
 _HEADINGS: Final = {"display": "AGENT", "generation": "GEN"}
 _SHORTEST: Final = 16
 """Width to which texts may be cut."""
+
+
+class _KeptScore(float):
+    """A score of another version of its function, or a mean with such scores."""
 
 
 @attrs.frozen
@@ -107,6 +117,9 @@ class Results:
             ConfigError: There is no such column, or it does not contain numbers.
         """
         columns, flat = self._flat(agents=agents)
+        if not agents:
+            for facts, row in zip(flat, self._rows, strict=True):
+                facts |= {f"score.{name}": _KeptScore(row.scores[name]) for name in row.kept_scores}
         scores = [column for column in columns if column.startswith("score.")]
         if by is None and mean is None:
             ranks = _AGENTS_TABLE if agents else _TABLE
@@ -121,6 +134,14 @@ class Results:
         others = [name for name in wanted if name not in keys]
         ranks = dict.fromkeys(keys, 0) | {name: _TABLE.get(name, 1) for name in others}
         return _format_table(ranks, _compute_means(complete, key, wanted), width)
+
+    def has_kept(self, score: str) -> bool:
+        """Return whether complete generations have a score of another version of its function.
+
+        Args:
+            score: Name of the score.
+        """
+        return any(row.is_over and score in row.kept_scores for row in self._rows)
 
     def series(self, score: str, *, by: str = "chain") -> dict[str, dict[int, list[float]]]:
         """Return a score of the complete generations, by line and generation, for pictures.
@@ -144,7 +165,8 @@ class Results:
     def to_csv(self, *, agents: bool = False) -> str:
         """Return the rows as CSV, whose columns are always in the same order.
 
-        Labels have the columns ``label.NAME``, and scores ``score.NAME``.
+        Labels have the columns ``label.NAME``, scores ``score.NAME``, and the versions of their
+        functions ``score_version.NAME``.
 
         Args:
             agents: Whether to return the rows of the agents instead.
@@ -341,7 +363,10 @@ def _compute_means(
 
 def _mean(values: Iterable[Any], column: str) -> float | None:
     present = [value for value in values if _is_number(value, column, "mean")]
-    return statistics.fmean(present) if present else None
+    if not present:
+        return None
+    is_kept = any(isinstance(value, _KeptScore) for value in present)
+    return (_KeptScore if is_kept else float)(statistics.fmean(present))
 
 
 def _is_number(value: object, column: str, argument: str) -> bool:
@@ -362,7 +387,8 @@ def _format_table(
         width: Characters of a line; None has no limit.
     """
     columns = [_make_column(name, rank, flat) for name, rank in ranks.items()]
-    return "\n".join(format_lines(columns, width))
+    is_marked = any(isinstance(facts.get(name), _KeptScore) for facts in flat for name in ranks)
+    return "\n".join([*format_lines(columns, width), *([_KEPT_NOTE] if is_marked else [])])
 
 
 def _make_column(name: str, rank: int, flat: Sequence[Mapping[str, Any]]) -> Column:
@@ -388,5 +414,6 @@ def _format_cell(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < _LARGE else f"{value:.0f}"
+        mark = KEPT if isinstance(value, _KeptScore) else ""
+        return f"{value:.4g}{mark}" if abs(value) < _LARGE else f"{value:.0f}{mark}"
     return str(value)

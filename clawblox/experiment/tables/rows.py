@@ -16,6 +16,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.experiment import layout
 from clawblox.experiment.history.lines import read_usage
+from clawblox.experiment.history.scores import Scores, is_same_version
 from clawblox.experiment.history.state import (
     AttemptState,
     ChainState,
@@ -109,7 +110,12 @@ class Row(RowFacts):
         paused_s: Seconds between pauses and the next attempts.
         world_time: Simulation time at the end; None if the world has none.
         scores: The scores, by name.
-        error: Why the latest attempt failed or paused, or why there are no scores; else empty.
+        score_versions: The version of the function that computed each score, by the name of the
+            score: ``scores:points@`` and the digest of its source; empty if it is not recorded.
+        kept_scores: Names of the scores that were kept: another version of the function has
+            computed them since, but not for this generation.
+        error: Why the latest attempt failed or paused, or why a score could not be computed; else
+            empty.
         checkpoint: The archive of the end, else the latest archive; empty without one.
         forked_from: The archive at which the chain began; empty for a chain of the plan.
         branch: Short name of the branch's first message; empty for a chain of the plan.
@@ -128,6 +134,8 @@ class Row(RowFacts):
     paused_s: float
     world_time: float | None
     scores: Mapping[str, float]
+    score_versions: Mapping[str, str]
+    kept_scores: tuple[str, ...]
     error: str
     checkpoint: str
     forked_from: str
@@ -218,13 +226,13 @@ def find_world_time(generation: GenerationState) -> float | None:
     return next((time for time in (end, attempt.world_time, *origins) if time is not None), None)
 
 
-def read_scores(generation: GenerationState) -> Mapping[str, Any]:
-    """Return the scores of a generation, or else ``error``: the latest that were computed."""
-    if generation.rescored is not None:
-        data: Mapping[str, Any] | None = generation.rescored
-    else:
-        data = None if generation.committed is None else generation.committed.scores
-    return data or {}
+def find_kept(state: ExperimentState, scores: Scores) -> tuple[str, ...]:
+    """Return the names of scores that another version of their function has computed since."""
+    return tuple(
+        name
+        for name, version in scores.versions.items()
+        if not is_same_version(version, state.score_versions[name])
+    )
 
 
 # -- one generation -----------------------------------------------------------------------------
@@ -242,14 +250,16 @@ class _Record:
     def row(self) -> Row:
         generation, latest = self.generation, self._latest_attempt
         branch = self._chain_state.branch
-        scores = read_scores(generation)
+        scores = generation.scores
         return Row(
             **self._facts(range(len(self.chain.plan.agents))),
             **self._end_facts(),
             attempts=len(generation.attempts),
             started_at=self._started_at,
             paused_s=_sum_pauses(generation.attempts),
-            scores=scores.get("scores", {}),
+            scores=scores.values,
+            score_versions=scores.versions,
+            kept_scores=find_kept(self.state, scores),
             error=_find_error(latest, scores),
             checkpoint=self._describe_checkpoint(),
             forked_from="" if branch is None else self._archive(branch.source),
@@ -423,11 +433,11 @@ def _directory(attempt: AttemptState) -> str:
     return str(moved_to or attempt.run_id)
 
 
-def _find_error(latest: AttemptState | None, scores: Mapping[str, Any]) -> str:
+def _find_error(latest: AttemptState | None, scores: Scores) -> str:
     ending = None if latest is None else latest.ending
     if ending is not None and ending.type in ("failed", "paused"):
         return str(ending.data.get("text", ""))
-    return str(scores.get("error", ""))
+    return scores.error
 
 
 def _sum_pauses(attempts: Sequence[AttemptState]) -> float:

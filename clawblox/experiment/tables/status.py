@@ -15,6 +15,7 @@ import msgspec
 from clawblox.agents.values import Usage
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.machine import Begin, Next, Over, last_generation, next_step
+from clawblox.experiment.history.scores import Scores
 from clawblox.experiment.history.state import (
     AttemptState,
     ChainState,
@@ -29,8 +30,8 @@ from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.rows import (
     committed_usage,
     describe_attempt,
+    find_kept,
     find_world_time,
-    read_scores,
 )
 from clawblox.system.clock import parse_utc
 from clawblox.typed_values import converter
@@ -114,6 +115,8 @@ class ChainStatus:
         is_estimated: Whether a part of the cost is computed from prices.
         last_checkpoint_age_s: Seconds since the latest checkpoint of the generation; None without.
         scores: The latest scores of the chain.
+        kept_scores: Names of those that another version of their function has computed since, but
+            not for this generation.
         last: The latest action; empty if it is not known.
     """
 
@@ -134,6 +137,7 @@ class ChainStatus:
     is_estimated: bool = False
     last_checkpoint_age_s: float | None = None
     scores: Mapping[str, float] = attrs.field(factory=dict)
+    kept_scores: tuple[str, ...] = ()
     last: str = ""
 
     @property
@@ -305,6 +309,7 @@ class _View:
         usage = self.live.used or committed_usage(generation)
         cost = self._cost(usage)
         saved_at = None if point is None else parse_utc(point.at)
+        scores = self._latest_scores()
         return ChainStatus(
             name=self.chain.name,
             generation=number,
@@ -321,7 +326,8 @@ class _View:
             last_checkpoint_age_s=(
                 None if saved_at is None else max(0.0, (self.now - saved_at).total_seconds())
             ),
-            scores=self._latest_scores(),
+            scores=scores.values,
+            kept_scores=find_kept(self.state, scores),
             last=self.live.last,
         )
 
@@ -372,9 +378,9 @@ class _View:
         is_known = self.live.world_time is not None
         return self.live.world_time if is_known else find_world_time(generation)
 
-    def _latest_scores(self) -> Mapping[str, float]:
-        every = [read_scores(generation) for generation in self.own.generations.values()]
-        return next((data["scores"] for data in reversed(every) if "scores" in data), {})
+    def _latest_scores(self) -> Scores:
+        every = (generation.scores for generation in reversed(self.own.generations.values()))
+        return next((scores for scores in every if scores.values), Scores())
 
     def _cost(self, usage: Iterable[Usage]) -> Cost:
         agents = self.chain.plan.agents

@@ -62,6 +62,48 @@ def test_the_table_shows_every_generation() -> None:
     assert lines[3].split() == ["opus-r2", "1", "failed", "0", "0", "0", "0", "-"]
 
 
+def rescored() -> Results:
+    """Return the results of two models, of which another version has scored one again."""
+    journal = Journal()
+    plan = make_plan(sweep={"agents.0.model": MODELS})
+    for score, chain in enumerate(("fable-r1", "opus-r1", "fable-r2")):
+        attempt = journal.open(chain, 1).work().write("scored", {"scores": {"cubes": 1.0 + score}})
+        attempt.commit([used(100, 1.0)])
+    facts = {"scores": {"cubes": 9.0}, "function": {"name": "scores:cubes", "digest": "ab" * 32}}
+    journal.write("rescored", facts, chain="fable-r1", generation=1)
+    journal.write("rescored", {"error": "KeyError"}, chain="opus-r1", generation=1)
+    return make_results(plan, journal.state)
+
+
+def test_tables_mark_scores_of_another_version_and_means_with_them() -> None:
+    results = rescored()
+    *rows, note = results.table().splitlines()
+    assert [row.split()[-1] for row in rows] == ["CUBES", "9", "2*", "3*"]
+    assert note.startswith("* scores of another version of their function")
+    *means, note = results.table(by="model", mean=["cubes"]).splitlines()
+    assert [row.split()[-1] for row in means] == ["CUBES", "6*", "2*"]
+    assert note.startswith("* scores of another version of their function")
+    assert "*" not in results.table(by="model", mean=["turns"])
+    assert "*" not in results.table(agents=True)
+    assert results.has_kept("cubes")
+    assert not results.has_kept("turns")
+
+
+def test_scores_are_plain_numbers_beside_their_versions() -> None:
+    results = rescored()
+    first, second, _ = read(results.to_csv())
+    assert (first["score.cubes"], second["score.cubes"]) == ("9.0", "2.0")
+    assert first["score_version.cubes"] == "scores:cubes@abababababab"
+    assert (second["score_version.cubes"], second["kept_scores"]) == ("", "cubes")
+    plain = json.loads(results.to_json())["rows"][1]
+    assert (plain["scores"], plain["kept_scores"]) == ({"cubes": 2.0}, ["cubes"])
+    assert plain["score_versions"] == {"cubes": ""}
+    assert results.series("cubes", by="model") == {
+        MODELS[0]: {1: [9.0, 3.0]},
+        MODELS[1]: {1: [2.0]},
+    }
+
+
 def test_the_table_of_agents_shows_each_in_every_generation() -> None:
     lines = [line.split() for line in swept().table(agents=True).splitlines()]
     heading = ["CHAIN", "GEN", "AGENT", "DRIVER", "MODEL", "STATUS", "TURNS"]

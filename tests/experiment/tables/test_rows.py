@@ -114,6 +114,31 @@ def test_the_time_between_a_pause_and_the_next_attempt_is_paused() -> None:
     assert row.paused_s == 600.0
 
 
+def test_an_error_keeps_the_score_and_is_in_the_row() -> None:
+    journal = Journal()
+    journal.open("r1", 1).work().write("scored", {"scores": {"cubes": 4.0}}).commit(USAGE)
+    journal.write("rescored", {"error": "KeyError: 'cubes'"}, chain="r1", generation=1)
+    (row,) = make_rows_from(journal)
+    assert (row.scores, row.error, row.kept_scores) == ({"cubes": 4.0}, "KeyError: 'cubes'", ())
+
+
+def test_a_score_that_another_version_computed_elsewhere_is_kept_and_named() -> None:
+    journal = Journal()
+    old, new = ({"name": "scores:points", "digest": digit * 64} for digit in "ab")
+    journal.write("session.begun", {"hooks": {"score": old}})
+    for chain in ("r1", "r2"):
+        scores = {"cubes": 4.0, "speed": 1.0}
+        journal.open(chain, 1).work().write("scored", {"scores": scores}).commit(USAGE)
+    journal.write("rescored", {"error": "gone", "function": new}, chain="r1", generation=1)
+    facts = {"scores": {"cubes": 5.0}, "function": new}
+    journal.write("rescored", facts, chain="r2", generation=1)
+    first, second = make_rows_from(journal)
+    before, after = "scores:points@aaaaaaaaaaaa", "scores:points@bbbbbbbbbbbb"
+    assert first.score_versions == {"cubes": before, "speed": before}
+    assert second.score_versions == {"cubes": after, "speed": before}
+    assert (first.kept_scores, second.kept_scores) == (("cubes",), ())
+
+
 def test_a_new_score_replaces_the_old_one() -> None:
     journal = Journal()
     journal.open("r1", 1).work().write("scored", {"error": "KeyError: 'cubes'"}).commit(USAGE)

@@ -126,7 +126,12 @@ def test_a_chain_that_has_committed_everything_is_done(journal: Journal) -> None
         attempt.commit(USAGE)
     chain = first_chain(journal)
     assert (chain.state, chain.generation, chain.remaining_s) == ("done", 3, 0.0)
-    assert chain.scores == {"cubes": 2.0}
+    assert (chain.scores, chain.kept_scores) == ({"cubes": 2.0}, ())
+    function = {"name": "scores:cubes", "digest": "ab" * 32}
+    facts = {"scores": {"cubes": 5.0}, "function": function}
+    journal.write("rescored", facts, chain="r1", generation=1)
+    chain = first_chain(journal)
+    assert (chain.scores, chain.kept_scores) == ({"cubes": 2.0}, ("cubes",))
 
 
 def test_the_next_generation_begins_at_zero(journal: Journal) -> None:

@@ -1,0 +1,76 @@
+"""The scores of a generation, merged by name from all lines that have some. Pure.
+
+A line adds its scores to those before, and replaces those of the same names. So an error, or a
+function that returns other names, never removes a score that was computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import attrs
+
+from clawblox.foreign_values import finite_number
+
+MAX_SCORE: Final = 1e300
+"""Largest score; the smallest is its negative."""
+
+_SHOWN_DIGEST_CHARS: Final = 12
+
+
+@attrs.frozen(kw_only=True)
+class Scores:
+    """Scores by name, and where they come from.
+
+    Attributes:
+        values: The scores.
+        versions: The version of the function that computed each; empty if it is not recorded.
+        error: Why the latest computation failed, or left out a name; empty if it did not.
+    """
+
+    values: Mapping[str, float] = attrs.field(factory=dict)
+    versions: Mapping[str, str] = attrs.field(factory=dict)
+    error: str = ""
+
+    def merge(self, data: Mapping[str, Any], version: str) -> Self:
+        """Return the scores with those of a later line; values that are no numbers are left out.
+
+        Args:
+            data: Data of a line ``scored`` or ``rescored``.
+            version: The version of the function; empty if it is not recorded.
+        """
+        given = data.get("scores")
+        numbers = {
+            str(name): number
+            for name, value in (given.items() if isinstance(given, Mapping) else ())
+            if (number := read_score(value)) is not None
+        }
+        return attrs.evolve(
+            self,
+            values={**self.values, **numbers},
+            versions={**self.versions, **dict.fromkeys(numbers, version)},
+            error=str(data.get("error", "")),
+        )
+
+
+def read_score(value: object) -> float | None:
+    """Return a score, or None if the value is not a finite number that can be one."""
+    return finite_number(value, low=-MAX_SCORE, high=MAX_SCORE)
+
+
+def format_version(function: object) -> str:
+    """Return the version of a function as text, such as ``scores:points@1f2e3d4c5b6a``.
+
+    Args:
+        function: Its name and digest, as lines of the journal have them; None if none has.
+    """
+    if not isinstance(function, Mapping):
+        return ""
+    name, digest = function.get("name"), function.get("digest")
+    return f"{name}@{str(digest)[:_SHOWN_DIGEST_CHARS]}" if digest else str(name or "")
+
+
+def is_same_version(one: str, other: str) -> bool:
+    """Return whether two versions have the same source, wherever it was imported from."""
+    return one.rpartition("@")[2] == other.rpartition("@")[2]
