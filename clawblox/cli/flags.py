@@ -24,7 +24,7 @@ _VALUE: Final = re.compile(r'(?<![\w?&.:/-])[a-z][a-z_]*=["\[]')
 """An argument with a value of Python's own."""
 _BREAK: Final = re.compile(r"(; |, or |\. Or )")
 """Where one part of a hint ends and the next begins."""
-_DOCUMENTS: Final = (".toml", ".json")
+_DOCUMENTS: Final = (".toml", ".json", ".py")
 _OTHER_NAMES: Final = {"command": "agent_command"}
 """Options of commands whose names differ from the argument that they set."""
 
@@ -53,7 +53,7 @@ def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
         worded.hint = _translate(error.hint, names)
     if isinstance(worded, ConfigError) and worded.key:
         if worded.path is not None and worded.path.suffix in _DOCUMENTS:
-            return worded  # its key is of the document, and no argument
+            return worded  # its key is of the document, or of a plan that names the module
         name, dot, member = worded.key.partition(".")
         worded.key = f"{names[name]} {member}".rstrip() if name in names else f"{name}{dot}{member}"
     return worded

@@ -5,11 +5,14 @@ It is done even while the interpreter shuts down, when no thread can be started.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 import attrs
@@ -169,6 +172,36 @@ async def _run_interruptible(
         await run_blocking(piece.run, limiter=limiter)  # an exception would be wrapped by the group
         tasks.cancel_scope.cancel()
     await anyio.lowlevel.checkpoint_if_cancelled()
+    return piece.result()
+
+
+async def run_abandonable(function: Callable[[Callable[..., Any]], _T]) -> _T:
+    """Run a function that may never return in a thread of its own, and return its result.
+
+    Args:
+        function: The function. Its argument runs an async function in the event loop, and returns
+            its result: ``call(function, *args)``.
+
+    Raises:
+        Exception: What ``function`` raises; a ``RuntimeError`` for what is no ``Exception``.
+
+    Cancellation: leaves the thread behind. What it waits for in the event loop is cancelled, and
+        its later calls fail. It does not keep the process from ending.
+    """
+    async with anyio.from_thread.BlockingPortal() as portal:
+        piece = _Piece(partial(function, portal.call))
+        is_over = anyio.Event()
+
+        def work() -> None:
+            try:
+                piece.run()
+            except BaseException as error:  # noqa: BLE001 - SystemExit, which ends nothing here
+                piece.error = RuntimeError(f"it raised {error!r}")
+            with suppress(RuntimeError):  # it was left behind
+                portal.start_task_soon(is_over.set)
+
+        threading.Thread(target=work, name="clawblox-abandonable", daemon=True).start()
+        await is_over.wait()
     return piece.result()
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.experiment_run import ExperimentRun, RunOutcome
-from clawblox.experiment.live.hooks import LiveGeneration
+from clawblox.experiment.live.hooks import GenerationEnd, LiveGeneration
 from clawblox.experiment.plan import (
     AgentSpec,
     Chain,
@@ -58,6 +58,7 @@ __all__ = [
     "ExperimentRecord",
     "ExperimentRun",
     "ExperimentStatus",
+    "GenerationEnd",
     "Inherit",
     "Limits",
     "LiveGeneration",

@@ -23,7 +23,7 @@ from clawblox.experiment.forking import Fork, plan_fork, record_branches
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.history.state import Checkpoint, CheckpointRef
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.opening import OpenExperiment, open_experiment
 from clawblox.experiment.plan.plan import Plan
@@ -33,7 +33,7 @@ from clawblox.experiment.requests import make_control_server
 from clawblox.experiment.rescoring import Rescoring
 from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.schedule.ports import Workshop
-from clawblox.experiment.session import Session
+from clawblox.experiment.session import Session, set_aside_failed
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
@@ -56,9 +56,10 @@ class Experiment:
     Args:
         plan: The plan. If the directory has an experiment already, it is compared with its plan.
         dir: Directory of the experiment; None means ``experiments/<name>``.
-        score: Scores each generation at its end: an async function that takes a
-            :class:`~clawblox.experiment.live.hooks.LiveGeneration` and returns numbers by name. Its
-            agents have been stopped, its world still runs. It may be called again after a crash.
+        score: Returns a number, or numbers by name, for each generation, in place of the score of
+            the plan. Its agents have been stopped, its world still runs. An async function takes a
+            :class:`~clawblox.LiveGeneration`; another is called in a thread, with a
+            :class:`~clawblox.GenerationEnd`. It may be called again after a crash.
         stop: Returns why a generation should close now, or None: an async function that takes a
             live generation, called at the end of turns and every 30 seconds.
         on_event: An async function, called with each event.
@@ -161,7 +162,7 @@ class Experiment:
             self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
             derive = self._files.flush_chains
             self._recorder = Recorder(journal, opened.state, self._note, derive=derive)
-            await self._set_aside_failed(opened.state)
+            await set_aside_failed(self._workshop, opened.state)
             async with Tasks(
                 on_error=partial(_log.defect, "task of an experiment failed")
             ) as tasks:
@@ -219,14 +220,6 @@ class Experiment:
         tasks.start_soon(self._reporter.run)
         await self._files.flush()
         tasks.start_soon(self._files.run)
-
-    async def _set_aside_failed(self, state: ExperimentState) -> None:
-        """Repeat the renames of failed attempts that a crash has prevented."""
-        for chain in state.chains.values():
-            for attempt in chain.attempts:
-                moved_to = attempt.ending and attempt.ending.data.get("moved_to")
-                if moved_to:
-                    await self._workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
 
     async def _close_session(self) -> None:
         if self._session is not None:
@@ -443,32 +436,35 @@ class Experiment:
         running = () if self._session is None else self._session.running
         branches = plan_fork(fork, chain, opened.state, running)
         if not running:  # nothing of it is recorded if it could not be run
-            await self._workshop.survey(opened.plans[-1], has_worked=True)
+            plan = self._callbacks.without_replaced(self.plan)
+            await self._workshop.survey(plan, has_worked=True)
         await record_branches(self._recorder, source, branches)
         if self._session is not None:
             self._session.add([name for name, _ in branches])
         return [name for name, _ in branches]
 
-    async def rescore(self, score: Score) -> list[Row]:
+    async def rescore(self, score: Score | None = None) -> list[Row]:
         """Score the committed generations again, from their checkpoints at the end.
 
-        Each world is restored alone, without agents, and stopped after its score.
+        Each world is restored alone, without agents, and stopped after its score. Scores that
+        cannot be computed again are kept.
 
         Args:
-            score: As for the constructor.
+            score: As for the constructor; None means that of the constructor, or of the plan.
 
         Returns:
             The rows with the new scores.
 
         Raises:
+            ConfigError: There is none, or it cannot be imported.
             UsageError: A session runs.
 
         Cancellation: scores that were recorded remain.
         """
         if self._session is not None and not self._session.is_over.is_set():
             raise UsageError("a session of this experiment runs", hint="stop it first")
-        callbacks = Callbacks(score)
-        await Rescoring(self.plan, self._workshop, self._recorder, callbacks, self._clock).run()
+        hooks = self._callbacks if score is None else Callbacks(score)
+        await Rescoring(self.plan, self._workshop, self._recorder, hooks, self._clock).run()
         return self.results().rows()
 
     # -- events and requests --------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ConfigError
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import Checkpoint, GenerationState
@@ -16,6 +17,9 @@ from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import AttemptError, Order, Workshop
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.system.clock import Clock
+from clawblox.telemetry.own_log import OwnLog
+
+_log = OwnLog(__name__)
 
 
 class Rescoring:
@@ -47,9 +51,14 @@ class Rescoring:
     async def run(self) -> None:
         """Score all generations that have a checkpoint at the end.
 
+        Raises:
+            ConfigError: There is no score, or it cannot be imported.
+
         Cancellation: scores that were recorded remain.
         """
-        hooks = await run_blocking(self._callbacks.describe)
+        hooks = await run_blocking(self._callbacks.load, self._plan)
+        if not self._callbacks.has_score:
+            raise ConfigError("must be given, as the plan has none", key="score")
         async with anyio.create_task_group() as tasks:
             for chain in self._recorder.state.chains.values():
                 for generation in chain.generations.values():
@@ -77,6 +86,11 @@ class Rescoring:
                     scored = await self._callbacks.score(attempt)
             except AttemptError as error:
                 scored = {"error": error.text}
+            except OSError as error:
+                scored = {"error": str(error)}
+            except Exception as error:  # noqa: BLE001 - a defect ends this score and no other
+                _log.defect("score failed", error, attempt=order.run_id)
+                scored = {"error": f"{type(error).__name__}: {error}"}
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._workshop.discard(order)

@@ -9,11 +9,12 @@ from typing import Any
 import anyio
 import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.experiment_run import RunOutcome, RunStatus
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.machine import Commit, Over, last_generation, next_step
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import ChainState
+from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.opening import OpenExperiment
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
@@ -66,6 +67,7 @@ class Session:
         self._workshop = workshop
         self._recorder = recorder
         self._clock = clock
+        self._callbacks = callbacks
         self._hooks = hooks or {}
         self._warn = warn
         self._scope = anyio.CancelScope()
@@ -104,8 +106,7 @@ class Session:
         begun_at = self._clock.monotonic()
         try:
             with self._scope:
-                plan = self._opened.plans[-1]
-                await self._workshop.survey(plan, has_worked=self._has_worked())
+                await self._check()
                 if await self._begin():
                     self._recall_limits()
                     await self._scheduler.run(self._chains())
@@ -120,6 +121,35 @@ class Session:
         finally:
             self.is_over.set()
             self.on_row(None)
+
+    async def _check(self) -> None:
+        """Check everything that the session needs, and import the score of the plan.
+
+        A session that starts no agent needs neither programs nor the variables of agents.
+
+        Raises:
+            ConfigError: There are faults.
+        """
+        plan = self._opened.plans[-1]
+        if any(map(self._starts_agents, self._chains())):
+            surveyed = self._callbacks.without_replaced(plan)
+            await self._workshop.survey(surveyed, has_worked=self._has_worked())
+        if plan.score is not None:
+            self._hooks = await run_blocking(self._callbacks.load, plan)
+
+    def _starts_agents(self, chain: Chain) -> bool:
+        """Return whether a chain does more than to score and commit its last generation."""
+        state, last = self._opened.state.chain(chain.name), self._find_last(chain)
+        step, latest = next_step(state, last, chain.plan.retry), state.latest
+        if isinstance(step, Over):
+            return False
+        if latest is None or latest.is_over or latest.number < last:
+            return True
+        is_at_end = any(point.kind == "end" for point in latest.ancestry()[:1])
+        return not is_at_end and not isinstance(step, Commit)
+
+    def _find_last(self, chain: Chain) -> int:
+        return last_generation(self._opened.state.chain(chain.name), chain.plan.generations)
 
     async def _begin(self) -> bool:
         """Write that the session begins; return whether that was possible."""
@@ -249,8 +279,7 @@ class Session:
     def _find_end(self, chain: Chain) -> Over | None:
         """Return how a chain is over; None if it is not."""
         state = self._opened.state.chain(chain.name)
-        last = last_generation(state, chain.plan.generations)
-        step = next_step(state, last, chain.plan.retry)
+        step = next_step(state, self._find_last(chain), chain.plan.retry)
         return step if isinstance(step, Over) else None
 
     def _find_pause(self, chain: Chain) -> Pause | None:
@@ -302,6 +331,21 @@ def _with_places(chain: Chain, present: Chain) -> Chain:
         for agent, now in zip(chain.plan.agents, present.plan.agents, strict=True)
     ]
     return attrs.evolve(chain, plan=chain.plan.but(world=world, agents=agents))
+
+
+async def set_aside_failed(workshop: Workshop, state: ExperimentState) -> None:
+    """Repeat the renames of failed attempts that a crash has prevented.
+
+    Raises:
+        OSError: A directory cannot be renamed.
+
+    Cancellation: some are renamed.
+    """
+    for chain in state.chains.values():
+        for attempt in chain.attempts:
+            moved_to = attempt.ending and attempt.ending.data.get("moved_to")
+            if moved_to:
+                await workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
 
 
 def _describe_failure(chain: ChainState) -> str:

@@ -91,6 +91,10 @@ def _describe_inputs(plan: Plan, survey: Survey) -> Iterator[str]:
         yield f"{driver} {version}" if version else driver
     if not survey.has_costs:
         yield "costs are not known without [prices]"
+    if plan.score is not None:
+        yield f"score {Path(plan.score).name}"
+    if survey.missing_env:
+        yield f"a run needs values of {', '.join(survey.missing_env)}"
     agents = [agent for chain in plan.chains() for agent in chain.plan.agents]
     paths = [path for agent in agents for path in (agent.system_prompt, agent.template) if path]
     if paths:

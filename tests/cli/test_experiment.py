@@ -161,7 +161,10 @@ def test_an_existing_directory_is_refused_with_advice(begun: Path, call: Start) 
         (("fork", "experiments/memory", "r1", "-n", "0"), "Invalid value for '-n'"),
         (("rescore", "experiments/memory", "cubes"), "MODULE:FUNC: must be a module and a"),
         (("rescore", "experiments/memory", "no_module:f"), "MODULE:FUNC: there is no such mod"),
-        (("rescore", "experiments/memory", "json:f"), "MODULE:FUNC: there is no such function"),
+        (("rescore", "experiments/memory", "json:dumps"), "MODULE:FUNC: there is no such module"),
+        (("rescore", "experiments/memory"), "MODULE:FUNC: must be given, as the plan has no score"),
+        (("run", "exp.toml", "--name", "m2", "--score", "cubes"), "--score: must be a module and"),
+        (("resume", "experiments/memory", "--score", "no:f"), "--score: there is no such module"),
         (("clean", "experiments/memory", "--json"), "--json: must be given with --yes or"),
     ],
 )

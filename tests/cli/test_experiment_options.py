@@ -115,12 +115,6 @@ def test_branches_have_the_messages_and_the_time_that_are_given(plan: Path, call
     assert waiting == list(branches)  # only they were to be run
 
 
-def test_a_generation_that_cannot_be_scored_is_an_error(plan: Path, call: Start) -> None:
-    begin(plan, OPENED, COMMITTED)
-    command = call("experiment", "rescore", DIRECTORY, "json:dumps")
-    assert (command.wait(), command.out) == (1, "r1 generation 1: no scores\n")
-
-
 def leave_archive(plan: Path) -> Path:
     """Leave a periodic checkpoint of a committed generation, and return its archive."""
     directory = begin(plan, OPENED, SAVED, COMMITTED)

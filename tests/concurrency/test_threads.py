@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from clawblox.concurrency.per_loop import per_loop
-from clawblox.concurrency.threads import Batcher, run_checked, run_interruptible
+from clawblox.concurrency.threads import Batcher, run_abandonable, run_checked, run_interruptible
 from tests.support import HANG_S
 
 
@@ -286,3 +286,47 @@ async def test_what_a_batcher_has_raised_is_not_lost_to_a_caller_who_was_cancell
             scope.cancel()
             job.may_end.set()
     assert not scope.cancelled_caught
+
+
+# -- functions that may never return ----------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_an_abandonable_function_calls_async_functions_in_the_event_loop() -> None:
+    loop_thread = threading.get_ident()
+
+    async def find_thread() -> int:
+        return threading.get_ident()
+
+    def work(call: Callable[..., int]) -> tuple[int, int]:
+        return call(find_thread), threading.get_ident()
+
+    called_in, worked_in = await run_abandonable(work)
+    assert called_in == loop_thread != worked_in
+
+
+@pytest.mark.anyio
+async def test_a_cancellation_ends_what_an_abandoned_function_waits_for() -> None:
+    is_waiting, is_over, errors = anyio.Event(), threading.Event(), []
+
+    async def wait() -> None:
+        is_waiting.set()
+        await anyio.sleep_forever()
+
+    def work(call: Callable[..., None]) -> None:
+        try:
+            call(wait)
+        except BaseException as error:
+            errors.append(type(error).__name__)
+            raise
+        finally:
+            is_over.set()
+
+    with anyio.fail_after(HANG_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_abandonable, work)
+            await is_waiting.wait()
+            tasks.cancel_scope.cancel()
+        while not is_over.is_set():
+            await anyio.sleep(0.001)
+    assert errors == ["CancelledError"]

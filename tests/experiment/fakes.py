@@ -269,6 +269,9 @@ class FakeAttempt:
     def view(self) -> Any:
         return self
 
+    def blocking(self, _call: Callable[..., Any]) -> Any:
+        return self
+
 
 class FakeWorkshop:
     """Makes fake attempts, and remembers what is on its disk.

@@ -52,21 +52,53 @@ async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
 
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
+        with monkeypatch.context() as failing:
+            failing.setattr(scene.workshop, "survey", fail)
+            with pytest.raises(ConfigError, match="a program is missing"):
+                assert [row async for row in exp.run()] == []
         rows = aiter(exp.run())
         await anext(rows)
         with pytest.raises(UsageError, match="runs already"):
             exp.run()
         assert [row.generation async for row in rows] == [2]
-        monkeypatch.setattr(scene.workshop, "survey", fail)
-        with pytest.raises(ConfigError, match="a program is missing"):
-            assert [row async for row in exp.run()] == []
         tasks.cancel_scope.cancel()
 
 
 async def test_logins_are_checked_until_agents_have_worked(scene: Scene) -> None:
-    for _ in range(2):
-        await run(scene, scene.plan())
+    for generations in (1, 2):
+        await run(scene, scene.plan(generations=generations))
     assert scene.workshop.surveys == [True, False]
+
+
+async def test_a_session_that_starts_no_agent_needs_nothing_of_agents(scene: Scene) -> None:
+    await run(scene, scene.plan())
+    scene.workshop.surveys.clear()
+    outcome = await run(scene, scene.plan())
+    assert (outcome.status, scene.workshop.surveys) == ("done", [])
+
+
+async def test_an_attempt_that_was_killed_while_it_scored_needs_nothing_of_agents(
+    scene: Scene,
+) -> None:
+    attempts = []
+
+    async def score(end: Any) -> float:
+        attempts.append(end)
+        if len(attempts) == 1:
+            await exp.stop(now=True)
+        return 7.0
+
+    plan = scene.plan(generations=1)
+    async with scene.experiment(plan, score=score) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        assert (await exp.run()).status == "stopped"
+        tasks.cancel_scope.cancel()
+    last = [line.type for line in read_lines(scene.directory)][-2:]
+    assert last == ["checkpoint", "session.ended"]
+    scene.workshop.surveys.clear()
+    outcome = await run(scene, plan, score=score)
+    assert (outcome.status, scene.workshop.surveys) == ("done", [])
+    assert [row.scores for row in outcome.rows] == [{"score": 7.0}]
 
 
 async def test_an_open_experiment_has_its_tables_and_the_end_of_a_killed_session(

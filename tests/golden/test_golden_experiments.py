@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from clawblox import ClawbloxError
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.machine import Over, last_generation, next_step
 from clawblox.experiment.record import read_experiment
+from tests.experiment.test_experiment import Scene, run
 from tests.golden.test_golden_run_directory import ADVICE
 
 V1 = Path(__file__).parent / "experiment" / "v1"
@@ -69,6 +72,40 @@ def test_scores_that_an_earlier_version_has_erased_come_back() -> None:
     assert second.score_versions == {"cubes": FUNCTION, "speed": FUNCTION, "cubes_per_hour": ""}
     assert (third.status, third.scores) == ("working", {})
     assert {row.kept_scores for row in (first, second, third)} == {()}
+
+
+@pytest.mark.anyio
+async def test_an_experiment_that_an_earlier_version_left_killed_is_resumed_and_rescored(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    shutil.copytree(V1_SCORED, scene.directory)
+    recorded = read_experiment(scene.directory).state
+    scene.workshop.archives = {
+        (point.ref.chain, point.ref.attempt, point.ref.file) for point in recorded.checkpoints()
+    }
+    scene.workshop.directories = {
+        (attempt.chain, attempt.run_id) for attempt in recorded.chain("r1").attempts
+    }
+
+    async def cubes(end: Any) -> dict[str, float]:
+        return {"cubes": 10.0 + end.order.generation}
+
+    async def cubes_of_some(end: Any) -> dict[str, float]:
+        return {"cubes": math.nan if end.order.generation == 1 else 20.0, "size": 1.0}
+
+    outcome = await run(scene, None, score=cubes, accept=["world"])
+    assert (outcome.status, [row.generation for row in outcome.rows]) == ("done", [3])
+    resumed = read_experiment(scene.directory).results().rows()
+    assert [row.scores["cubes"] for row in resumed] == [4.0, 5.0, 13.0]
+    assert [row.kept_scores for row in resumed] == [("cubes",), ("cubes",), ()]
+    async with scene.experiment(None) as exp:
+        rows = await exp.rescore(cubes_of_some)
+    assert [row.scores["cubes"] for row in rows] == [4.0, 20.0, 20.0]
+    assert [row.scores["size"] for row in rows] == [1.0, 1.0, 1.0]
+    assert [row.scores.get("speed") for row in rows] == [1.5, 1.5, None]
+    assert [row.kept_scores for row in rows] == [("cubes",), (), ()]
+    assert [row.error for row in rows] == ["score.cubes: must be a finite number, not nan", "", ""]
 
 
 def test_an_experiment_of_a_later_format_is_refused_with_advice(experiment_dir: Path) -> None:

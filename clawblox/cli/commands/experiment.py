@@ -30,7 +30,12 @@ from clawblox.cli.running.background import background_option
 from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
 from clawblox.cli.running.experiment_status import look_at_experiment
 from clawblox.cli.running.experiment_table import watch_experiment
-from clawblox.cli.running.plan_settings import apply_settings, settings_option
+from clawblox.cli.running.plan_settings import (
+    apply_score,
+    apply_settings,
+    score_option,
+    settings_option,
+)
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.config.toml_text import read_toml_text
@@ -42,6 +47,8 @@ from clawblox.experiment.plan.plan_file import locate_fault
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.schedule.score_functions import load_score
+from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.experiments import MAX_COLUMNS, describe_status
@@ -142,6 +149,7 @@ def _call(
     help="Directory of the experiment.",
 )
 @settings_option
+@score_option
 @click.option("--dry-run", is_flag=True, help="Check everything and start nothing.")
 @_runs
 def run(
@@ -151,6 +159,7 @@ def run(
     name: str | None,
     given_dir: str | None,
     settings: Mapping[str, Any],
+    score: str | None,
     dry_run: bool,
     **how: Any,
 ) -> int:
@@ -167,14 +176,15 @@ def run(
         ClawbloxError: The experiment cannot be run.
     """
     refuse_no_plan(Path(plan_file), "PLAN")
-    plan = apply_settings(Plan.load(plan_file), settings)
+    plan = apply_score(apply_settings(Plan.load(plan_file), settings), score)
     plan = plan if name is None else plan.but(name=name)
     directory = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name)).absolute()
     call = _call(ctx, directory, **how)
     if not call.is_spawned:  # else the directory has the log of this process
         require_new(directory)
+        look = partial(survey_plan, plan, directory, are_variables_needed=not dry_run)
         with _naming_lines(plan_file, settings):
-            survey = anyio.run(survey_plan, plan, directory)  # a plan with faults leaves nothing
+            survey = anyio.run(look)  # a plan with faults leaves nothing
         if dry_run:
             chains = {chain.name: to_plain(chain.condition) for chain in plan.chains()}
             facts = {**attrs.asdict(survey), "chains": [*chains], "conditions": chains}
@@ -218,9 +228,9 @@ def require_new(directory: Path) -> None:
       clawblox experiment resume experiments/m1 --set generations=20
       clawblox experiment resume experiments/m1 --plan exp.toml --accept save
 
-    Limits, retries, checkpoints and labels may change freely, and generations, repeats, seeds and
-    conditions may be added. The changes that --accept names apply to generations that begin later.
-    Other changes, such as another driver, need a new experiment.
+    Limits, retries, checkpoints, labels and the score may change freely, and generations, repeats,
+    seeds and conditions may be added. The changes that --accept names apply to generations that
+    begin later. Other changes, such as another driver, need a new experiment.
     """),
 )
 @_directory
@@ -233,6 +243,7 @@ def require_new(directory: Path) -> None:
     help="Plan to continue with.",
 )
 @settings_option
+@score_option
 @click.option(
     "--accept",
     multiple=True,
@@ -248,6 +259,7 @@ def resume(
     directory: str,
     plan_file: str | None,
     settings: Mapping[str, Any],
+    score: str | None,
     accept: tuple[str, ...],
     retry_failed: bool,
     **how: Any,
@@ -266,9 +278,18 @@ def resume(
         refuse_no_plan(Path(plan_file), "--plan")
     recorded = read_experiment(place).plan
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
-    changed = None if plan_file is None and not settings else apply_settings(plan, settings)
-    make = partial(Experiment, changed, dir=place, accept=accept, retry_failed=retry_failed)
+    changed = apply_score(apply_settings(plan, settings), score)
+    is_changed = plan_file is not None or settings or score is not None
+    make = partial(
+        Experiment,
+        changed if is_changed else None,
+        dir=place,
+        accept=accept,
+        retry_failed=retry_failed,
+    )
     with _naming_lines(plan_file, settings):
+        if changed.score not in (None, recorded.score):
+            load_score(changed.score)  # before the change is recorded
         return anyio.run(run_experiment, _call(ctx, place, **how), make)
 
 
@@ -424,6 +445,7 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     show_default="no limit",
     help="Number of branches at a time; 1 is needed for agents outside a sandbox.",
 )
+@score_option
 @_runs
 def fork(
     ctx: click.Context,
@@ -433,6 +455,7 @@ def fork(
     prompts: tuple[str, ...],
     prompt_files: tuple[str, ...],
     duration: str | None,
+    score: str | None,
     **options: Any,
 ) -> int:
     """Make branches of a checkpoint, and run them.
@@ -443,7 +466,8 @@ def fork(
     \f
     Raises:
         ConfigError: There is no such checkpoint, or the value of an option is wrong.
-        UsageError: The branches cannot run in parallel.
+        UsageError: The branches cannot run in parallel, or --score is given while a process runs
+            the experiment.
         ControlError: The process that runs the experiment refused.
     """
     place = existing_experiment(directory)
@@ -452,11 +476,16 @@ def fork(
     texts += [read_toml_text(existing_path(file)) for file in prompt_files]
     seconds = None if duration is None else check_duration(duration, "--duration")
     arguments = {**options, "prompts": texts or [None], "duration": seconds}
-    source = read_experiment(place).checkpoint(checkpoint)
+    record = read_experiment(place)
+    source = record.checkpoint(checkpoint)
+    plan = None if score is None else apply_score(record.plan, score)
     call = _call(ctx, place, **how)
+    if score is not None and not call.is_spawned and find_experiment_owner(place) is not None:
+        text = "--score: must be left out while a process runs the experiment"
+        raise UsageError(text, hint="its branches are scored like its other chains")
 
     async def branch_off() -> int:
-        if not call.is_spawned:
+        if not call.is_spawned and plan is None:
             answer = await ask_experiment(place, "fork", {"place": checkpoint, **arguments})
             if answer is not None:
                 show(answer, "\n".join(map(str, answer["branches"])), as_json=call.as_json)
@@ -465,7 +494,7 @@ def fork(
         async def begin(experiment: Experiment) -> Sequence[str]:
             return await experiment.fork(source, **arguments)
 
-        return await run_experiment(call, partial(Experiment.open, place), begin)
+        return await run_experiment(call, partial(Experiment, plan, dir=place), begin)
 
     return anyio.run(branch_off)
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import attrs
 import click
 
 from clawblox.cli.parameters import PATH, examples, existing_experiment, json_option
-from clawblox.cli.running.score_functions import load_function
+from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import note, table_width
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.history.lines import Line
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.tables.rows import Row
+from clawblox.printable import printable
 from clawblox.views.formatting import (
     count_words,
     format_bytes,
@@ -27,6 +30,7 @@ from clawblox.views.formatting import (
 )
 from clawblox.views.score_svg import draw_scores
 
+_NO_END: Final = "not scored again, for lack of a checkpoint at its end"
 _USUAL_SCORE: Final = "output_tokens"
 """What a picture shows where generations have no scores."""
 
@@ -112,20 +116,23 @@ def results(
 @click.command(
     "rescore",
     epilog=examples("""
+      clawblox experiment rescore experiments/m1    with the plan's score
       clawblox experiment rescore experiments/m1 scores:cubes
 
-    scores:cubes is the function cubes in scores.py, in the current directory. It is like the
-    argument score= of clawblox.Experiment: async, it takes a generation and returns numbers by
-    name. It is called with the world of each committed generation, restored from its checkpoint at
-    the end, without agents.
+    scores:cubes is the function cubes in scores.py, in the current directory. It takes a
+    generation, and returns a number, or numbers by name. It is called with the world of each
+    committed generation, restored from its checkpoint at the end, without agents.
+
+    New scores replace those of the same names. All others are kept, also where the function fails;
+    tables mark those that another version of the function has computed.
     """),
 )
 @_directory
-@click.argument("function", metavar="MODULE:FUNC")
-def rescore(directory: str, function: str) -> int:
+@click.argument("function", metavar="[MODULE:FUNC]", required=False)
+def rescore(directory: str, function: str | None) -> int:
     """Score the committed generations again, without running any agent.
 
-    The exit status is 1 if a generation could not be scored.
+    The exit status is 1 if a score could not be computed.
 
     \f
     Raises:
@@ -135,17 +142,35 @@ def rescore(directory: str, function: str) -> int:
     """
     configure_logging()
     place = existing_experiment(directory)
-    score = load_function(function)
+    if function is None and read_experiment(place).plan.score is None:
+        raise ConfigError("must be given, as the plan has no score", key="MODULE:FUNC")
+    score = None if function is None else load_function(function, "MODULE:FUNC")
 
-    async def score_all() -> Sequence[Any]:
+    async def score_all() -> tuple[list[Row], Sequence[Line]]:
         async with Experiment.open(place) as experiment:
-            return await experiment.rescore(score)
+            known = len(experiment.record.lines)
+            rows = await experiment.rescore(score)
+            return rows, experiment.record.lines[known:]
 
-    rows = [row for row in anyio.run(score_all) if row.status == "committed"]
-    for row in rows:
-        scores = ", ".join(f"{name} {value:g}" for name, value in row.scores.items())
-        click.echo(f"{row.chain} generation {row.generation}: {scores or row.error or 'no scores'}")
-    return 1 if any(not row.scores for row in rows) else 0
+    rows, lines = anyio.run(score_all)
+    scored = {(line.chain, line.generation) for line in lines if line.type == "rescored"}
+    outcomes = [
+        (row, row.error if (row.chain, row.generation) in scored else _NO_END)
+        for row in rows
+        if row.status == "committed"
+    ]
+    for row, error in outcomes:
+        click.echo(printable(f"{row.chain} generation {row.generation}: {_describe(row, error)}"))
+    return 1 if any(error for _, error in outcomes) else 0
+
+
+def _describe(row: Row, error: str) -> str:
+    """Return the scores of a generation, and why some could not be computed again."""
+    scores = ", ".join(
+        f"{name} {value:g}{' (kept)' if name in row.kept_scores else ''}"
+        for name, value in row.scores.items()
+    )
+    return "; ".join(filter(None, (scores, error))) or "no scores"
 
 
 @click.command(

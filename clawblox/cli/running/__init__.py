@@ -21,7 +21,6 @@
 - ``experiment_status``: looks at an experiment that any process runs.
 - ``generation_plans``: the experiments of ``generations``.
 - ``login_file``: the login of their agents in a file.
-- ``score_functions``: functions that are named as ``MODULE:FUNC``.
-- ``plan_settings``: fields of plans that ``--set`` sets.
+- ``plan_settings``: fields of plans that ``--set`` and ``--score`` set.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 """

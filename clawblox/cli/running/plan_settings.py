@@ -1,9 +1,9 @@
-"""Fields of plans that a command line sets: ``--set limits.worlds=8``."""
+"""Fields of plans that a command line sets: ``--set limits.worlds=8``, ``--score MODULE:FUNC``."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -12,6 +12,8 @@ import click
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.dotted import set_value
+from clawblox.experiment.plan.values import check_function, to_function
+from clawblox.experiment.schedule.score_functions import load_score
 
 _FIELDS: Final = tuple(
     field.name
@@ -60,6 +62,43 @@ def apply_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
     return plan
 
 
+def load_function(text: str, key: str) -> Callable[..., Any]:
+    """Return a function that is given as ``MODULE:FUNC``; the directory is the current one. Blocks.
+
+    Args:
+        text: The text.
+        key: The option or argument, for errors.
+
+    Raises:
+        ConfigError: It is no such text, or the function cannot be imported.
+    """
+    check_function(text, key)
+    return load_score(str(to_function(text)), key)
+
+
+def apply_score(plan: Plan, text: str | None) -> Plan:
+    """Return a plan with the function of ``--score``, which can be imported. Blocks.
+
+    Args:
+        plan: The plan.
+        text: The value of the option; None for a plan without changes.
+
+    Raises:
+        ConfigError: The function cannot be imported.
+    """
+    if text is None:
+        return plan
+    load_function(text, "--score")
+    return plan.but(score=text)
+
+
+score_option = click.option(
+    "--score",
+    metavar="MODULE:FUNC",
+    show_default="the plan's",
+    help="Score each generation at its end with this function, such as scores:cubes for cubes in "
+    "scores.py, in the current directory. The plan then has it.",
+)
 settings_option = click.option(
     "--set",
     "settings",

@@ -44,15 +44,23 @@ class Credentials:
         Raises:
             ConfigError: A variable has no value.
         """
-        missing = [name for name in spec.env if name not in self._values]
-        if missing:
+        if missing := self.missing(spec):
             raise ConfigError(
                 "must have values in the environment of the process that runs the experiment",
                 key=f"agents.{spec.name}.env",
                 value=", ".join(missing),
                 hint=f"export {missing[0]}=…, then run it again",
             )
-        return {name: self._values[name] for name in (*spec.env, *self._logins(spec))}
+        return self.given(spec)
+
+    def missing(self, spec: AgentSpec) -> list[str]:
+        """Return the variables of an agent that have no values."""
+        return [name for name in spec.env if name not in self._values]
+
+    def given(self, spec: AgentSpec) -> dict[str, str]:
+        """Return the variables of an agent that have values, as :meth:`env` does."""
+        names = (*spec.env, *self._logins(spec))
+        return {name: self._values[name] for name in names if name in self._values}
 
     def secrets(self, spec: AgentSpec) -> list[str]:
         """Return the secret values among the variables of an agent; the short ones are left out."""
@@ -71,9 +79,7 @@ class Credentials:
         """Return the name of the account that an agent uses."""
         own = find_driver(spec.driver).program.credential_variables
         inherited = {name: self._inherited[name] for name in own if self._inherited.get(name)}
-        names = (*spec.env, *self._logins(spec))
-        given = {name: self._values[name] for name in names if name in self._values}
-        env = {**inherited, **given}
+        env = {**inherited, **self.given(spec)}
         return " ".join((spec.driver, *_describe_address(env), *self._describe_secrets(env)))
 
     def _describe_secrets(self, env: Mapping[str, str]) -> Iterator[str]:

@@ -33,8 +33,8 @@ class _Observer:
     dir: Path
 
 
-class LiveAgent:
-    """An agent of a generation that runs, or whose agents have just been stopped.
+class _AgentView:
+    """Facts of an agent of a generation.
 
     Args:
         agent: The agent of the attempt.
@@ -73,6 +73,10 @@ class LiveAgent:
         """Its latest events, at most 256, oldest first."""
         return tuple(self._agent.events)
 
+
+class LiveAgent(_AgentView):
+    """An agent of a generation that runs, or whose agents have just been stopped."""
+
     async def trajectory(self) -> dict[str, Any]:
         """Return its trajectory so far in the format ATIF 1.7.
 
@@ -86,34 +90,25 @@ class LiveAgent:
         return await run_blocking(export_trajectory, self.dir)
 
 
-class LiveGeneration:
-    """A generation that runs, or whose agents have just been stopped.
+class EndedAgent(_AgentView):
+    """An agent of a generation at its end."""
+
+    def trajectory(self) -> dict[str, Any]:
+        """Return its trajectory in the format ATIF 1.7; see :class:`LiveAgent`. Blocks."""
+        return export_trajectory(self.dir)
+
+
+class _GenerationView:
+    """Facts of a generation.
 
     Args:
         order: The attempt.
-        world: The world, open.
-        instance: Name of its instance.
         seed: Seed of the world's random state.
-        agents: Its agents.
-        elapsed: Returns the seconds of the generation so far.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        world: AsyncWorld,
-        instance: str,
-        seed: int | None,
-        agents: Sequence[AttemptAgent],
-        elapsed: Callable[[], float],
-    ) -> None:
+    def __init__(self, order: Order, seed: int | None) -> None:
         self._order = order
-        self._world = world
-        self._instance = instance
         self._seed = seed
-        self._agents = tuple(map(LiveAgent, agents))
-        self._elapsed = elapsed
-        self._clients: dict[str, AsyncAgentClient] = {}
 
     @property
     def chain(self) -> str:
@@ -134,6 +129,36 @@ class LiveGeneration:
     def seed(self) -> int | None:
         """Seed of the world's random state; None if it continues that of a snapshot."""
         return self._seed
+
+
+class LiveGeneration(_GenerationView):
+    """A generation that runs, or whose agents have just been stopped: the view of async hooks.
+
+    Args:
+        order: The attempt.
+        world: The world, open.
+        instance: Name of its instance.
+        seed: Seed of the world's random state.
+        agents: Its agents.
+        elapsed: Returns the seconds of the generation so far.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        world: AsyncWorld,
+        instance: str,
+        seed: int | None,
+        agents: Sequence[AttemptAgent],
+        elapsed: Callable[[], float],
+    ) -> None:
+        super().__init__(order, seed)
+        self._world = world
+        self._instance = instance
+        self._attempt_agents = tuple(agents)
+        self._agents = tuple(map(LiveAgent, agents))
+        self._elapsed = elapsed
+        self._clients: dict[str, AsyncAgentClient] = {}
 
     @property
     def elapsed_s(self) -> float:
@@ -190,9 +215,68 @@ class LiveGeneration:
         """
         return await self._world.simulation_time(self._instance)
 
+    def blocking(self, call: Callable[..., Any]) -> GenerationEnd:
+        """Return the view of a score function that is not async.
+
+        Args:
+            call: Runs a function of this view in the event loop, and returns its result.
+        """
+        agents = tuple(map(EndedAgent, self._attempt_agents))
+        return GenerationEnd(self._order, self._seed, agents, self, call)
+
     def _find(self, name: str | None) -> LiveAgent:
         for agent in self._agents:
             if name in (None, agent.name):
                 return agent
         names = ", ".join(agent.name for agent in self._agents)
         raise UsageError(f"there is no agent {name!r}", hint=f"the agents are {names}")
+
+
+class GenerationEnd(_GenerationView):
+    """A generation at its end: the view of score functions that are not async.
+
+    It has what :class:`LiveGeneration` has, and its methods block. They are for the thread of the
+    function; after the time limit of the function they fail.
+
+    Args:
+        order: The attempt.
+        seed: Seed of the world's random state.
+        agents: Its agents.
+        live: The view of async hooks.
+        call: Runs a function of that view in the event loop, and returns its result.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        seed: int | None,
+        agents: Sequence[EndedAgent],
+        live: LiveGeneration,
+        call: Callable[..., Any],
+    ) -> None:
+        super().__init__(order, seed)
+        self._agents = agents
+        self._live = live
+        self._call = call
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the agents were started, those of earlier attempts included."""
+        return self._call(lambda: self._live.elapsed_s)  # type: ignore[no-any-return]
+
+    @property
+    def agents(self) -> Sequence[EndedAgent]:
+        """Its agents, in the order of the plan."""
+        return self._agents
+
+    def observe(self, agent: str | None = None) -> Any:  # noqa: ANN401 - the world decides
+        """Return what an agent would observe now; see :meth:`LiveGeneration.observe`."""
+        return self._call(self._live.observe, agent)
+
+    def snapshot(self) -> SavedSnapshot:
+        """Save a snapshot of the world; see :meth:`LiveGeneration.snapshot`."""
+        return self._call(self._live.snapshot)  # type: ignore[no-any-return]
+
+    def world_time(self) -> float | None:
+        """Return the world's simulation time; see :meth:`LiveGeneration.world_time`."""
+        return self._call(self._live.world_time)  # type: ignore[no-any-return]

@@ -310,10 +310,17 @@ class LiveWorkshop:
             await run_blocking(discard_tree, source_dir(run_dir))
         else:
             agents = [
-                self._make_agent(spec, agent, home / "agents" / agent.name, tmux)
+                self._make_agent(
+                    spec,
+                    agent,
+                    home / "agents" / agent.name,
+                    tmux,
+                    is_started=_starts_agents(order),
+                )
                 for spec, agent in recorded
             ]
-        secrets = [value for spec in plan.agents for value in self._credentials.secrets(spec)]
+        specs = plan.agents if _starts_agents(order) else ()
+        secrets = [value for spec in specs for value in self._credentials.secrets(spec)]
         return LiveAttempt(
             order=order,
             run_dir=run_dir,
@@ -346,7 +353,13 @@ class LiveWorkshop:
         return await fork_agent(source, recorded, run_dir, origin)
 
     def _make_agent(
-        self, spec: AgentSpec, recorded: RecordedAgent, agent_dir: Path, tmux: str | None = None
+        self,
+        spec: AgentSpec,
+        recorded: RecordedAgent,
+        agent_dir: Path,
+        tmux: str | None = None,
+        *,
+        is_started: bool = True,
     ) -> AttemptAgent:
         agent = make_agent(spec, recorded.name, agent_dir, tmux)
         return AttemptAgent(
@@ -354,9 +367,13 @@ class LiveWorkshop:
             agent=agent,
             before=recorded.before,
             account=self._credentials.account(spec),
-            env=self._credentials.env(spec),
+            env=self._credentials.env(spec) if is_started else {},
             grace_s=self._grace_s,
         )
+
+
+def _starts_agents(order: Order) -> bool:
+    return order.phase != "score"
 
 
 def _require_record(run_dir: Path) -> AttemptRecord:

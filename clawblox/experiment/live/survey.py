@@ -29,6 +29,7 @@ from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.plan.save_times import find_long_saves
 from clawblox.experiment.plan.values import below
+from clawblox.experiment.schedule.score_functions import load_score
 from clawblox.system.files import available_bytes
 from clawblox.system.trees import tree_size
 
@@ -50,6 +51,7 @@ class Survey:
         free_bytes: Bytes that are free.
         has_costs: Whether all its costs will be known.
         notes: What may not be as it is meant, and is no fault.
+        missing_env: Names of the variables of agents that have no values.
     """
 
     world: str
@@ -58,6 +60,7 @@ class Survey:
     free_bytes: int
     has_costs: bool
     notes: Sequence[str] = ()
+    missing_env: tuple[str, ...] = ()
 
 
 async def survey_plan(
@@ -66,6 +69,7 @@ async def survey_plan(
     env: Mapping[str, str] | None = None,
     *,
     stage: Stage = "new",
+    are_variables_needed: bool = True,
 ) -> Survey:
     """Check everything that an experiment needs; nothing is started or written.
 
@@ -77,6 +81,8 @@ async def survey_plan(
         stage: How far the experiment is. Once it is begun, too little space is a pause, and the
             save phase may be longer than the generation. Once agents have worked, expired logins
             and too little money are pauses.
+        are_variables_needed: Whether the variables of agents must have values. The programs of
+            agents that lack some need not be logged in.
 
     Raises:
         ConfigError: There are faults; the error names all of them.
@@ -84,12 +90,14 @@ async def survey_plan(
     Cancellation: ends the programs of the checks.
     """
     credentials = Credentials(dict(os.environ if env is None else env))
-    find = partial(_find_static_faults, plan, directory, credentials, stage)
+    needed = credentials if are_variables_needed else None
+    find = partial(_find_static_faults, plan, directory, needed, stage)
     faults = await run_blocking(lambda: list(find()))
     programs: dict[str, str | None] = {}
     async for spec, answer in _check_programs(plan, credentials):
         if isinstance(answer, AgentError):
-            if stage != "worked" or answer.kind != "auth":
+            is_login_needed = stage != "worked" and not credentials.missing(spec)
+            if is_login_needed or answer.kind != "auth":
                 faults.append(_as_fault(spec, answer))
         elif isinstance(answer, ConfigError):
             faults.append(below(answer, f"agents.{spec.name}"))
@@ -106,18 +114,23 @@ async def survey_plan(
             faults.append(error)
     if faults or inputs is None:
         raise _join(faults)
-    return await run_blocking(_measure, plan, directory, inputs, programs)
+    survey = await run_blocking(_measure, plan, directory, inputs, programs)
+    specs = [spec for _, spec in _distinct_agents(plan.chains())]
+    names = [name for spec in specs for name in credentials.missing(spec)]
+    return attrs.evolve(survey, missing_env=tuple(dict.fromkeys(names)))
 
 
 def _find_static_faults(
-    plan: Plan, directory: Path, credentials: Credentials, stage: Stage
+    plan: Plan, directory: Path, credentials: Credentials | None, stage: Stage
 ) -> Iterator[ConfigError]:
     """Yield the faults that need no program. Blocks."""
     chains = plan.chains()
     yield from find_world_faults(plan, chains)
+    yield from _check_score(plan)
     for chain, spec in _distinct_agents(chains):
         try:
-            credentials.env(spec)
+            if credentials is not None:
+                credentials.env(spec)
         except ConfigError as error:
             yield error
         yield from find_agent_faults(chain.plan, spec)
@@ -142,6 +155,14 @@ def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:
 
 def _free_bytes(directory: Path) -> int:
     return available_bytes(next(p for p in (directory, *directory.parents) if p.is_dir()))
+
+
+def _check_score(plan: Plan) -> Iterator[ConfigError]:
+    try:
+        if plan.score is not None:
+            load_score(plan.score)
+    except ConfigError as error:
+        yield error
 
 
 def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:
@@ -171,12 +192,8 @@ async def _check_program(chain: Chain, spec: AgentSpec, credentials: Credentials
     world = given if isinstance(given, Path) else None
     placed = await run_blocking(place_program, spec, world)
     agent = make_agent(placed, str(spec.name), _NOWHERE)
-    try:
-        env = credentials.env(spec)
-    except ConfigError:  # which is a fault already
-        env = {}
     prompts = (spec.prompt, "" if save is None else save.prompt)
-    return await agent.check(env=env, prompt=max(prompts, key=len))
+    return await agent.check(env=credentials.given(spec), prompt=max(prompts, key=len))
 
 
 def _check_version(spec: AgentSpec, version: str | None) -> Iterator[ConfigError]:
@@ -195,16 +212,21 @@ def _as_fault(spec: AgentSpec, error: AgentError) -> ConfigError:
 def _join(faults: list[ConfigError]) -> ConfigError:
     """Return one error with all faults."""
     first = faults[0]
-    texts = dict.fromkeys(f"{fault.subject}: {fault.message}" for fault in faults)
+    texts = dict.fromkeys(f"{fault.subject}: {fault.message}{_place(fault)}" for fault in faults)
     _, *others = texts  # agents of several chains may have the same faults
     return ConfigError(
         first.message,
         key=first.key,
         value=first.value,
         path=first.path,
+        line=first.line,
         hint=first.hint,
         others=[*first.others, *others],
     )
+
+
+def _place(fault: ConfigError) -> str:
+    return f" ({fault.path}:{fault.line})" if fault.line else ""
 
 
 # -- what it takes ------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 Chains are compared by name, with the values of their conditions, so a value that no chain uses is
 no change. A file with the same name in another directory is a free change, as directories move;
 prompts and templates are copied, so theirs is none. The contents are compared by
-``experiment.inputs``.
+``experiment.inputs``. The path of the score function is compared as a whole: it is where the
+function is imported from.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORLD: Final = "world"
 
 _OF_PLAN: Final = (
     *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
-    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune"),
+    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score"),
 )
 """Fields that are the same for all chains."""
 _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
@@ -36,7 +37,7 @@ _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inher
 _FREE: Final = frozenset(
     [
         *("repeats", "seeds", "labels", "limits", "retry", "checkpoint", "sweep", "conditions"),
-        *("order", "prices", "tmux", "prune"),
+        *("order", "prices", "tmux", "prune", "score"),
         *("world.port", "world.port_wait", "world.host", "world.health_timeout"),
         *("agents.*.binary", "agents.*.env"),
     ]
@@ -169,6 +170,7 @@ def _select(plan: Plan, fields: Collection[str]) -> dict[str, Any]:
         return original_name(Path(path).name) if field in ("template", "system_prompt") else path
 
     tables = map_paths(to_plain(plan), name_copies)
+    tables["score"] = plan.score
     return {field: tables[field] for field in fields if field in tables}
 
 

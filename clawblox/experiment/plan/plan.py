@@ -57,9 +57,11 @@ from clawblox.experiment.plan.values import (
     PART,
     FrozenMapping,
     build,
+    check_function,
     freeze,
     to_duration,
     to_frozen,
+    to_function,
     to_optional,
     to_plain,
 )
@@ -189,6 +191,8 @@ class Plan:
         stop: What ends a generation early.
         limits: Limits of the whole experiment.
         retry: What happens after failures.
+        score: Function that scores each generation at its end, such as ``scores:points`` for
+            ``points`` in ``scores.py``; None for none.
         sweep: Lists of values by dotted path, such as ``agents.*.model``; all combinations are
             conditions.
         conditions: Further conditions, by name. Without a sweep, they are the only ones.
@@ -236,6 +240,12 @@ class Plan:
     stop: Stop = attrs.field(factory=Stop, kw_only=True, converter=_to_stop)
     limits: Limits = attrs.field(factory=Limits, kw_only=True, converter=_to_limits)
     retry: Retry = attrs.field(factory=Retry, kw_only=True, converter=_to_retry)
+    score: str | None = attrs.field(
+        default=None,
+        kw_only=True,
+        converter=to_function,
+        validator=checked(check_function, optional=True),
+    )
     sweep: Mapping[str, Sequence[Any]] = attrs.field(
         factory=dict,
         kw_only=True,
@@ -266,7 +276,6 @@ class Plan:
         converter=to_optional,
         validator=checked(check_word, optional=True),
     )
-
     prune: bool = attrs.field(default=True, kw_only=True, validator=checked(check_flag))
 
     def __attrs_post_init__(self) -> None:

@@ -23,6 +23,7 @@ _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
 PROGRAM: Final = "program"
 """What :func:`map_paths` calls the program of a command."""
 _WORLD_PATH: Final = "world.dir"
+_SCORE: Final = "score"
 
 _Built = TypeVar("_Built")
 _Tables = dict[str, Any]
@@ -74,6 +75,7 @@ def map_paths(tables: Mapping[str, Any], change: Callable[[str, str], str]) -> _
     if isinstance(copy.get("world"), str):
         copy["world"] = change_path(_WORLD_PATH, copy["world"])
     copy["world"] = _map_table(copy.get("world"), "world", change_path)
+    copy[_SCORE] = change_path(_SCORE, copy.get(_SCORE))
     copy["agents"] = _map_list(
         copy.get("agents"), lambda agent: _map_table(agent, "agents.*", change_path)
     )
@@ -90,6 +92,8 @@ def _names_file(path: str, value: object) -> bool:
     name = path.rpartition(".")[2]
     if path == _WORLD_PATH:
         return not is_world_url(value)
+    if path == _SCORE:
+        return True
     return (
         path.startswith("agents.")
         and name in _AGENT_PATHS

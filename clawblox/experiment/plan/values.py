@@ -8,13 +8,14 @@ name the field.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
 
-from clawblox.config.arguments import mismatch, parse_duration
+from clawblox.config.arguments import check_path, mismatch, parse_duration
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
@@ -24,6 +25,8 @@ PART: Final = "part"
 """Metadata of a field: the class of its value."""
 
 _Part = TypeVar("_Part", bound=attrs.AttrsInstance)
+_WORD: Final = r"[^\W\d]\w*"
+_FUNCTION: Final = re.compile(rf"(.*/)?({_WORD}(?:\.{_WORD})*):({_WORD})", re.DOTALL)
 _SHOWN_FIELDS: Final = 3
 _SHOWN_CHARS: Final = 4
 """Characters shown of a text that may be a secret."""
@@ -196,6 +199,37 @@ def to_number(value: Any) -> Any:  # noqa: ANN401 - any value
 def to_frozen(value: Any) -> Any:  # noqa: ANN401 - any value
     """Return the value frozen; an empty mapping for None."""
     return FrozenMapping({}) if value is None else freeze(value)
+
+
+def to_function(value: str | None) -> str | None:
+    """Return the name of a function with the absolute path of its module: ``DIR/MODULE:FUNC``.
+
+    Args:
+        value: The name; a relative path is that of the current directory. Invalid values are
+            returned unchanged, and False as None.
+    """
+    match = _FUNCTION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return to_optional(value)  # type: ignore[no-any-return]
+    directory, module, name = match.groups()
+    place = check_path(directory or ".", "score").absolute()
+    return f"{place / module}:{name}"
+
+
+def split_function(text: str) -> tuple[Path, str, str]:
+    """Return the directory, the module and the name of a function; see :func:`to_function`."""
+    path, _, name = text.rpartition(":")
+    return Path(path).parent, Path(path).name, name
+
+
+def check_function(value: object, key: str) -> None:
+    """Check that a value is the name of a function in a module.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not isinstance(value, str) or _FUNCTION.fullmatch(value) is None:
+        raise mismatch(key, "a module and a function, such as scores:cubes", value)
 
 
 def check_names(value: object, key: str) -> None:

@@ -5,4 +5,5 @@
 - ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
 - ``ports``, ``orders``: what an attempt needs of its world and agents, and what is asked of it.
 - ``callbacks``, ``mailbox``, ``meter``: hooks, messages and clock of an attempt.
+- ``score_functions``: imports the score functions that plans and command lines name.
 """

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+import linecache
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from numbers import Real
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
-from clawblox.foreign_values import clean_text, finite_number
+from clawblox.concurrency.threads import run_abandonable
+from clawblox.errors.general import VALUE_CHARS, shorten
+from clawblox.experiment.history.scores import read_score
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.schedule.score_functions import (
+    describe_error,
+    find_places,
+    load_score,
+    original_module,
+)
+from clawblox.foreign_values import clean_text
 from clawblox.telemetry.own_log import OwnLog
 
 MAX_HOOK_S: Final = 300.0
 """Maximum seconds for a call of a hook."""
+ONLY_SCORE: Final = "score"
+"""Name of the score of a function that returns a single number."""
 _MAX_ERRORS: Final = 3
 _MAX_SCORES: Final = 256
+_MAX_NAME_CHARS: Final = 256
 
 _log = OwnLog(__name__)
 
-Score: TypeAlias = Callable[[Any], Awaitable[Mapping[str, float]]]
-"""Returns the scores of a generation by name; its agents have been stopped, its world runs."""
+Scored: TypeAlias = Mapping[str, float] | float
+"""Scores by name; or a single one, which is called ``score``."""
+
+Score: TypeAlias = Callable[[Any], Awaitable[Scored] | Scored]
+"""Returns the scores of a generation; its agents have been stopped, its world runs. A function that
+is not async is called in a thread of its own."""
 
 StopHook: TypeAlias = Callable[[Any], Awaitable[str | None]]
 """Returns why a generation should close now; None if it should not."""
@@ -39,7 +59,7 @@ class Callbacks:
     """The hooks that are asked about a running generation.
 
     Args:
-        score: Scores a generation at its end; None for no scores.
+        score: Scores a generation at its end; None for the score of the plan, or else no scores.
         stop: Asked at the end of turns and every 30 seconds; None never closes a generation.
     """
 
@@ -47,6 +67,9 @@ class Callbacks:
         self._score = score
         self._stop = stop
         self._errors = 0
+        self._last_error = ""
+        self.has_own_score = score is not None
+        """Whether a score was given, so that the one of the plan has no effect."""
 
     @property
     def has_score(self) -> bool:
@@ -57,6 +80,26 @@ class Callbacks:
     def has_stop(self) -> bool:
         """Whether the stop hook is asked."""
         return self._stop is not None
+
+    def without_replaced(self, plan: Plan) -> Plan:
+        """Return a plan without its score, if another was given."""
+        return plan.but(score=None) if self.has_own_score else plan
+
+    def load(self, plan: Plan) -> Mapping[str, Mapping[str, str | None]]:
+        """Import the score of a plan, unless another was given. Blocks.
+
+        Args:
+            plan: The plan.
+
+        Returns:
+            All hooks, as :meth:`describe` does.
+
+        Raises:
+            ConfigError: It cannot be imported.
+        """
+        if not self.has_own_score:
+            self._score = None if plan.score is None else load_score(plan.score)
+        return self.describe()
 
     def describe(self) -> Mapping[str, Mapping[str, str | None]]:
         """Return the name of each hook, and the digest of its source, by the hook's argument.
@@ -72,16 +115,22 @@ class Callbacks:
         Args:
             attempt: The attempt, whose world runs.
 
-        Cancellation: the hook is cancelled.
+        Cancellation: an async hook is cancelled; a thread is left behind.
         """
-        if self._score is None:
+        score = self._score
+        if score is None:
             return None
         try:
-            with anyio.fail_after(MAX_HOOK_S):
-                return {"scores": _check_scores(await self._score(attempt.view()))}
-        except Exception as error:  # noqa: BLE001 - a hook's error belongs to the row
-            _log.warning("score hook failed", error=repr(error))
-            return {"error": clean_text(f"{type(error).__name__}: {error}")}
+            with anyio.move_on_after(MAX_HOOK_S):
+                return _read_scored(await _call_score(score, attempt.view()))
+            place = _find_place(None, score)
+            error_text = f"TimeoutError: it did not return within {MAX_HOOK_S:g} s{place}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - its error belongs to the row
+            error_text = f"{describe_error(error)}{_find_place(error, score)}"
+        if error_text != self._last_error:  # the same for each generation is logged once
+            self._last_error = error_text
+            _log.warning("score hook failed", error=error_text)
+        return {"error": error_text}
 
     async def stop(self, attempt: _Viewed) -> str | None:
         """Return why the generation should close; None if it should not.
@@ -105,33 +154,121 @@ class Callbacks:
         except Exception as error:
             self._errors += 1
             _log.warning("stop hook failed", error=repr(error), errors=self._errors)
-            text = clean_text(f"{type(error).__name__}: {error}")
+            text = describe_error(error)
             if self._errors >= _MAX_ERRORS:
                 self._stop = None
                 text += "; it is not asked again"
             raise HookError(text) from error
 
 
-def _describe_hook(hook: Callable[..., object]) -> Mapping[str, str | None]:
+async def _call_score(score: Score, view: Any) -> object:  # noqa: ANN401 - the hooks' own view
+    if _is_async(score):
+        return await score(view)  # type: ignore[misc] # it returns an awaitable
+    returned = await run_abandonable(lambda call: score(view.blocking(call)))
+    if not inspect.isawaitable(returned):
+        return returned
+    if inspect.iscoroutine(returned):
+        returned.close()
+    return await score(view)  # type: ignore[misc] # a lambda that calls an async function
+
+
+def _is_async(hook: Callable[..., object]) -> bool:
+    code = _unwrap(hook)
+    return inspect.iscoroutinefunction(code) or inspect.iscoroutinefunction(
+        getattr(type(code), "__call__", None)  # noqa: B004 - of an object whose class defines it
+    )
+
+
+def _unwrap(hook: Callable[..., object]) -> Callable[..., object]:
     while isinstance(hook, partial):
         hook = hook.func
+    return hook
+
+
+def _describe_hook(hook: Callable[..., object]) -> Mapping[str, str | None]:
+    hook = _unwrap(hook)
     code = hook if inspect.isroutine(hook) else type(hook)
     try:
+        linecache.checkcache(inspect.getsourcefile(code))
         source = inspect.getsource(code)
     except (OSError, TypeError):  # typed at a prompt, or not written in Python
         digest = None
     else:
         digest = hashlib.sha256(source.encode()).hexdigest()
-    return {"name": f"{code.__module__}:{code.__qualname__}", "digest": digest}
+    module = original_module(str(code.__module__))
+    return {"name": f"{module}:{code.__qualname__}", "digest": digest}
 
 
-def _check_scores(scores: object) -> dict[str, float]:
-    if not isinstance(scores, Mapping) or len(scores) > _MAX_SCORES:
-        raise TypeError(f"score: must return at most {_MAX_SCORES} numbers by name, not {scores!r}")
-    checked = {}
-    for name, value in scores.items():
-        number = finite_number(value, low=-1e300, high=1e300)
-        if not isinstance(name, str) or number is None:
-            raise TypeError(f"score: must return numbers by name, not {name!r}: {value!r}")
-        checked[name] = number
-    return checked
+def _find_place(error: BaseException | None, hook: Callable[..., object]) -> str:
+    """Return the file and line of a hook's module where an error occurred, for its text.
+
+    Args:
+        error: The error; None means the beginning of the hook.
+        hook: The hook.
+    """
+    hook = _unwrap(hook)
+    function = hook if inspect.isroutine(hook) else getattr(hook, "__call__", None)  # noqa: B004
+    code = getattr(function, "__code__", None)  # without one it is not written in Python
+    if code is None:
+        return ""
+    file, lines = Path(code.co_filename), [code.co_firstlineno]
+    if error is not None:
+        lines = [line for path, line in find_places(error.__traceback__) if path == file]
+    return f" ({file}:{lines[-1]})" if lines else ""
+
+
+# -- what a score function returns --------------------------------------------------------------
+
+
+def _read_scored(returned: object) -> dict[str, Any]:
+    """Return the data of the line ``scored``; a value that cannot be a score is an error in it.
+
+    Raises:
+        TypeError: It is neither a number nor a mapping of names to numbers.
+    """
+    if isinstance(returned, Mapping) and len(returned) <= _MAX_SCORES:
+        given = dict(returned)
+    elif not isinstance(returned, bool) and isinstance(returned, Real):
+        given = {ONLY_SCORE: returned}
+    else:
+        expected = f"a number, or at most {_MAX_SCORES} numbers by name"
+        raise TypeError(f"score: must return {expected}, not {_show(returned)}")
+    scores = {name: read_score(_to_number(value)) for name, value in given.items()}
+    faults = list(_find_faults(given, scores))
+    numbers = {
+        clean_text(name): number
+        for name, number in scores.items()
+        if number is not None and _is_name(name)
+    }
+    error = {"error": clean_text("; ".join(faults))} if faults else {}
+    return {"scores": numbers, **error} if numbers or not faults else error
+
+
+def _find_faults(given: Mapping[Any, object], scores: Mapping[Any, float | None]) -> Iterator[str]:
+    for name, value in given.items():
+        if not _is_name(name):
+            chars = f"a text of 1 to {_MAX_NAME_CHARS} characters"
+            yield f"score: the name of a score must be {chars}, not {_show(name)}"
+        elif scores[name] is None:
+            yield f"score.{name}: must be a finite number, not {_show(value)}"
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS
+
+
+def _to_number(value: object) -> object:
+    """Return a number of another library, such as ``numpy.float32``, as float."""
+    if isinstance(value, int | float) or not isinstance(value, Real):
+        return value
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _show(value: object) -> str:
+    try:
+        return shorten(repr(value), VALUE_CHARS)
+    except Exception:  # noqa: BLE001 - a foreign `__repr__` may raise anything
+        return f"<{type(value).__name__}>"

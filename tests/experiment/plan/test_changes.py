@@ -107,6 +107,7 @@ FIELDS: dict[type, dict[str, tuple[str, dict[str, Any]]]] = {
         "run_prefix": ("never", {"run_prefix": "p"}),
         "tmux": ("free", {"tmux": "t"}),
         "prune": ("free", {"prune": False}),
+        "score": ("free", {"score": "/a/scores:points"}),
     },
     WorldSpec: {
         "dir": ("never", {"dir": "/a/worlds/carts"}),
@@ -255,3 +256,11 @@ def test_never_is_never_accepted() -> None:
     changes = change(OLD, agents=agents(model="opus"))
     with pytest.raises(PlanChangedError):
         require_acceptable(changes, ["duration", "budget", "world"])
+
+
+def test_a_score_that_has_moved_is_a_free_change() -> None:
+    old, new = (OLD.but(score=f"/{place}/scores:points") for place in "ab")
+    (only,) = compare(old, new)
+    assert only == PlanChange("score", old.score, new.score, "free")
+    assert compare(old, old) == ()
+    assert [one.kind for one in compare(OLD, new)] == ["free"]

@@ -139,6 +139,14 @@ def test_false_means_none() -> None:
             "sweep.save: save.befor: unknown key; did you mean 'before'?",
         ),
         ({"sweep": {"world": ["m"]}}, "sweep.world: no such path"),
+        ({"sweep": {"score": ["scores:a"]}}, "sweep.score: no such path"),
+        *(
+            (
+                {"score": score},
+                f"score: must be a module and a function, such as scores:cubes, not {score!r}",
+            )
+            for score in ("scores", "scores.py:cubes()", ":cubes", "scores:", "a b:cubes", 7, True)
+        ),
         (
             {"sweep": {"duration": ["1h", 3600]}},
             "sweep.duration: must be different values, not 3600.0 twice",

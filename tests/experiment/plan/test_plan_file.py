@@ -89,6 +89,26 @@ def test_a_plan_with_relative_paths_can_move_with_its_directory(tmp_path: Path) 
     )
 
 
+def test_the_score_is_a_function_in_the_directory_of_the_file(tmp_path: Path) -> None:
+    text = """\
+    world = "panda"
+    agents = [{ driver = "claude" }]
+    score = "scoring.gold:points"
+    """
+    file = tmp_path / "memory" / "exp.toml"
+    file.parent.mkdir()
+    file.write_text(textwrap.dedent(text))
+    plan = Plan.load(file)
+    assert plan.score == f"{tmp_path}/memory/scoring.gold:points"
+    assert Plan.loads(plan.dumps()) == plan
+    assert 'score = "./scoring.gold:points"' in plan.dumps(base=file.parent)
+    assert Plan.loads(plan.dumps(base=file.parent), base=file.parent) == plan
+    assert f'score = "{plan.score}"' in plan.dumps(base=tmp_path / "experiments" / "memory")
+    assert plan.but(score=False).score is None
+    assert plan.but(score="scores:points").score == f"{Path.cwd()}/scores:points"
+    assert plan.but(score="lib/scores:points").score == f"{Path.cwd()}/lib/scores:points"
+
+
 def test_all_faults_are_reported_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "exp.toml"
     faulty = EXAMPLE.replace("generations = 10", "generations = 0").replace("env =", "environ =")
@@ -235,6 +255,7 @@ def plans(draw: st.DrawFn) -> Plan:
             "min_free": draw(st.none() | COUNTS),
             "per_model": draw(st.dictionaries(WORDS, COUNTS, max_size=2)),
         },
+        score=draw(st.none() | PATHS.map("{}/scores:points".format)),
         sweep={path: [value] for path, value in draw(swept_values()).items()},
         conditions=[Condition(f"C{index}_", draw(swept_values())) for index in range(count)],
         prices=draw(st.dictionaries(WORDS, PRICES, max_size=2)),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.schedule import callbacks
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from tests.support import HANG_S
@@ -15,11 +20,32 @@ from tests.support import HANG_S
 pytestmark = pytest.mark.anyio
 
 
-class Attempt:
-    """An attempt of which hooks see nothing."""
+class View:
+    """What hooks see of an attempt."""
 
-    def view(self) -> None:
-        return None
+    async def observe(self) -> str:
+        return "seen"
+
+    def blocking(self, call: Callable[..., Any]) -> BlockingView:
+        return BlockingView(self, call)
+
+
+class BlockingView:
+    """What hooks see that are not async."""
+
+    def __init__(self, view: View, call: Callable[..., Any]) -> None:
+        self._view = view
+        self._call = call
+
+    def observe(self) -> Any:
+        return self._call(self._view.observe)
+
+
+class Attempt:
+    """An attempt of which hooks see little."""
+
+    def view(self) -> View:
+        return View()
 
 
 ATTEMPT = Attempt()
@@ -29,13 +55,10 @@ ATTEMPT = Attempt()
     "scores",
     [
         None,
-        7.0,
+        "7.0",
+        True,
+        1j,
         [("cubes", 1.0)],
-        {"cubes": "three"},
-        {"cubes": None},
-        {"cubes": math.nan},
-        {"cubes": math.inf},
-        {7: 1.0},
         {str(number): 1.0 for number in range(257)},
     ],
 )
@@ -51,9 +74,49 @@ async def test_what_is_no_score_is_an_error(scores: Any) -> None:
 
 async def test_scores_are_numbers() -> None:
     async def score(_end: Any) -> Any:
-        return {"cubes": 3, "time": 1.5}
+        return {"cubes": 3, "time": 1.5, "share": Fraction(1, 4)}
 
-    assert await Callbacks(score).score(ATTEMPT) == {"scores": {"cubes": 3.0, "time": 1.5}}
+    scored = await Callbacks(score).score(ATTEMPT)
+    assert scored == {"scores": {"cubes": 3.0, "time": 1.5, "share": 0.25}}
+
+
+@pytest.mark.parametrize("number", [7, 7.0, Fraction(7)])
+async def test_a_single_number_is_called_score(number: Any) -> None:
+    assert await Callbacks(lambda _end: number).score(ATTEMPT) == {"scores": {"score": 7.0}}
+
+
+class Unprintable:
+    """A value that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("size", math.nan, "score.size: must be a finite number, not nan"),
+        ("size", -math.inf, "score.size: must be a finite number, not -inf"),
+        ("size", 10**400, "score.size: must be a finite number, not 1000"),
+        ("size", Fraction(10**400), "score.size: must be a finite number, not Fraction(1000"),
+        ("size", None, "score.size: must be a finite number, not None"),
+        ("size", "three", "score.size: must be a finite number, not 'three'"),
+        ("size", False, "score.size: must be a finite number, not False"),
+        ("size", Unprintable(), "score.size: must be a finite number, not <Unprintable>"),
+        (7, 1.0, "score: the name of a score must be a text of 1 to 256 characters, not 7"),
+        ("", 1.0, "score: the name of a score must be a text of 1 to 256 characters, not ''"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else type(value).__name__,
+)
+async def test_a_value_that_is_no_score_drops_its_name_only(
+    name: Any, value: Any, text: str
+) -> None:
+    scored = await Callbacks(lambda _end: {"cubes": 3.0, name: value}).score(ATTEMPT)
+    assert scored is not None
+    assert scored["scores"] == {"cubes": 3.0}
+    assert scored["error"].startswith(text)
+    alone = await Callbacks(lambda _end: {name: value}).score(ATTEMPT)
+    assert alone == {"error": scored["error"]}
 
 
 async def test_hooks_that_do_not_return_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +126,9 @@ async def test_hooks_that_do_not_return_are_ended(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(callbacks, "MAX_HOOK_S", 0.0)
     hooks = Callbacks(score=never, stop=never)
     with anyio.fail_after(HANG_S):
-        assert await hooks.score(ATTEMPT) == {"error": "TimeoutError: "}
+        place = f"{__file__}:{never.__code__.co_firstlineno}"
+        expected = {"error": f"TimeoutError: it did not return within 0 s ({place})"}
+        assert await hooks.score(ATTEMPT) == expected
         with pytest.raises(HookError, match="TimeoutError: "):
             await hooks.stop(ATTEMPT)
 
@@ -75,13 +140,87 @@ async def test_texts_of_hooks_can_be_stored() -> None:
     async def stop(_live: Any) -> Any:
         return "enough \ud800"
 
+    line = fail.__code__.co_firstlineno + 1
     scored = await Callbacks(fail).score(ATTEMPT)
     with pytest.raises(HookError) as caught:
         await Callbacks(stop=fail).stop(ATTEMPT)
     reason = await Callbacks(stop=stop).stop(ATTEMPT)
     # As ASCII, since a half in the report of a failure would end the report.
     assert [ascii(text) for text in (scored, str(caught.value), reason)] == [
-        r"{'error': 'ValueError: half \ufffd of a pair'}",
+        rf"{{'error': 'ValueError: half \ufffd of a pair ({__file__}:{line})'}}",
         r"'ValueError: half \ufffd of a pair'",
         r"'enough \ufffd'",
     ]
+
+
+# -- functions that are not async -----------------------------------------------------------------
+
+
+async def test_a_function_that_is_not_async_runs_in_a_thread_with_a_blocking_view() -> None:
+    def score(end: Any, threads: list[str]) -> float:
+        threads.append(threading.current_thread().name)
+        return {"seen": 4.0}[end.observe()]
+
+    threads: list[str] = []
+    assert await Callbacks(partial(score, threads=threads)).score(ATTEMPT) == {
+        "scores": {"score": 4.0}
+    }
+    assert threads != [threading.current_thread().name]
+
+
+async def test_an_async_function_in_a_lambda_or_an_object_sees_the_async_view() -> None:
+    async def score(end: Any) -> Any:
+        return {"seen": len(await end.observe())}
+
+    class Scorer:
+        async def __call__(self, end: Any) -> Any:
+            return await score(end)
+
+    for hook in (lambda end: score(end), Scorer(), partial(score)):
+        assert await Callbacks(hook).score(ATTEMPT) == {"scores": {"seen": 4.0}}
+
+
+async def test_a_function_that_never_returns_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released, calls = threading.Event(), []
+
+    def never(end: Any) -> float:
+        released.wait()
+        try:
+            return float(end.observe())
+        except BaseException as error:
+            calls.append(type(error))
+            raise
+        finally:
+            is_over.set()
+
+    is_over = threading.Event()
+    monkeypatch.setattr(callbacks, "MAX_HOOK_S", 0.0)
+    with anyio.fail_after(HANG_S):
+        scored = await Callbacks(never).score(ATTEMPT)
+    assert scored is not None
+    assert scored["error"].startswith("TimeoutError: it did not return within 0 s")
+    released.set()
+    await run_blocking(is_over.wait, HANG_S)
+    assert calls == [RuntimeError]  # its view does not work any longer
+
+
+@pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt()])
+async def test_a_function_that_exits_ends_nothing_but_itself(error: BaseException) -> None:
+    def score(_end: Any) -> float:
+        raise error
+
+    scored = await Callbacks(score).score(ATTEMPT)
+    assert scored is not None
+    assert scored["error"].startswith("RuntimeError: it raised ")
+
+
+async def test_an_error_names_the_line_of_the_function_that_called_what_failed() -> None:
+    def score(_end: Any) -> float:
+        return float("three")
+
+    line = score.__code__.co_firstlineno + 1
+    assert await Callbacks(score).score(ATTEMPT) == {
+        "error": f"ValueError: could not convert string to float: 'three' ({__file__}:{line})"
+    }

@@ -1,0 +1,204 @@
+"""Imports the score functions that plans and command lines name. Everything here blocks.
+
+A function is named by the path of its module and its name: ``DIR/scores:points`` is ``points`` in
+``DIR/scores.py``. Modules are imported as parts of a package that only this process knows, one for
+each directory. So they replace no other module, and no other module replaces them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType, TracebackType
+from typing import Any, Final
+
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan.values import split_function
+from clawblox.foreign_values import clean_text
+from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
+from clawblox.rundir.manifest import MANIFEST_NAME
+from clawblox.rundir.paths import state_dir
+from clawblox.spelling import nearest_name
+
+_PACKAGE: Final = "_clawblox_scores_"
+"""Beginning of the names of the packages."""
+_DIGEST_CHARS: Final = 16
+
+_importing: Final = threading.Lock()
+_imported: Final[dict[Path, tuple[object, ModuleType]]] = {}
+"""Modules by file, each with the state of the file when it was imported."""
+
+
+def load_score(text: str, key: str = "score") -> Callable[..., Any]:
+    """Return the score function that a plan or a command line names.
+
+    A module is imported once, and again after its file has changed.
+
+    Args:
+        text: The function, as :attr:`Plan.score` has it.
+        key: Name of the argument, for errors.
+
+    Raises:
+        ConfigError: There is no such module or function, the module cannot be imported, or it is in
+            the directory of an experiment or of an agent.
+    """
+    directory, module, name = split_function(text)
+    file = _find_file(directory, module)
+    if file is None:
+        raise ConfigError(
+            f"there is no such module in {directory}",
+            key=key,
+            value=text,
+            path=directory / f"{module.replace('.', os.sep)}.py",
+            hint="put the module there, or name another function with score=",
+        )
+    _refuse_result(file, key, text)
+    try:
+        with _importing:
+            imported = _import(file, directory, module)
+    except (Exception, SystemExit) as error:
+        place, line = _find_place(error, directory, file)
+        raise ConfigError(
+            f"cannot be imported: {describe_error(error)}",
+            key=key,
+            value=text,
+            path=place,
+            line=line,
+        ) from error
+    function = getattr(imported, name, None)
+    if not callable(function):
+        nearest = nearest_name(name, [word for word in vars(imported) if not word.startswith("_")])
+        raise ConfigError(
+            "there is no such function",
+            key=key,
+            value=text,
+            path=file,
+            hint=None if nearest is None else f"did you mean {nearest!r}?",
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and the message of an error in a user's code."""
+    try:
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        return clean_text(f"{type(error).__name__}: {text}")
+    except Exception:  # noqa: BLE001 - a foreign `__str__` may raise anything
+        return type(error).__name__
+
+
+def original_module(name: str) -> str:
+    """Return the name of a module as its author knows it."""
+    return name.partition(".")[2] if name.startswith(_PACKAGE) else name
+
+
+def _find_file(directory: Path, module: str) -> Path | None:
+    """Return the file of a module; a package precedes a module of its name, as for imports."""
+    place = directory.joinpath(*module.split("."))
+    for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+        if os.path.isfile(file):  # noqa: PTH113 - False for one that may not be looked at
+            return file
+    return None
+
+
+def _refuse_result(file: Path, key: str, text: str) -> None:
+    """Refuse a module that an agent, or the author of a downloaded experiment, may have written."""
+    path = file.resolve()
+    for place in path.parents:
+        is_experiment = (place / JOURNAL_NAME).is_file() and (place / PLAN_NAME).is_file()
+        is_agents = place.name == "agents" and (state_dir(place.parent) / MANIFEST_NAME).is_file()
+        if is_experiment or is_agents:
+            whose = "of an experiment" if is_experiment else "of agents"
+            raise ConfigError(
+                f"must be outside of the directory {whose}, {place}",
+                key=key,
+                value=text,
+                path=file,
+                hint="copy the module to another directory, and name the function with score=",
+            )
+
+
+# -- imports ------------------------------------------------------------------------------------
+
+
+def _import(file: Path, directory: Path, module: str) -> ModuleType:
+    status = file.stat()
+    state = (status.st_mtime_ns, status.st_size, status.st_ino)
+    known = _imported.get(file)
+    if known is not None and known[0] == state:
+        return known[1]
+    digest = hashlib.sha256(os.fsencode(directory.resolve())).hexdigest()
+    package = f"{_PACKAGE}{digest[:_DIGEST_CHARS]}"
+    _forget(package)
+    spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [os.fspath(directory)]
+    sys.modules[package] = module_from_spec(spec)
+    importlib.invalidate_caches()
+    try:
+        with _siblings_found(directory):
+            imported = importlib.import_module(f"{package}.{module}")
+    except BaseException:
+        _forget(package)
+        raise
+    _imported[file] = (state, imported)
+    return imported
+
+
+def _forget(package: str) -> None:
+    for name in list(sys.modules):
+        if name.partition(".")[0] == package:
+            del sys.modules[name]
+
+
+@contextmanager
+def _siblings_found(directory: Path) -> Iterator[None]:
+    """Let a module import others of its directory, after those that are installed.
+
+    Nothing is left of that: no file of byte code, and no entry under a name that a module of
+    another directory may have.
+    """
+    place = os.fspath(directory)
+    before, writes_no_bytecode = set(sys.modules), sys.dont_write_bytecode
+    sys.path.append(place)
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = writes_no_bytecode
+        with suppress(ValueError):  # the last one: the path may have had the directory before
+            del sys.path[-1 - sys.path[::-1].index(place)]
+        for name in set(sys.modules) - before:
+            if _is_sibling(sys.modules[name], name.partition(".")[0], directory):
+                del sys.modules[name]
+
+
+def _is_sibling(module: ModuleType, name: str, directory: Path) -> bool:
+    """Return whether a module is part of one with this name in the directory."""
+    file = getattr(module, "__file__", None)
+    places = [file] if file is not None else getattr(module, "__path__", ())
+    own = (directory / name, directory / f"{name}.py")
+    return any(Path(place).is_relative_to(path) for place in places for path in own)
+
+
+def _find_place(error: BaseException, directory: Path, file: Path) -> tuple[Path, int | None]:
+    """Return the file and line of the directory where an import has failed."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return Path(error.filename), error.lineno
+    places = [
+        place for place in find_places(error.__traceback__) if place[0].is_relative_to(directory)
+    ]
+    return places[-1] if places else (file, None)
+
+
+def find_places(traceback: TracebackType | None) -> list[tuple[Path, int | None]]:
+    """Return the files and lines through which an error has come, the innermost last."""
+    return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(traceback)]
