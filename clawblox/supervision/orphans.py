@@ -98,6 +98,9 @@ def _find(cookies: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 def _find_owner(
     tree: Iterable[Proc], processes: Mapping[int, Proc], guarded: Collection[int]
 ) -> int | None:
-    """Return the orchestrator that has spawned one of some processes; None without one."""
+    """Return the orchestrator from which one of some processes descends; None without one.
+
+    Of several, which happens where an orchestrator was spawned by another, it is the nearest.
+    """
     lines = (ancestors(proc.pid, processes) for proc in tree)
     return next((pid for line in lines for pid in line if pid in guarded), None)

@@ -368,7 +368,7 @@ def _find_in(view: _View, searches: Sequence[Search]) -> list[list[Proc]]:
     children: dict[int, list[int]] = {}
     for proc in view.live.values():
         children.setdefault(proc.ppid, []).append(proc.pid)
-    protected = ancestors(os.getpid(), view.live)
+    protected = set(ancestors(os.getpid(), view.live))
     return [
         [view.live[pid] for pid in _with_descendants(members, children) - protected]
         for members in _direct_members(view, searches)
@@ -416,12 +416,17 @@ def _oldest_possible(marks: Iterable[Mark]) -> int:
     return min(map(min, starts)) if starts and all(starts) else 0
 
 
-def ancestors(pid: int, processes: Mapping[int, Proc]) -> set[int]:
-    """Return a process and those from which it descends, as far as they are among some."""
-    line = {pid}
+def ancestors(pid: int, processes: Mapping[int, Proc]) -> list[int]:
+    """Return a process and those from which it descends, the nearest first.
+
+    Args:
+        pid: The process.
+        processes: The processes among which to look, by pid.
+    """
+    line = [pid]
     while (proc := processes.get(pid)) is not None and proc.ppid not in line:
         pid = proc.ppid
-        line.add(pid)
+        line.append(pid)
     return line
 
 
