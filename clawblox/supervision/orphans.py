@@ -87,7 +87,8 @@ def _find(cookies: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     members = {cookie: tree for cookie, tree in zip(cookies, trees, strict=True) if tree}
     if not members:
         return [], {}
-    processes, guarded = all_processes(), find_guarded()
+    processes = all_processes()
+    guarded = find_guarded() - {1}  # which adopts orphans, as an orchestrator in a container may
     owners = {cookie: _find_owner(tree, processes, guarded) for cookie, tree in members.items()}
     ours = os.getpid()
     orphans = [cookie for cookie, owner in owners.items() if owner is None]

@@ -44,8 +44,9 @@ def test_processes_of_an_orchestrator_that_lives_are_left_to_it(
     name_lock(run, "w000").unlink()  # the guard lives all the same
     assert left_instances(run) == {"w000": record.cookie}
     reason = f"pid {program.pid} runs its processes"
-    assert anyio.run(end_orphans, [record.cookie, ""]) == {record.cookie: reason}
     with World(tmp_path / "counter") as world:
+        world.start(run_dir=tmp_path / "own")  # an orchestrator too, which has spawned the other
+        assert anyio.run(end_orphans, [record.cookie, ""]) == {record.cookie: reason}
         batch = world.resume_all(run)
     assert reason in str(batch.failed["w000"])
     assert is_alive(record.pid)
