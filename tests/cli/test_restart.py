@@ -94,8 +94,9 @@ def test_a_restart_that_fails_ends_its_instance_only(
     command.wait_for("w001 will not be restarted: its restart failed")
     assert call("save", str(run_dir), "w000", "w002").wait() == 0
     assert [look(run_dir)[name]["state"] for name in NAMES] == ["ready", "exited", "ready"]
-    again = call("restart", str(run_dir), "w000")
+    again = call("restart", str(run_dir), "w000", "w001")
     assert (again.wait(), again.err) == (0, "")
+    assert [look(run_dir)[name]["state"] for name in NAMES] == ["ready"] * 3
     assert command.interrupt() == 130
     assert "display failed" not in command.err
 
