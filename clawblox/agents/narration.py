@@ -76,7 +76,9 @@ def _tool_returned(data: Mapping[str, Any]) -> Iterator[Line]:
 
 def _turn_finished(data: Mapping[str, Any]) -> Iterator[Line]:
     if data.get("ok", True):
-        yield Line("── end of turn ──", "faint")
+        origin = _word(data.get("origin"))
+        turn = f"a turn of the program's own: {origin}" if origin else "turn"
+        yield Line(f"── end of {turn} ──", "faint")
     else:
         yield Line("── the turn failed ──", "error")
 

@@ -131,7 +131,9 @@ class Report:
 
     - ``session.confirmed``: ``session_id``; ``version`` and ``model`` where the program names them.
     - ``turn.started``: nothing.
-    - ``turn.finished``: ``ok``; ``text``, the last message of the turn.
+    - ``turn.finished``: ``ok``; ``text``, the last message of the turn. ``origin`` where the
+      program began the turn by itself: what began it, such as ``task-notification``, or
+      ``unknown``. Such a turn answers no message and is not counted.
     - ``message``: ``role`` (``assistant``, ``user`` or ``system``), ``text``.
     - ``reasoning``: ``text``.
     - ``tool.called``: ``id``, ``name``, ``arguments``.

@@ -1,6 +1,8 @@
 """Claude Code: one process that reads user messages on standard input, as JSON lines.
 
-Measured with versions 2.1.197 and 2.1.330.
+Measured with versions 2.1.197 to 2.1.330. A ``result`` ends a turn, but the program also begins
+turns by itself, for example when something that it ran in the background reports. Such a turn
+answers none of our messages, unless the program has read one in the middle of it.
 """
 
 from __future__ import annotations
@@ -8,11 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-
-import attrs
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
@@ -54,7 +55,7 @@ from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import Report, Usage, UsageScope
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
-from clawblox.foreign_values import parse_document
+from clawblox.foreign_values import parse_document, whole_number
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import (
     find_files,
@@ -97,6 +98,9 @@ _SETTINGS: Final = {
 
 _COST_OF_SESSION_SINCE: Final = (2, 1, 330)
 """Older versions count ``total_cost_usd`` from the start of the process."""
+
+_HUMAN: Final = "human"
+"""Origin of a message from a person; ours usually have none."""
 
 _KEY: Final = "ANTHROPIC_API_KEY"
 _TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - a name, not a token
@@ -240,10 +244,13 @@ class ClaudeDriver(KnownProgramDriver):
 
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process started for this turn."""
-        opening = _encode_message(turn.prompt)
-        if turn.joined_version is None:
-            return _MessageLoop(opening)
-        return _MessageLoop(opening, turn.continued_id, self.parse_version(turn.joined_version))
+        loop = _MessageLoop(
+            names_messages=not turn.is_onlooker, is_resumed=turn.continued_id is not None
+        )
+        if turn.joined_version is not None:
+            loop.join(turn.continued_id, turn.joined_version)
+        loop.say(turn.prompt)
+        return loop
 
     def explain_record(self, record: Record) -> Report | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
@@ -286,23 +293,36 @@ def _encode_object(content: Mapping[str, Any]) -> bytes:
 # -- the conversation --------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
 class _MessageLoop(RecordConversation):
     """A process that takes one user message after another.
 
-    Attributes:
-        _outgoing: The encoded messages that were not taken yet.
-        _session_id: The conversation; None before the program has named it.
-        _version: Version of the program; empty before it is known.
+    Args:
+        names_messages: Whether messages get ids; then newer versions report when they read one.
+        is_resumed: Whether the process continues a conversation.
     """
 
-    _outgoing: bytes
-    _session_id: str | None = None
-    _version: tuple[int, ...] = ()
-    _error_word: str = ""
+    def __init__(self, *, names_messages: bool, is_resumed: bool) -> None:
+        self._names_messages = names_messages
+        self._is_loading = is_resumed
+        self._outgoing = b""
+        self._session_id: str | None = None
+        self._version = ""
+        self._error_word = ""
+        self._has_output = False
+        self._has_begun = False
+        self._is_queued = False
+
+    def join(self, session_id: str | None, version: str) -> None:
+        """Begin to read within the output of a process that has named its conversation."""
+        self._session_id, self._version = session_id, version
+
+    @property
+    def has_unread_message(self) -> bool:
+        return self._is_queued
 
     def say(self, text: str) -> bool:
-        self._outgoing += _encode_message(text)
+        self._has_begun = False
+        self._outgoing += _encode_message(text, has_id=self._names_messages)
         return True
 
     def outgoing(self) -> bytes:
@@ -312,7 +332,11 @@ class _MessageLoop(RecordConversation):
     def read_record(self, record: Record) -> Iterator[Report]:
         if record.get("parent_tool_use_id") is not None:
             return  # output of a sub-agent is ignored
-        match record.get("type"):
+        kind = record.get("type")
+        self._has_output = self._has_output or kind in ("assistant", "user")
+        match kind:
+            case "command_lifecycle":
+                self._read_progress(text_in(record, "state"))
             case "system" if record.get("subtype") == "api_retry":
                 yield report_retry(record, _RETRY_KEYS)
             case "system" if record.get("subtype") == "init":
@@ -328,6 +352,13 @@ class _MessageLoop(RecordConversation):
             case "result":
                 yield from self._read_result(record)
 
+    def _read_progress(self, state: str) -> None:
+        """Note what becomes of our latest message; only our messages have ids."""
+        if state == "queued":
+            self._is_queued = True
+        elif state == "started":
+            self._is_queued, self._has_begun = False, True
+
     def _read_init(self, record: Record) -> Iterator[Report]:
         """Yield the reports in the record with which each turn begins."""
         session_id = text_in(record, "session_id")
@@ -337,29 +368,61 @@ class _MessageLoop(RecordConversation):
         if session_id != self._session_id:
             self._session_id = session_id
             version, model = text_in(record, "claude_code_version"), text_in(record, "model")
-            self._version = ClaudeDriver().parse_version(version)
+            self._version = version
             facts = {"session_id": session_id, "version": version, "model": model}
             yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
         yield Report("turn.started")
 
     def _read_result(self, record: Record) -> Iterator[Report]:
-        if self._session_id is None:  # the record names the requested id even if it is unknown
-            yield _read_failure(record, self._error_word)
+        origin = self._find_origin(record)
+        if self._session_id is None and not origin:
+            # The record names the requested id even if that is unknown.
+            yield self._read_failure(record)
             return
+        is_of_session = ClaudeDriver().parse_version(self._version) >= _COST_OF_SESSION_SINCE
         scopes: dict[str, UsageScope] = {
             "scope": "turn",
-            "cost_scope": "session" if self._version >= _COST_OF_SESSION_SINCE else "process",
+            "cost_scope": "session" if is_of_session else "process",
         }
         yield Report("usage", {"usage": _read_usage(record), **scopes})
-        failed = bool(record.get("is_error")) or record.get("subtype") != "success"
+        failed = _has_failed(record)
         if failed:
-            yield _read_failure(record, self._error_word)
-        yield Report("turn.finished", {"ok": not failed, "text": text_in(record, "result")})
+            yield self._read_failure(record)
+        end = {"ok": not failed, "text": text_in(record, "result")}
+        yield Report("turn.finished", {**end, "origin": origin} if origin else end)
+        self._has_output = False
+        if not origin:
+            self._has_begun = self._is_queued = self._is_loading = False
+
+    def _find_origin(self, record: Record) -> str:
+        """Return what began the turn of a result that answers no message; '' if one does."""
+        if self._has_begun:  # even if it was read within a turn that something else began
+            return ""
+        origin = text_in(record, "origin") or text_in(record_in(record, "origin"), "kind")
+        if origin:
+            return "" if origin == _HUMAN else origin
+        is_empty = whole_number(record.get("num_turns")) == 0 and not self._has_output
+        return "unknown" if is_empty and not _has_failed(record) else ""
+
+    def _read_failure(self, record: Record) -> Report:
+        failure = _read_failure(record, self._error_word)
+        is_unexplained = failure.data["kind"] == "model" and failure.data.get("status") is None
+        if is_unexplained and self._is_loading and not self._has_output:
+            # It could not read its transcript, so the model was not even asked.
+            return report_error(failure.data["message"], "resume")
+        return failure
 
 
-def _encode_message(text: str) -> bytes:
+def _encode_message(text: str, *, has_id: bool) -> bytes:
     message = {"type": "user", "message": {"role": "user", "content": text}}
-    return json.dumps(message).encode() + b"\n"
+    # The program drops a message whose id it has seen before.
+    named = {**message, "uuid": str(uuid.uuid4())} if has_id else message
+    return json.dumps(named).encode() + b"\n"
+
+
+def _has_failed(record: Record) -> bool:
+    """Return whether a turn failed; its subtype may be ``success`` nevertheless."""
+    return bool(record.get("is_error")) or record.get("subtype") != "success"
 
 
 def _read_answer(message: Record) -> Iterator[Report]:

@@ -232,6 +232,11 @@ class Conversation(ABC):
         An unknown line gives no reports; it is never an error.
         """
 
+    @property
+    def has_unread_message(self) -> bool:
+        """Whether the program has reported that it has a message, but has not begun with it."""
+        return False
+
     def outgoing(self) -> bytes:
         """Return the bytes to write to the program now, once; the opening message comes first."""
         return b""

@@ -17,7 +17,7 @@ import attrs
 from clawblox.agents.drivers.driver import AgentSetup, Invocation, Turn
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.dialogue import BudgetUsedUp, Dialogue, ProgramError
+from clawblox.agents.running.dialogue import Dialogue, ProgramError
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.output import CHUNK_BYTES, LogPoller, OutputReader, read_reports
 from clawblox.agents.running.preparation import build_environment, write_script
@@ -161,7 +161,8 @@ class Attempt:
         )
         enclosed = order.hooks.enclosure.enclose(invocation.argv, env, setup.workspace)
         if is_asked_for:
-            opening = invocation.input or order.driver.converse(setup, self._turn).outgoing()
+            turn = attrs.evolve(self._turn, is_onlooker=True)  # its messages can be sent again
+            opening = invocation.input or order.driver.converse(setup, turn).outgoing()
             write_script(order, enclosed, opening, cwd)
         segment = begin_segment(directory.log_file, order.limits.segment_bytes)
         begin_segment(directory.errors_file, order.limits.segment_bytes)
@@ -339,8 +340,7 @@ class Attempt:
         Raises:
             BudgetUsedUp: The budget allows no further message.
         """
-        if (used_up := self._books.exceeded()) is not None:
-            raise BudgetUsedUp(used_up)
+        self._books.require_budget()
         if (message := self._agenda.take(now)) is None:
             if math.isinf(self._agenda.due_in(now)):
                 self._books.move("idle", "the turn is over, and there is nothing more to do")
@@ -363,6 +363,17 @@ class Attempt:
         return size >= self._order.limits.segment_bytes
 
     @property
+    def unanswered(self) -> Message | None:
+        """The message that another process must get; None if this one has begun to answer it."""
+        is_unread = self._conversation.has_unread_message
+        return self.dialogue.message if is_unread else self.dialogue.unanswered
+
+    @property
+    def is_within_turn(self) -> bool:
+        """Whether it runs, and its program is within a turn, also one begun by itself."""
+        return self.exit is None and self.dialogue.is_working
+
+    @property
     def is_between_turns(self) -> bool:
         """Whether it runs, the last turn is over, and no other is about to begin."""
         return self.exit is None and not self._is_busy
@@ -379,12 +390,13 @@ class Attempt:
         now = anyio.current_time()
         dialogue, limits = self.dialogue, self._order.limits
         assert self._errors is not None
-        if dialogue.is_confirmed and self._books.state == "starting":
+        if dialogue.is_confirmed and (dialogue.is_working or self._books.state == "starting"):
             self._books.move("working")
         if self._fault is not None:
             raise self._fault
-        if self._books.is_out_of_time:
-            raise BudgetUsedUp(self._books.exceeded() or "budget used up")
+        is_due, dialogue.is_budget_due = dialogue.is_budget_due, False
+        if is_due or self._books.is_out_of_time:
+            self._books.require_budget()
         written = self._reader.log_size() - self._turn_offset
         if max(written, self._errors.size - self._errors.start) >= limits.max_log_bytes:
             message = f"the program has written {limits.max_log_bytes} bytes in one turn"
@@ -392,6 +404,9 @@ class Attempt:
             raise ProgramError("invalid", f"{message}: move {logs} away")
         if has_exited:
             return
+        is_unread = self._conversation.has_unread_message
+        if dialogue.is_passed_over(now, limits.pass_over_timeout) and not is_unread:
+            dialogue.end_turn({"ok": True, "text": ""}, None, now)
         if not dialogue.is_confirmed and now >= self._confirm_by:
             message = f"the program did not confirm its session within {limits.confirm_timeout:g} s"
             raise dialogue.contradiction or ProgramError("crash", message)
@@ -429,12 +444,15 @@ class Attempt:
             raise dialogue.trouble
         if dialogue.is_confirmed and not dialogue.is_working:
             return
+        now, is_unread = anyio.current_time(), self._conversation.has_unread_message
         has_failed = self.exit != ProcessExit(status=0) or dialogue.last_error is not None
-        if has_failed or not dialogue.is_confirmed:
+        is_lost = is_unread or dialogue.is_passed_over(now)
+        if has_failed or is_lost or not dialogue.is_confirmed:
             words = await run_blocking(self.last_output)
             report = self._order.driver.explain(words)
             raise dialogue.last_error or dialogue.explain_end(report, words, str(self.exit))
-        dialogue.end_turn({"ok": True, "text": ""}, None, anyio.current_time())
+        if dialogue.message is not None:  # else it has ended a turn that it began by itself
+            dialogue.end_turn({"ok": True, "text": ""}, None, now)
 
     # -- afterwards -------------------------------------------------------------------------
 

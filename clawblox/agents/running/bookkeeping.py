@@ -35,6 +35,10 @@ _MAX_QUEUED_EVENTS: Final = 100
 """Upper bound on queued events."""
 
 
+class BudgetUsedUp(Exception):  # noqa: N818 - named after the condition
+    """A limit of the agent's budget is used up, so the agent is stopped; the text names it."""
+
+
 @attrs.define(eq=False, slots=False)
 class Bookkeeping:
     """The facts of one agent during one start.
@@ -144,7 +148,7 @@ class Bookkeeping:
                     session_id = report.data["session_id"]
                 case "usage":
                     self.count(report.data, offset, session_id=session_id)
-                case "turn.finished":
+                case "turn.finished" if "origin" not in report.data:
                     self.ledger.end_turn()
         self.ledger.log_offset = end
         self._is_ledger_saved = False
@@ -200,9 +204,14 @@ class Bookkeeping:
         since = self._provider_wait_since
         return None if since is None else time.monotonic() - since
 
-    def exceeded(self) -> str | None:
-        """Return the limit of the budget that is used up; None if none is."""
-        return self.budget.exceeded(self.usage, self._minutes)
+    def require_budget(self) -> None:
+        """Check that no limit of the budget is used up.
+
+        Raises:
+            BudgetUsedUp: A limit is used up.
+        """
+        if (used_up := self.budget.exceeded(self.usage, self._minutes)) is not None:
+            raise BudgetUsedUp(used_up)
 
     @property
     def is_out_of_time(self) -> bool:
@@ -276,6 +285,19 @@ class Bookkeeping:
         self.ledger.end_turn()
         self._is_within_turn = self._is_ledger_saved = False
         self.emit("turn.finished", data, raw_offset=raw_offset)
+
+    def end_own_turn(
+        self, data: Mapping[str, Any], raw_offset: int | None, *, is_within_turn: bool
+    ) -> None:
+        """Note that a turn has ended that the program began by itself; it is not counted.
+
+        Args:
+            data: The members of its report.
+            raw_offset: Offset of its line in the log.
+            is_within_turn: Whether a message is still to be answered.
+        """
+        self.emit("turn.finished", data, raw_offset=raw_offset)
+        self._is_within_turn = is_within_turn
 
     def count(
         self, data: Mapping[str, Any], raw_offset: int | None, *, session_id: str | None = None

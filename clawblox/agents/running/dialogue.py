@@ -44,10 +44,6 @@ class ProgramError(Exception):
         self.retry_at = retry_at
 
 
-class BudgetUsedUp(Exception):  # noqa: N818 - named after the condition
-    """A limit of the agent's budget is used up, so the agent is stopped; the text names it."""
-
-
 class Dialogue:
     """The dialogue with one process.
 
@@ -59,7 +55,8 @@ class Dialogue:
 
     Attributes:
         is_confirmed: Whether the process has proven which conversation it is in.
-        is_working: Whether it is within a turn.
+        is_working: Whether it is within a turn, or has a message that it did not answer.
+        is_budget_due: Whether the budget is to be checked, although no message was answered.
         is_usage_due: Whether a turn has ended since the program's own usage record was read.
         trouble: Why the latest turn failed; None if it did not fail.
     """
@@ -74,13 +71,15 @@ class Dialogue:
         self._is_named = False
         self._other_id: str | None = None
         self._stall_timeout = stall_timeout
-        self._message = message
+        self._message: Message | None = message
+        self._passed_over_at: float | None = None
         self._turn_began_at = self._silent_since = self._excused_until = 0.0
         self._has_worked = False
         self._error: ProgramError | None = None
         self._limit: ProgramError | None = None
         self.is_confirmed = False
         self.is_working = False
+        self.is_budget_due = False
         self.is_usage_due = False
         self.trouble: ProgramError | None = None
 
@@ -93,6 +92,7 @@ class Dialogue:
             expected: The conversation that the process should be in.
             now: Monotonic time in seconds.
         """
+        assert self._message is not None
         self._expected, self._session_id = expected, expected.id
         self.begin_turn(self._message, now)
 
@@ -102,15 +102,31 @@ class Dialogue:
         self._begin(now, message.text)
 
     def _begin(self, now: float, prompt: str | None) -> None:
-        self.is_working, self._has_worked = True, False
+        self.is_working, self._has_worked, self._passed_over_at = True, False, None
         self._error = self._limit = None
         self._turn_began_at = self._silent_since = now
         self._books.begin_turn(prompt)
 
     @property
+    def message(self) -> Message | None:
+        """The message that the program has not answered yet; None if it has answered all."""
+        return self._message
+
+    @property
     def unanswered(self) -> Message | None:
         """The message of a turn without any work so far; None once the turn has produced some."""
         return None if self._has_worked else self._message
+
+    def is_passed_over(self, now: float, least_s: float = 0.0) -> bool:
+        """Return whether a turn of another origin has ended, and nothing has followed.
+
+        The message may have become part of that turn.
+
+        Args:
+            now: Monotonic time in seconds.
+            least_s: Seconds for which nothing has followed.
+        """
+        return self._passed_over_at is not None and now - self._passed_over_at >= least_s
 
     # -- reports of the program -------------------------------------------------------------
 
@@ -149,8 +165,11 @@ class Dialogue:
             case "session.confirmed":
                 self.take_name(data["session_id"], data, offset)
             case "turn.started":
+                self._passed_over_at = None
                 if not self.is_working:
                     self._begin(now, None)
+            case "turn.finished" if "origin" in data:
+                self._end_own_turn(data, offset, now)
             case "turn.finished":
                 if self.is_working:
                     self.end_turn(data, offset, now)
@@ -165,7 +184,7 @@ class Dialogue:
         if report.type in ("retry", "limit"):
             self._books.note_provider(is_awaited=True)
         if report.type in _WORK and data.get("role") != "user":
-            self._has_worked = True
+            self._has_worked, self._passed_over_at = True, None
             self._books.note_provider(is_awaited=False)
         elif report.type == "retry":
             delay_s = finite_number(data.get("delay_s"), high=_LONGEST_RETRY_S)
@@ -240,12 +259,26 @@ class Dialogue:
 
     # -- ends of turns ----------------------------------------------------------------------
 
+    def _end_own_turn(self, data: Mapping[str, Any], offset: int | None, now: float) -> None:
+        """Process the end of a turn that the program began by itself: it answers no message."""
+        self.is_working, self.is_usage_due = self._message is not None, True
+        self.is_budget_due = True
+        self._has_worked = False  # its output belongs to no message
+        self._error = self._limit = None
+        if self._message is not None:
+            self._passed_over_at = now
+        self._books.end_own_turn(data, offset, is_within_turn=self.is_working)
+        if data.get("ok"):
+            self._books.note_provider(is_awaited=False)
+
     def end_turn(self, data: Any, offset: int | None, now: float) -> None:  # noqa: ANN401
         """Process the end of the turn."""
         self.is_working, self.is_usage_due = False, True
+        self._passed_over_at = None
         self._books.end_turn(data, offset)
         self._agenda.end_turn(now - self._turn_began_at, now)
         if data.get("ok"):
+            self._message = None
             self._books.note_provider(is_awaited=False)
         else:
             text = str(data.get("text") or "the turn failed")

@@ -31,6 +31,8 @@ class Limits:
     Attributes:
         confirm_timeout: Seconds within which its session must be confirmed.
         leave_timeout: Seconds within which a process that is done must exit.
+        pass_over_timeout: Seconds within which a program must begin with a waiting message after a
+            turn that it began by itself; else the message has become part of that turn.
         drain_timeout: Maximum seconds for reading the rest of its output after it was ended.
         max_log_bytes: Bytes that it may add to each of its logs in one turn.
         segment_bytes: Length of a log after which the next process begins another segment.
@@ -38,6 +40,7 @@ class Limits:
 
     confirm_timeout: float = 90.0
     leave_timeout: float = 15.0
+    pass_over_timeout: float = 60.0
     drain_timeout: float = 5.0
     max_log_bytes: int = MAX_LOG_BYTES
     segment_bytes: int = SEGMENT_BYTES

@@ -20,8 +20,8 @@ from clawblox.agents.drivers.driver import AgentSetup, Begin, Branch, Continue, 
 from clawblox.agents.drivers.output import report_limit
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
-from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.dialogue import BudgetUsedUp, ProgramError
+from clawblox.agents.running.bookkeeping import Bookkeeping, BudgetUsedUp
+from clawblox.agents.running.dialogue import ProgramError
 from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.lifecycle import BUSY, HOPELESS, retry_delay
 from clawblox.agents.running.order import Order, Start
@@ -110,10 +110,11 @@ class Owner:
     @property
     def is_between_turns(self) -> bool:
         """Whether the agent is between turns; False while it starts."""
-        if self.is_over or self._agenda.is_awaited or self.books.state == "idle":
-            return True
         attempt = self._attempt
-        return attempt is not None and attempt.is_between_turns
+        if self.is_over or attempt is None:
+            return self.is_over
+        is_at_rest = self._agenda.is_awaited or self.books.state == "idle"
+        return attempt.is_between_turns or (is_at_rest and not attempt.is_within_turn)
 
     async def wait_started(self) -> StartedAgent:
         """Wait until the program runs and its session is confirmed.
@@ -356,8 +357,8 @@ class Owner:
         facts = {"status": status, "exit_code": self._exit_code, **error}
         self.books.emit("process.exited", facts)
 
-    async def _recover(self, trouble: ProgramError) -> Message:
-        """Wait, and return the first message to the next process.
+    async def _recover(self, trouble: ProgramError) -> Message | None:
+        """Wait, and return the first message to the next process; None if all are answered.
 
         Raises:
             ProgramError: A retry would fail in the same way, or no restarts are left.
@@ -365,9 +366,8 @@ class Owner:
         attempt = self._attempt
         assert attempt is not None
         await self._find_reset(trouble)
-        if not self.books.is_confirmed or trouble.kind in HOPELESS:
-            raise trouble
-        before = self._restarts.take(anyio.current_time())
+        is_hopeless = not self.books.is_confirmed or trouble.kind in HOPELESS
+        before = None if is_hopeless else self._restarts.take(anyio.current_time())
         if before is None:
             raise trouble
         with anyio.CancelScope(shield=True):
@@ -376,7 +376,8 @@ class Owner:
         self.books.note_provider(is_awaited=trouble.kind in BUSY)
         await self.books.flush()
         await anyio.sleep(retry_delay(trouble.kind, before))
-        return attempt.dialogue.unanswered or Message(self._order.resume_text, is_nudge=True)
+        nudge = Message(self._order.resume_text, is_nudge=True)
+        return attempt.unanswered or (attempt.dialogue.message and nudge)
 
     async def _find_reset(self, trouble: ProgramError) -> None:
         """Look on disk for the end of a usage limit that the program's output has not named."""
@@ -392,8 +393,7 @@ class Owner:
     async def _wait_for_message(self) -> Message:
         """Wait between two processes until a message is due."""
         while True:
-            if (used_up := self.books.exceeded()) is not None:
-                raise BudgetUsedUp(used_up)
+            self.books.require_budget()
             if (message := self._agenda.take(anyio.current_time())) is not None:
                 self.books.move("working")
                 return message

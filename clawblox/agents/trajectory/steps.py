@@ -83,7 +83,8 @@ class Steps:
                 self._begin_turn(moment, data)
             case "turn.finished":
                 self._current = None
-                self._ledger.end_turn()
+                if "origin" not in data:
+                    self._ledger.end_turn()
             case "message":
                 self._take_message(moment, str(data.get("text") or ""), data.get("role"))
             case "reasoning":

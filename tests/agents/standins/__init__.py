@@ -26,13 +26,19 @@ start and before each turn:
 - ``api_error``: status of the model's API (400, 401, 403, 429, 500, 529) that ends each turn.
 - ``needs_login``: it refuses to work without a key in its environment (Claude).
 - ``cannot_load`` and ``loads_unknown``: it continues no conversation, or any id (ACP).
+- ``own_turns_before`` and ``own_turns_after``: how many turns it begins by itself before and after
+  each message, as when something that it ran in the background reports (Claude); with the requests
+  to the model in each and its origin: ``{"count": 2, "steps": 1, "origin": null}``. Before the
+  message itself is the phase ``message`` (``crash_at_message``).
+- ``joins_own_turn``: it reads each message in the middle of such a turn, and ends only that
+  (Claude).
 - ``dump``: it notes what it was started with; :func:`read_dumps` returns that.
 - ``turn_s``: seconds that a turn takes, 0.01 unless told.
 
 With ``times`` in its value, a fault occurs that many times: ``crash_at_turn={"times": 1}``; with
 ``after``, only after it could have occurred that many times: ``api_error={"after": 2, "status":
 401}`` is a login that expires after two turns.
-:func:`hold` lets no turn end.
+:func:`hold` lets no turn end, :func:`hold_own` none that it has begun by itself.
 
 A message may have lines that begin with a command: ``RUN`` a shell command and ``GET`` an address
 are tools, ``SAY`` words are the answer, and ``WHO`` answers what the stand-in was told by whom.
@@ -60,6 +66,7 @@ __all__ = [
     "FAULTS_FILE",
     "USAGE",
     "hold",
+    "hold_own",
     "install",
     "left_behind",
     "misbehave",
@@ -127,12 +134,24 @@ def misbehave(workspace: Path, **faults: Any) -> None:
 @contextlib.contextmanager
 def hold(workspace: Path) -> Iterator[None]:
     """Let no turn end in the block."""
-    file = workspace / common.HOLD_FILE
-    file.touch()
+    with _file_in(workspace / common.HOLD_FILE):
+        yield
+
+
+@contextlib.contextmanager
+def hold_own(workspace: Path) -> Iterator[None]:
+    """Let no turn end in the block that the stand-in has begun by itself."""
+    with _file_in(workspace / common.OWN_HOLD_FILE):
+        yield
+
+
+@contextlib.contextmanager
+def _file_in(path: Path) -> Iterator[None]:
+    path.touch()
     try:
         yield
     finally:
-        file.unlink()
+        path.unlink()
 
 
 def read_dumps(workspace: Path) -> list[dict[str, Any]]:

@@ -29,9 +29,23 @@ ERRORS |= {500: "server_error", 529: "server_error"}
 MAX_RETRIES = 10
 
 
+def is_since(*version):
+    return tuple(map(int, VERSION.split("."))) >= version
+
+
 def is_later():
     """Return whether this is the later of the two versions that are known."""
-    return tuple(map(int, VERSION.split("."))) >= (2, 1, 330)
+    return is_since(2, 1, 330)
+
+
+def keeps_cost():
+    """Return whether the cost is kept with the conversation, when the program ends."""
+    return is_since(2, 1, 277)
+
+
+def reports_messages():
+    """Return whether it reports what becomes of messages that have an id."""
+    return is_since(2, 1, 276)
 
 
 def slug(path):
@@ -210,7 +224,7 @@ class Claude:
         """Read the conversation."""
         is_open = False
         for record in common.read_lines(self.path):
-            if record.get("type") == "cost-state" and is_later():
+            if record.get("type") == "cost-state" and keeps_cost():
                 self.cost = record["totalCostUSD"]
             if "uuid" not in record:
                 continue
@@ -333,12 +347,47 @@ class Claude:
 
     # ---------------------------------------------------------------------------- the turns
 
-    def turn(self, prompt):
+    def report(self, uuids, state):
+        for uuid in uuids if reports_messages() else ():
+            record = {"type": "command_lifecycle", "command_uuid": uuid, "state": state}
+            common.emit(record | {"session_id": self.session})
+
+    def own_turns(self, place):
+        """Begin turns by itself, as when something that runs in the background reports."""
+        if found := common.fault(f"own_turns_{place}"):
+            options = found if isinstance(found, dict) else {"count": found}
+            for _ in range(options.get("count", 1)):
+                self.own_turn(options.get("steps", 0), options.get("origin", "task-notification"))
+
+    def own_turn(self, steps, origin):
+        notice = {"type": "system", "subtype": "task_notification", "status": "completed"}
+        common.emit(notice | {"session_id": self.session, "uuid": common.uuid4()})
+        self.init()
+        common.wait_while(common.OWN_HOLD_FILE)
+        self.keep("user", {"role": "user", "content": "<task-notification>"})
+        if steps:
+            self.cost += common.USAGE["cost"] * steps
+            self.tell("assistant", self.says({"type": "text", "text": "It has reported."}))
+        result = self.result("success", "It has reported.", is_error=False, steps=steps)
+        common.emit(result | ({"origin": {"kind": origin}} if origin else {}))
+
+    def close_conversation(self):
+        if keeps_cost() and self.path:
+            self.note("cost-state", totalCostUSD=self.cost)
+
+    def turn(self, prompt, uuids=()):
         """Answer one message; return whether that went well."""
+        self.report(uuids, "queued")
+        self.own_turns("before")
+        common.at("message")
+        if origin := common.fault("joins_own_turn"):
+            self.init()  # it reads the message in the middle of a turn that it began by itself
+        self.report(uuids, "started")
         self.note("queue-operation", operation="enqueue", timestamp=common.now(), content=prompt)
         self.note("queue-operation", operation="dequeue", timestamp=common.now())
         self.close()
-        self.init()
+        if not origin:
+            self.init()
         common.at("session")
         self.told.append(prompt)
         more = {"permissionMode": self.mode, "promptSource": "sdk"}
@@ -365,11 +414,12 @@ class Claude:
         common.hold()
         self.cost += common.USAGE["cost"] * (len(commands) + 1)
         self.tell("assistant", self.says({"type": "text", "text": words}))
-        common.emit(self.result("success", words, is_error=False, steps=len(commands) + 1))
+        result = self.result("success", words, is_error=False, steps=len(commands) + 1)
+        common.emit(result | ({"origin": {"kind": "task-notification"}} if origin else {}))
+        self.report(uuids, "completed")
         self.results += 1
         self.note("last-prompt", lastPrompt=prompt[:200], leafUuid=self.leaf)
-        if is_later():
-            self.note("cost-state", totalCostUSD=self.cost)
+        self.own_turns("after")
         return True
 
     def printed(self, text):
@@ -422,7 +472,7 @@ class Claude:
 
 
 def messages():
-    """Yield the messages of standard input; those that came within a turn make one."""
+    """Yield the messages of standard input with their ids; those within a turn make one."""
     queue, pending, is_first = [], b"", True
     while True:
         while not queue or (not is_first and can_read()):
@@ -431,11 +481,12 @@ def messages():
                 break
             *complete, pending = (pending + read).split(b"\n")
             found = (parse(line) for line in complete if line.strip())
-            queue += [text for text in found if text is not None]
+            queue += [message for message in found if message is not None]
         if not queue:
             return
         count = 1 if is_first else len(queue)
-        yield "\n".join(queue[:count])
+        texts, uuids = zip(*queue[:count], strict=True)
+        yield "\n".join(texts), [uuid for uuid in uuids if uuid]
         del queue[:count]
         is_first = False
 
@@ -453,10 +504,10 @@ def parse(line):
         common.leave(1, f"Error parsing streaming input line{detail}")
     if record.get("type") != "user":
         return None
-    content = record["message"]["content"]
+    content, uuid = record["message"]["content"], record.get("uuid")
     if isinstance(content, str):
-        return content
-    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+        return content, uuid
+    return "\n".join(block["text"] for block in content if block.get("type") == "text"), uuid
 
 
 def main():
@@ -466,7 +517,7 @@ def main():
     common.begin("claude")
     arguments = Arguments(sys.argv[1:])
     claude = Claude(arguments)
-    common.on_term(lambda: common.leave(143))
+    common.on_term(lambda: (claude.close_conversation(), common.leave(143)))
     claude.check()
     streams = arguments.get("--input-format") == "stream-json"
     if not streams and not arguments.rest and common.kind_of_stdin() != "pipe":
@@ -478,10 +529,13 @@ def main():
     claude.open()
     if streams:
         went_well = True
-        for prompt in messages():
-            went_well = claude.turn(prompt)
+        for prompt, uuids in messages():
+            went_well = claude.turn(prompt, uuids)
+        claude.close_conversation()
         common.leave(0 if went_well else 1)
     parts = arguments.rest[:1]
     if common.kind_of_stdin() == "pipe":
         parts.append(sys.stdin.read())
-    common.leave(0 if claude.turn("\n".join(parts)) else 1)
+    went_well = claude.turn("\n".join(parts))
+    claude.close_conversation()
+    common.leave(0 if went_well else 1)

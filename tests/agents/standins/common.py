@@ -14,6 +14,8 @@ FAULTS_FILE = ".standin.json"
 """In the working directory: which faults are switched on. It is read anew before each turn."""
 HOLD_FILE = ".standin-hold"
 """While it is in the working directory, no turn ends."""
+OWN_HOLD_FILE = ".standin-hold-own"
+"""While it is there, no turn ends that the program has begun by itself."""
 DUMP_FILE = ".standin-dump.jsonl"
 LEFT_FILE = ".standin-left.txt"
 
@@ -107,7 +109,12 @@ def wait_forever():
 def hold():
     """Wait as long as a turn takes, and until nothing holds it."""
     time.sleep(read_faults().get("turn_s", 0.01))
-    while os.path.exists(HOLD_FILE):
+    wait_while(HOLD_FILE)
+
+
+def wait_while(file):
+    """Wait while a file is in the working directory."""
+    while os.path.exists(file):
         time.sleep(POLL_S)
 
 
