@@ -23,6 +23,9 @@ DIRECTORY_ENV = "CLAWBLOX_TEST_PROGRAMS"
 
 PACKAGES: Mapping[str, tuple[str, str]] = {
     "claude-2.1.197": ("claude", "@anthropic-ai/claude-code@2.1.197"),
+    "claude-2.1.278": ("claude", "@anthropic-ai/claude-code@2.1.278"),
+    "claude-2.1.300": ("claude", "@anthropic-ai/claude-code@2.1.300"),
+    "claude-2.1.330": ("claude", "@anthropic-ai/claude-code@2.1.330"),
     "claude": ("claude", "@anthropic-ai/claude-code@latest"),
     "codex": ("codex", "@openai/codex"),
     "kimi": ("kimi", "@moonshot-ai/kimi-code"),

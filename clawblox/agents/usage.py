@@ -39,7 +39,7 @@ class _Conversation:
     Attributes:
         version: Version of the program that gave the last reading.
         last_tokens: The last token reading that covered the whole conversation.
-        last_cost: The last cost reading that covered the whole conversation.
+        last_cost: The last cost reading that covered the whole conversation; None if unknown.
         counted: Everything counted for the conversation.
         files: Tokens of each kind already counted from each of its files, by the name of the
             file.
@@ -148,16 +148,19 @@ class Ledger:
         ledger = Ledger.empty()
         parent = self.conversations.get(parent_id, _Conversation())
         ledger.conversations[session_id] = attrs.evolve(
-            parent,
-            last_tokens=parent.last_tokens or parent.counted,
-            last_cost=parent.counted.cost_usd if parent.last_cost is None else parent.last_cost,
-            counted=Usage(),
+            parent, last_tokens=parent.last_tokens or parent.counted, counted=Usage()
         )
         return ledger
 
-    def begin_process(self) -> None:
-        """Note that a process of the program begins: readings per process restart at zero."""
+    def begin_process(self, continued_id: str | None = None) -> None:
+        """Note that a process of the program begins: readings per process restart at zero.
+
+        Args:
+            continued_id: The conversation that it continues; None for a new one or if unknown.
+        """
         self.process = _Process()
+        if continued_id is not None:
+            self.conversations.setdefault(continued_id, _Conversation())
 
     def find_version(self, session_id: str | None) -> str:
         """Return the version of the program that last read a conversation; '' if unknown."""
@@ -175,12 +178,16 @@ class Ledger:
         version: str | None,
         scope: UsageScope,
         cost_scope: UsageScope | None = None,
+        past_cost_scope: UsageScope | None = None,
         files: Mapping[str, Usage] | None = None,
     ) -> Usage:
         """Add the growth of a reading since the last reading.
 
         A cumulative reading below the last one starts a new count, because the program has lost the
-        old count. Files that record less than before add nothing: their content was lost, or moved.
+        old count. The cost of a conversation is the exception: a program that was killed continues
+        from an older total, which cannot be told from the cost of the turn. So a reading below the
+        last one, or without a last one, adds nothing and is the base of the next. Files that record
+        less than before add nothing: their content was lost, or moved.
 
         Args:
             reading: The program's report; its turns are ignored.
@@ -188,22 +195,30 @@ class Ledger:
             version: Version of the program; None if unknown.
             scope: Scope of the reading.
             cost_scope: Scope of its cost; None means the same.
+            past_cost_scope: Scope of the costs of the version that gave the last reading of the
+                conversation: ``process`` means that the program kept no total with it.
             files: Usage recorded by each file, for the scope ``recorded``.
 
         Returns:
             The usage that was added.
         """
-        past = self.conversations.get(session_id, _Conversation())
+        past = self.conversations.get(session_id, _Conversation(last_cost=0.0))
         readings: dict[str, Any] = {}
         if scope == "recorded":
             added, readings["files"] = _count_files(files or {}, past.files)
         else:
             reading, cost_scope = _plausible(reading), cost_scope or scope
-            cost = self._count_cost(reading.cost_usd, cost_scope, past)
-            added = attrs.evolve(self._count_tokens(reading, scope, past), cost_usd=cost)
+            tokens = self._count_tokens(reading, scope, past)
+            if cost_scope == "session":
+                has_total = past_cost_scope != "process"
+                before = past.last_cost if past.last_cost is not None or has_total else 0.0
+                added = _count_session_cost(tokens, reading.cost_usd, before)
+            else:
+                cost = self._count_cost(reading.cost_usd, cost_scope, past)
+                added = attrs.evolve(tokens, cost_usd=cost)
             if scope == "session":
                 readings["last_tokens"] = reading
-            if cost_scope == "session" and cost is not None:
+            if cost_scope in ("session", "cumulative") and reading.cost_usd is not None:
                 readings["last_cost"] = reading.cost_usd
         self.usage = self.usage.plus(added)
         self.conversations[session_id] = attrs.evolve(
@@ -237,9 +252,24 @@ class Ledger:
         if scope == "process":
             before = self.process.cost_usd
             self.process = attrs.evolve(self.process, cost_usd=cost)
-        else:
+        else:  # the version is unknown, so the reading decides
             before = past.counted.cost_usd or 0.0 if past.last_cost is None else past.last_cost
         return cost if cost < before else cost - before
+
+
+def _count_session_cost(tokens: Usage, cost: float | None, before: float | None) -> Usage:
+    """Return the growth of a reading, with the cost of a whole conversation.
+
+    Args:
+        tokens: The growth of its tokens.
+        cost: The cost of the conversation so far; None if the program did not report it.
+        before: The last such cost; None if unknown.
+    """
+    if cost is None:
+        return attrs.evolve(tokens, cost_usd=None)
+    if before is None or cost < before:
+        return attrs.evolve(tokens, cost_usd=None, missing_costs=int(tokens.tokens > 0))
+    return attrs.evolve(tokens, cost_usd=cost - before)
 
 
 def _count_files(

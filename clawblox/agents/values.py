@@ -44,9 +44,9 @@ EventType: TypeAlias = Literal[
 ]
 """Types of an :class:`AgentEvent`."""
 
-UsageScope: TypeAlias = Literal["turn", "process", "session", "recorded"]
-"""Scope of a reading of usage: one turn, everything since the process or the session began, or
-everything recorded in files of the session."""
+UsageScope: TypeAlias = Literal["turn", "process", "session", "cumulative", "recorded"]
+"""Scope of a reading of usage: one turn, everything since the process or the session began, either
+of the two (unknown which), or everything recorded in files of the session."""
 
 _MAX_TEXT_CHARS: Final = 8 << 20
 """Length of the longest output line that is read, and so of any text in it."""
@@ -59,6 +59,7 @@ _COUNTS: Final = (
     "output_tokens",
     "reasoning_tokens",
     "turns",
+    "missing_costs",
 )
 
 
@@ -74,6 +75,8 @@ class Usage:
         reasoning_tokens: The part of the answer tokens that was reasoning.
         cost_usd: Cost reported by the program, in US dollars; None if it reports none.
         turns: Turns that have ended.
+        missing_costs: How often the program did not tell its earlier costs from those of a turn, as
+            after a kill; each time, the cost of up to one turn is missing in ``cost_usd``.
     """
 
     input_tokens: int = 0
@@ -83,6 +86,7 @@ class Usage:
     reasoning_tokens: int = 0
     cost_usd: float | None = None
     turns: int = 0
+    missing_costs: int = 0
 
     @property
     def tokens(self) -> int:

@@ -16,7 +16,7 @@ from clawblox.agents.usage import Budget, Ledger, read_usage
 from clawblox.agents.values import Usage, UsageScope
 from clawblox.errors import AgentError, ConfigError
 
-SCOPES: tuple[UsageScope, ...] = ("turn", "process", "session")
+SCOPES: tuple[UsageScope, ...] = ("turn", "process", "session", "cumulative")
 ONE = "5b5c1e86-6c7c-4f0e-9d6c-0c58bfc5a0f1"
 OTHER = "0d0f7f3e-2a60-4a43-8a1b-7f3b4f6f1c11"
 
@@ -74,23 +74,79 @@ def test_conversations_are_counted_apart() -> None:
 def test_a_reading_that_goes_down_begins_a_new_count(scope: UsageScope) -> None:
     ledger = Ledger.empty()
     for tokens in (10, 4, 6):
-        read(ledger, tokens, scope, cost=float(tokens))
-    assert ledger.usage == Usage(output_tokens=16, cost_usd=16.0)
+        read(ledger, tokens, scope)
+    assert ledger.usage == Usage(output_tokens=16)
+
+
+@pytest.mark.parametrize("scope", ["process", "cumulative"])
+def test_a_cost_that_goes_down_begins_a_new_count_if_it_may_be_that_of_a_process(
+    scope: UsageScope,
+) -> None:
+    ledger = Ledger.empty()
+    for cost in (10.0, 4.0, 6.0):
+        read(ledger, 1, "turn", cost=cost, cost_scope=scope)
+    assert ledger.usage == Usage(output_tokens=3, cost_usd=16.0)
+
+
+def test_a_cost_of_an_unknown_scope_continues_the_last_one_if_it_is_higher() -> None:
+    ledger = Ledger.empty()
+    for cost in (0.25, 0.5):
+        ledger.begin_process(ONE)
+        read(ledger, 1, "turn", cost=cost, cost_scope="cumulative")
+    assert ledger.usage.cost_usd == 0.5
+
+
+def test_a_cost_of_a_conversation_that_goes_down_is_a_base_and_may_miss_a_turn() -> None:
+    ledger = Ledger.empty()
+    for cost in (2.0, 5.0, 3.0, 4.0):  # killed after 5.0, when 2.0 was saved; then two turns
+        read(ledger, 1, "turn", cost=cost, cost_scope="session")
+    assert ledger.usage == Usage(output_tokens=4, cost_usd=6.0, missing_costs=1)
+
+
+def test_nothing_is_missing_if_the_reading_that_goes_down_is_of_a_turn_without_tokens() -> None:
+    ledger = Ledger.empty()
+    for tokens, cost in ((1, 5.0), (0, 2.0), (1, 3.0)):
+        read(ledger, tokens, "turn", cost=cost, cost_scope="session")
+    assert ledger.usage == Usage(output_tokens=2, cost_usd=6.0)
+
+
+def test_a_conversation_without_a_last_cost_begins_with_a_base(tmp_path: Path) -> None:
+    # Its costs were counted per process, although 2.1.300 reports those of the conversation.
+    counted = {"output_tokens": 8, "cost_usd": 1.5}
+    conversations = {ONE: {"version": "2.1.300", "last_cost": None, "counted": counted}}
+    record = {"schema_version": 1, "usage": counted, "conversations": conversations}
+    (tmp_path / "usage.json").write_bytes(msgspec.json.encode(record))
+    ledger = Ledger.load(tmp_path / "usage.json")
+    ledger.begin_process(ONE)
+    assert read(ledger, 1, "turn", cost=1.25, cost_scope="session").cost_usd is None
+    read(ledger, 1, "turn", cost=1.75, cost_scope="session")
+    assert ledger.usage == Usage(output_tokens=10, cost_usd=2.0, missing_costs=1)
+
+
+def test_the_first_cost_of_a_resumed_conversation_without_a_record_is_a_base() -> None:
+    ledger = Ledger.empty()
+    ledger.begin_process(ONE)
+    for cost in (7.0, 7.5):
+        read(ledger, 1, "turn", cost=cost, cost_scope="session")
+    assert ledger.usage == Usage(output_tokens=2, cost_usd=0.5, missing_costs=1)
 
 
 def test_the_cost_may_count_something_else_than_the_tokens() -> None:
-    # Claude Code 2.1.197: tokens by turn, cost by process; 2.1.330: cost by conversation.
+    # Claude Code 2.1.197: tokens by turn, cost by process; since 2.1.277: cost by conversation,
+    # without the cost that older versions had.
     ledger = Ledger.empty()
     ledger.begin_process()
     read(ledger, 10, "turn", cost=0.5, cost_scope="process", version="2.1.197")
     read(ledger, 10, "turn", cost=0.75, cost_scope="process", version="2.1.197")
-    ledger.begin_process()
+    ledger.begin_process(ONE)
     read(ledger, 10, "turn", cost=0.25, cost_scope="process", version="2.1.197")
     assert ledger.usage == Usage(output_tokens=30, cost_usd=1.0)
-    ledger.begin_process()  # now with a version that adds what it has itself recorded
-    read(ledger, 10, "turn", cost=1.5, cost_scope="session", version="2.1.330")
-    read(ledger, 10, "turn", cost=2.0, cost_scope="session", version="2.1.330")
-    assert ledger.usage == Usage(output_tokens=50, cost_usd=2.0)
+    ledger.begin_process(ONE)
+    more = {"cost_scope": "session", "past_cost_scope": "process", "version": "2.1.330"}
+    read(ledger, 10, "turn", cost=1.5, **more)
+    more["past_cost_scope"] = "session"
+    read(ledger, 10, "turn", cost=2.0, **more)
+    assert ledger.usage == Usage(output_tokens=50, cost_usd=3.0)
 
 
 def test_no_cost_is_invented() -> None:

@@ -96,7 +96,7 @@ _SETTINGS: Final = {
     "skipDangerousModePermissionPrompt": True,
 }
 
-_COST_OF_SESSION_SINCE: Final = (2, 1, 330)
+_COST_OF_SESSION_SINCE: Final = (2, 1, 277)
 """Older versions count ``total_cost_usd`` from the start of the process."""
 
 _HUMAN: Final = "human"
@@ -252,6 +252,13 @@ class ClaudeDriver(KnownProgramDriver):
         loop.say(turn.prompt)
         return loop
 
+    def cost_scope(self, version: str) -> UsageScope | None:
+        """Return the scope of ``total_cost_usd``; see :meth:`Driver.cost_scope`."""
+        numbers = self.parse_version(version)
+        if not numbers:
+            return "cumulative"
+        return "session" if numbers >= _COST_OF_SESSION_SINCE else "process"
+
     def explain_record(self, record: Record) -> Report | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
         is_failure = record.get("type") == "result" and record.get("is_error")
@@ -379,11 +386,7 @@ class _MessageLoop(RecordConversation):
             # The record names the requested id even if that is unknown.
             yield self._read_failure(record)
             return
-        is_of_session = ClaudeDriver().parse_version(self._version) >= _COST_OF_SESSION_SINCE
-        scopes: dict[str, UsageScope] = {
-            "scope": "turn",
-            "cost_scope": "session" if is_of_session else "process",
-        }
+        scopes = {"scope": "turn", "cost_scope": ClaudeDriver().cost_scope(self._version)}
         yield Report("usage", {"usage": _read_usage(record), **scopes})
         failed = _has_failed(record)
         if failed:

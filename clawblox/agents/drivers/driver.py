@@ -20,7 +20,7 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import Report, Usage, UsageScope
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 
@@ -371,6 +371,18 @@ class Driver(ABC):
             with contextlib.suppress(OSError):
                 sizes[session_id] = path.lstat().st_size
         return sizes
+
+    def cost_scope(self, version: str) -> UsageScope | None:
+        """Return the scope of the costs that a version of the program reports.
+
+        Args:
+            version: The version; '' if unknown.
+
+        Returns:
+            The scope; None if it is that of the tokens.
+        """
+        del version
+        return None
 
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage

@@ -139,7 +139,7 @@ class Attempt:
                 self._stdin.end()
         with anyio.CancelScope(shield=True):
             pid = await run_blocking(self._spawn, invocation, is_asked_for)
-        self._books.begin_process(pid)
+        self._books.begin_process(pid, self._turn.continued_id)
         facts = {"status": "running", "pid": pid, "command": list(invocation.argv)}
         facts["version"] = self._books.version
         self._books.emit("process.started", facts, raw_offset=self.log_start)

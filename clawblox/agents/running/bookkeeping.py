@@ -260,10 +260,16 @@ class Bookkeeping:
         if is_kept:
             self._pending.append(event)
 
-    def begin_process(self, pid: int) -> None:
-        """Note that a process of the program runs."""
+    def begin_process(self, pid: int, continued_id: str | None = None) -> None:
+        """Note that a process of the program runs.
+
+        Args:
+            pid: The process.
+            continued_id: The conversation that it continues; None for a new one.
+        """
         self.pid = pid
-        self.ledger.begin_process()
+        self.ledger.begin_process(continued_id)
+        self._is_ledger_saved = False
 
     def confirm(self, session_id: str, facts: Mapping[str, Any], raw_offset: int | None) -> None:
         """Note that the program has proven its conversation."""
@@ -309,10 +315,13 @@ class Bookkeeping:
             raw_offset: Offset of its line in the log.
             session_id: The conversation of the reading; None means the current one.
         """
+        conversation = session_id or self.session_id or ""
+        past_version = self.ledger.find_version(conversation)
         self.ledger.count(
             data["usage"],
-            session_id=session_id or self.session_id or "",
+            session_id=conversation,
             version=self.version,
+            past_cost_scope=self._order.driver.cost_scope(past_version),
             scope=data["scope"],
             cost_scope=data.get("cost_scope"),
             files=data.get("files"),

@@ -58,11 +58,12 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
     agent_dir = AgentDir(directory.absolute())
     name, session_id = _find_conversation(agent_dir)
     status = _read_own_status(agent_dir)
-    steps = Steps()
+    driver = find_driver(name)
+    steps = Steps(driver.cost_scope)
     prompt = _read_text(agent_dir.system_prompt_file)
     if prompt:
         steps.add_system_prompt(prompt)
-    steps.take(read_history(agent_dir, find_driver(name), session_id))
+    steps.take(read_history(agent_dir, driver, session_id))
     described = steps.describe()
     agent_name = agent_dir.path.name if status is None else status.name
     program = {"name": name, "version": steps.version or "unknown"}

@@ -8,7 +8,7 @@ report it once per turn.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 
 import attrs
@@ -38,13 +38,17 @@ class _Step:
 class Steps:
     """Builds steps from the entries of a history.
 
+    Args:
+        cost_scope: Returns the scope of the costs that a version of the program reports.
+
     Attributes:
         version: The latest version of the program; None if unknown.
         model: The latest model; None if unknown.
         oversized: Number of output lines that were too long to keep.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cost_scope: Callable[[str], UsageScope | None]) -> None:
+        self._cost_scope = cost_scope
         self.version: str | None = None
         self.model: str | None = None
         self.oversized = 0
@@ -161,9 +165,12 @@ class Steps:
         files = data.get("files")
         if not isinstance(usage, Usage) or scope not in _SCOPES:
             return
+        conversation = moment.session_id or ""
+        past_version = self._ledger.find_version(conversation)
         added = self._ledger.count(
             usage,
-            session_id=moment.session_id or "",
+            session_id=conversation,
+            past_cost_scope=self._cost_scope(past_version),
             version=self.version,
             scope=scope,
             cost_scope=cost_scope if cost_scope in _SCOPES else None,

@@ -245,6 +245,21 @@ def test_tokens_count_per_turn_and_cost_by_the_version(directory, version, scope
 
 
 @pytest.mark.parametrize(
+    ("version", "scope"),
+    [
+        ("2.1.276", "process"),
+        ("2.1.277", "session"),
+        ("2.1.300 (Claude Code)", "session"),
+        ("3.0.0", "session"),
+        ("", "cumulative"),
+        ("nightly", "cumulative"),
+    ],
+)
+def test_the_version_decides_what_a_cost_covers(directory, version, scope):
+    assert CLAUDE.cost_scope(version) == scope
+
+
+@pytest.mark.parametrize(
     ("text", "status"),
     [
         ("You've hit your limit · resets 2:53am (UTC)", 429),
