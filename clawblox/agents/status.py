@@ -310,7 +310,9 @@ def describe_metrics(status: AgentStatus) -> AgentMetrics:
         name=status.name,
         driver=status.driver,
         state=status.state,
-        tokens={
+        tokens={}
+        if usage.is_unreported
+        else {
             "input": usage.input_tokens,
             "cached": usage.cached_tokens,
             "cache_write": usage.cache_write_tokens,

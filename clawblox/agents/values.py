@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -93,6 +94,11 @@ class Usage:
         """All tokens, cached ones included."""
         return self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
 
+    @property
+    def is_unreported(self) -> bool:
+        """Whether turns have ended, and the program has reported neither tokens nor a cost."""
+        return self.turns > 0 and self.cost_usd is None and not self.tokens
+
     def plus(self, other: Usage) -> Usage:
         """Return the sum of both; a cost that only one reports is that one's cost."""
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
@@ -108,6 +114,15 @@ class Usage:
     def _counts(self, other: Usage, sign: int) -> dict[str, int]:
         sums = {name: getattr(self, name) + sign * getattr(other, name) for name in _COUNTS}
         return {name: min(MAX_NUMBER, max(0, count)) for name, count in sums.items()}
+
+
+def sum_usage(parts: Iterable[Usage]) -> Usage:
+    """Return the sum of the usage of several agents; it is unreported if a part of it is."""
+    usages = tuple(parts)
+    total = reduce(Usage.plus, usages, Usage())
+    if any(usage.is_unreported for usage in usages):
+        return Usage(turns=total.turns)
+    return total
 
 
 def _clean_members(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any, Final
 
-from clawblox.agents.values import Usage
+from clawblox.agents.values import sum_usage
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.history.lines import read_usage
 from clawblox.results import WorldEvent
@@ -85,10 +84,11 @@ def _scored(data: Mapping[str, Any]) -> str:
 
 
 def _committed(data: Mapping[str, Any]) -> str:
-    usage = reduce(Usage.plus, read_usage(data.get("used")), Usage())
+    usage = sum_usage(read_usage(data.get("used")))
+    tokens = f"{format_count(usage.output_tokens) or '0'} output tokens"
     facts = [
         str(data.get("ended_by", "")),
-        f"{format_count(usage.output_tokens) or '0'} output tokens",
+        "" if usage.is_unreported else tokens,
         format_cost(usage.cost_usd),
     ]
     return f"committed: {', '.join(filter(None, facts))}"

@@ -268,7 +268,7 @@ def _mark(agent: AgentActivity) -> str:
 
 
 def _describe_cost(chain: ChainStatus) -> str:
-    about = "~" if chain.is_estimated else ""
+    about = "~" if chain.is_estimated else "≥" if chain.usage.missing_costs else ""
     return f"{about}{chain.cost_usd:.2f}" if chain.cost_usd else ""
 
 

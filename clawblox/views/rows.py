@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from clawblox.agents.status import AgentStatus
-from clawblox.agents.values import Usage
+from clawblox.agents.values import Usage, sum_usage
 from clawblox.columns import Column
 from clawblox.printable import printable
 from clawblox.rundir.status import OVER, InstanceStatus
@@ -237,13 +236,23 @@ def summarise_agents(agents: Sequence[AgentStatus]) -> list[str]:
     counts = Counter(agent.state for agent in order_agents(agents))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     turns = sum(agent.usage.turns for agent in agents)
-    usage = reduce(Usage.plus, (agent.usage for agent in agents), Usage())
+    usage = sum_usage(agent.usage for agent in agents)
     parts = (count_words(turns, "turn"), _tokens(usage), format_cost(usage.cost_usd))
     return [f"{count_words(len(agents), 'agent')}: {states}; {', '.join(filter(None, parts))}."]
 
 
+def plain_facts(status: Any) -> dict[str, Any]:  # noqa: ANN401 - an instance of any attrs class
+    """Return the members of a status for JSON; tokens that were never reported are None."""
+    return attrs.asdict(status, value_serializer=_hide_unreported)
+
+
+def _hide_unreported(owner: Any, member: attrs.Attribute[Any], value: object) -> object:  # noqa: ANN401
+    is_count = isinstance(owner, Usage) and member.name.endswith("_tokens")
+    return None if is_count and owner.is_unreported else value
+
+
 def _tokens(usage: Usage) -> str:
-    return f"{format_count(usage.tokens) or '0'} tokens"
+    return "" if usage.is_unreported else f"{format_count(usage.tokens) or '0'} tokens"
 
 
 def summarise(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.usage import Budget, Ledger, read_usage
-from clawblox.agents.values import Usage, UsageScope
+from clawblox.agents.values import Usage, UsageScope, sum_usage
 from clawblox.errors import AgentError, ConfigError
 
 SCOPES: tuple[UsageScope, ...] = ("turn", "process", "session", "cumulative")
@@ -311,6 +311,15 @@ def test_a_difference_has_no_member_below_0(usage: Usage, other: Usage) -> None:
     assert all(value is None or value >= 0 for value in attrs.astuple(rest))
     assert usage.minus(usage).tokens == 0
     assert usage.plus(Usage()) == usage.minus(Usage()) == usage
+
+
+def test_usage_is_unreported_if_turns_have_ended_of_which_nothing_is_known() -> None:
+    assert Usage(turns=1).is_unreported
+    known = (Usage(), Usage(turns=1, output_tokens=1), Usage(turns=1, cost_usd=0.0))
+    assert not any(usage.is_unreported for usage in known)
+    assert sum_usage(known) == Usage(turns=2, output_tokens=1, cost_usd=0.0)
+    assert sum_usage([*known, Usage(turns=1)]) == Usage(turns=3)
+    assert sum_usage([]) == Usage()
 
 
 # -- budgets ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from rich.cells import cell_len
 
-from clawblox.agents.status import AgentStatus, StatusState
+from clawblox.agents.status import AgentStatus, StatusState, describe_metrics
 from clawblox.agents.values import Usage
 from clawblox.columns import fit_columns, format_line
 from clawblox.views.board import render
@@ -18,6 +18,7 @@ from clawblox.views.rows import (
     describe_agent,
     make_row,
     order_agents,
+    plain_facts,
     summarise_agents,
 )
 from tests.agents.support import USAGE
@@ -134,3 +135,14 @@ def test_counts_and_costs_are_readable() -> None:
     assert [format_cost(usd) for usd in (None, 0.0, 0.0042, 0.42, 12.5)] == [
         *("", "$0.00", "$0.0042", "$0.42", "$12.50"),
     ]
+
+
+def test_usage_that_a_program_does_not_report_is_shown_as_unknown_not_as_0() -> None:
+    silent = agent("Moa", driver="command", usage=Usage(turns=3))
+    assert "0 tokens" not in describe_agent(silent)
+    (summary,) = summarise_agents([silent, agent("Eko")])
+    assert summary.endswith(f"; {3 + USAGE.turns} turns.")
+    usage = plain_facts(silent)["usage"]
+    assert (usage["turns"], usage["output_tokens"], usage["cost_usd"]) == (3, None, None)
+    assert plain_facts(agent("Eko"))["usage"]["output_tokens"] == USAGE.output_tokens
+    assert describe_metrics(silent).tokens == {}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import attrs
 import click
 
 from clawblox.agents.control import ask_agent
@@ -18,7 +17,7 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import PATH, examples, existing_agent_place, json_option, show
 from clawblox.errors import UsageError
-from clawblox.views.rows import describe_agent
+from clawblox.views.rows import describe_agent, plain_facts
 
 
 @click.group(
@@ -117,7 +116,7 @@ def status(directory: str, as_json: bool) -> None:
     recorded = find_agent(existing_agent_place(directory))
     # Only its program knows the usage of the present turn.
     agent = recorded if recorded.is_over else _ask(recorded, "status", {}) or recorded
-    show(attrs.asdict(agent), describe_agent(agent), as_json=as_json)
+    show(plain_facts(agent), describe_agent(agent), as_json=as_json)
 
 
 command.add_command(trajectory)

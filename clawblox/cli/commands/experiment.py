@@ -53,6 +53,7 @@ from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.experiments import MAX_COLUMNS, describe_status
 from clawblox.views.formatting import shorten_path, suggest
+from clawblox.views.rows import plain_facts
 from clawblox.world.sources import DEFAULT_EXPERIMENTS
 
 _CONTROL = "-"
@@ -328,7 +329,7 @@ def status(directory: str, *, is_watching: bool, as_json: bool) -> None:
         return
     found = anyio.run(look_at_experiment, place).status
     columns = shutil.get_terminal_size(fallback=(MAX_COLUMNS, 0)).columns
-    show(attrs.asdict(found), "\n".join(describe_status(found, columns)), as_json=as_json)
+    show(plain_facts(found), "\n".join(describe_status(found, columns)), as_json=as_json)
 
 
 async def _watch(directory: Path) -> None:

@@ -292,7 +292,8 @@ def _describe(agent: StartedAgent, options: AgentRunOptions, run_dir: Path) -> I
 
 def _describe_end(result: AgentResult) -> str:
     turns = count_words(result.usage.turns, "turn")
-    used = f"{turns}, {format_count(result.usage.tokens) or '0'} tokens"
+    tokens = f"{format_count(result.usage.tokens) or '0'} tokens"
+    used = turns if result.usage.is_unreported else f"{turns}, {tokens}"
     return f"Agent {result.name}: {printable(result.reason)} ({used})"
 
 

@@ -39,7 +39,7 @@ def compute_cost(usage: Usage, price: Price | None) -> Cost:
         price: The price of the model; None if it is not known.
     """
     if usage.cost_usd is None and not usage.tokens:
-        return Cost()
+        return Cost(None if usage.is_unreported else 0.0)
     if usage.cost_usd is None and price is None:
         return Cost(None)
     return Cost(price_usage(usage, price), usage.cost_usd is None)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from clawblox.agents.values import Usage
+from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment import layout
 from clawblox.experiment.history.lines import read_usage
 from clawblox.experiment.history.scores import Scores, is_same_version
@@ -61,14 +61,17 @@ class RowFacts:
             an attempt that is under way: ``preparing``, ``starting``, ``working``, ``saving``,
             ``scoring``.
         turns: Number of turns.
-        input_tokens: Prompt tokens that were not cached.
+        input_tokens: Prompt tokens that were not cached. All tokens are None if a program has
+            reported none of its turns.
         cached_tokens: Prompt tokens that were read from a cache.
         cache_write_tokens: Prompt tokens that were written to a cache.
         output_tokens: Answer tokens, reasoning included.
         reasoning_tokens: The part of the answer tokens that was reasoning.
         cost_usd: Cost in US dollars; None if a part of it is not known.
         is_estimated: Whether a part of the cost is computed from the prices of the plan.
-        spent_tokens: Tokens of all kinds in all attempts that have ended.
+        missing_costs: How often the cost of up to one turn may be missing in ``cost_usd``, because
+            a program was killed.
+        spent_tokens: Tokens of all kinds in all attempts that have ended; None if unknown.
         spent_usd: Cost of all attempts that have ended; None if a part of it is not known.
     """
 
@@ -80,14 +83,15 @@ class RowFacts:
     generation: int
     status: str
     turns: int
-    input_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
+    input_tokens: int | None
+    cached_tokens: int | None
+    cache_write_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
     cost_usd: float | None
     is_estimated: bool
-    spent_tokens: int
+    missing_costs: int
+    spent_tokens: int | None
     spent_usd: float | None
 
     @property
@@ -283,6 +287,7 @@ class _Record:
     def _facts(self, agents: Collection[int]) -> dict[str, Any]:
         """Return the members of :class:`RowFacts` for agents, given by their places."""
         latest = self._latest_attempt
+        is_imported = latest is None
         used = [(index, _at(self._usage, index, Usage())) for index in agents]
         spent = [
             (index, usage)
@@ -290,7 +295,10 @@ class _Record:
             for index, usage in enumerate(attempt.spent)
             if index in agents
         ]
-        cost = self._cost(used)
+        total = sum_usage(usage for _, usage in used)
+        cost = Cost(None) if is_imported else self._cost(used)
+        is_unknown = is_imported or total.is_unreported
+        all_spent = sum_usage(usage for _, usage in spent)
         return {
             "experiment": self.plan.name,
             "chain": self.chain.name,
@@ -299,11 +307,13 @@ class _Record:
             "labels": self.chain.labels,
             "generation": self.generation.number,
             "status": "imported" if latest is None else describe_attempt(latest),
-            **{name: sum(getattr(usage, name) for _, usage in used) for name in _TOKENS},
+            "turns": total.turns,
+            **{name: None if is_unknown else getattr(total, name) for name in _TOKENS},
             "cost_usd": cost.usd,
             "is_estimated": cost.is_estimated,
-            "spent_tokens": sum(usage.tokens for _, usage in spent),
-            "spent_usd": self._cost(spent).usd,
+            "missing_costs": total.missing_costs,
+            "spent_tokens": None if is_imported or all_spent.is_unreported else all_spent.tokens,
+            "spent_usd": None if is_imported else self._cost(spent).usd,
         }
 
     def _cost(self, used: Iterable[tuple[int, Usage]]) -> Cost:
@@ -414,7 +424,6 @@ class _Record:
 
 
 _TOKENS: Final = (
-    "turns",
     "input_tokens",
     "cached_tokens",
     "cache_write_tokens",

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import msgspec
 
-from clawblox.agents.values import Usage
+from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.machine import Begin, Next, Over, last_generation, next_step
 from clawblox.experiment.history.scores import Scores
@@ -320,7 +319,7 @@ class _View:
             duration_s=self.chain.plan.duration,
             world_time=self._world_time(generation),
             agents=self.live.agents,
-            usage=reduce(Usage.plus, usage, Usage()),
+            usage=sum_usage(usage),
             cost_usd=cost.usd,
             is_estimated=cost.is_estimated,
             last_checkpoint_age_s=(

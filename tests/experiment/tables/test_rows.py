@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawblox.agents.values import Usage
+from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment.history.lines import Line, read_usage
 from clawblox.experiment.history.state import CheckpointRef
 from clawblox.experiment.plan.parts import Price
@@ -185,6 +189,9 @@ def test_an_imported_generation_has_the_rows_of_its_table() -> None:
     assert generation.started_at == row["start_utc"]
     assert agents[0].workspace_out == row["workspace_out"]
     assert (agents[0].name, agents[1].name) == (row["agent_name"], "")
+    for imported in (generation, *agents):
+        assert (imported.output_tokens, imported.cost_usd) == (None, None)
+        assert (imported.spent_tokens, imported.spent_usd) == (None, None)
 
 
 # -- costs --------------------------------------------------------------------------------------
@@ -209,6 +216,35 @@ def test_cached_tokens_have_prices_of_their_own_or_that_of_input() -> None:
 def test_a_sum_with_an_unknown_cost_is_unknown() -> None:
     assert compute_cost(used(10), None) == Cost(None)
     assert sum_costs([Cost(1.0), Cost(None), Cost(2.0, is_estimated=True)]) == Cost(None, True)
+
+
+def test_turns_of_which_a_program_reports_nothing_have_no_known_cost() -> None:
+    for price in (None, PRICE):
+        assert compute_cost(Usage(turns=1), price) == Cost(None)
+    assert compute_cost(Usage(turns=1, cost_usd=0.0), None) == Cost(0.0)
+
+
+def test_tokens_and_cost_that_a_program_does_not_report_are_unknown_not_0() -> None:
+    journal = Journal()
+    journal.open("r1", 1).work().commit([used(100, 1.0), Usage(turns=3)])
+    results = make_results(make_plan(repeats=1), journal.state)
+    (row,), (eko, moa) = results.rows(), results.agents()
+    assert (row.turns, row.output_tokens, row.cost_usd, row.spent_tokens) == (4, None, None, None)
+    assert (eko.output_tokens, eko.cost_usd) == (100, 1.0)
+    assert (moa.turns, moa.input_tokens, moa.cost_usd) == (3, None, None)
+    (cells,) = csv.DictReader(io.StringIO(results.to_csv()))
+    names = ("output_tokens", "cached_tokens", "cost_usd", "spent_tokens", "spent_usd")
+    assert {cells[name] for name in names} == {""}
+    assert json.loads(results.to_json())["rows"][0]["output_tokens"] is None
+    assert results.table(by="chain", mean=["output_tokens"])
+
+
+def test_a_row_says_how_often_the_cost_of_a_turn_may_be_missing() -> None:
+    journal = Journal()
+    usage = [attrs.evolve(used(100, 1.0), missing_costs=2), used(50, 0.5)]
+    journal.open("r1", 1).work().commit(usage)
+    (row,), (eko, moa) = make_rows_from(journal), make_agent_rows_from(journal)
+    assert (row.missing_costs, eko.missing_costs, moa.missing_costs) == (2, 2, 0)
 
 
 def test_an_agent_that_used_nothing_costs_nothing() -> None:
@@ -266,8 +302,9 @@ def test_rows_agree_with_the_lines_of_any_journal(journal: Journal) -> None:
     assert [(row.chain, row.generation) for row in rows if row.is_over] == list(
         map(committed, ends)
     )
+    used_up = [sum_usage(read_usage(line.data["used"])) for line in ends]
     assert [row.output_tokens for row in rows if row.is_over] == [
-        sum(usage.output_tokens for usage in read_usage(line.data["used"])) for line in ends
+        usage.output_tokens for usage in used_up
     ]
     ledger = [usage for line in journal.lines for usage in read_usage(line.data.get("usage"))]
     for table in (rows, agents):
