@@ -32,7 +32,8 @@ from clawblox.experiment.schedule.ports import (
 )
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.operations import stop_instances
-from tests.agents.standins import hold
+from tests.agents.small import until
+from tests.agents.standins import hold, misbehave
 from tests.experiment.attempts import (
     DRIVERS,
     FIRST,
@@ -273,6 +274,27 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         trajectory = await view.agents[0].trajectory()
         assert SAVE in str(trajectory["steps"][-2:])
     assert await scene.workshop.usage("r1", scored.run_id) == [Usage(), Usage()]
+
+
+async def test_an_agent_is_not_over_before_it_has_answered_the_save_prompt(alone: Scene) -> None:
+    await alone.prepare(alone.order())
+    (directory,) = alone.agent_dirs()
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        working = await attempt.start()
+        await wait_for_turns(attempt, 1)
+        await attempt.stop_agents()
+        misbehave(directory / "workspace", own_turns_before=2)
+        await attempt.set_budgets((), is_saving=True)
+        turns = attempt.usage()[0].turns
+        async with attempt.agents[0].agent.events() as events:
+            with hold(directory / "workspace"):
+                await attempt.send(SAVE)
+                own = await until(events, "turn.finished", 2)
+                assert all("origin" in end.data for end in own if end.kind == "turn.finished")
+                assert not attempt.activity()[0].is_over
+            await wait_until_done(attempt)
+        assert attempt.usage()[0].turns == turns + 1
+    assert [messages[-1] for messages in await alone.told(working)] == [SAVE]
 
 
 async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> None:
