@@ -36,6 +36,7 @@ from clawblox.agents.running.session import catch_up
 from clawblox.agents.status import StatusWriter
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.usage import Ledger
+from clawblox.agents.values import Usage
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.log_segments import begin_segment
@@ -237,6 +238,18 @@ class Life:
         assert Ledger.load(self.directory.usage_file).usage.output_tokens == self.said
         exported = export_trajectory(self.directory.path)["final_metrics"]
         assert exported["total_completion_tokens"] == self.said
+
+
+def test_turns_of_the_programs_own_that_nothing_read_are_not_counted_as_turns(tmp_path) -> None:
+    life = Life("claude", tmp_path)
+    program = StandIn("claude", life.directory, life.session_id, 0)
+    *_, init, _, ended = [b"", *program.turn(5)]
+    own = {**json.loads(ended), "origin": {"kind": "task-notification"}}
+    for line in (init, json.dumps(own).encode() + b"\n", init, ended):
+        life.write(line)
+    Ledger(1, Usage(), {}, log_offset=0).save(life.directory.usage_file)
+    usage = life.load().usage
+    assert (usage.turns, usage.output_tokens) == (1, 10)
 
 
 steps = st.one_of(

@@ -99,6 +99,9 @@ _SETTINGS: Final = {
 _COST_OF_SESSION_SINCE: Final = (2, 1, 277)
 """Older versions count ``total_cost_usd`` from the start of the process."""
 
+_SYNTHETIC: Final = "<synthetic>"
+"""Name of the model in messages that the program writes itself."""
+
 _HUMAN: Final = "human"
 """Origin of a message from a person; ours usually have none."""
 
@@ -121,7 +124,7 @@ _KIND_BY_WORD: Final[Mapping[str, ErrorKind]] = {
 _RETRY_KEYS: Final = ("attempt", "max_retries", "retry_delay_ms", "error_status", "error")
 _LIMITS: Final = {"error_max_turns": "turns", "error_max_budget_usd": "usd"}
 _ERRORS: Final[ErrorPatterns] = (
-    (re.compile(r"No conversation found|is already in use"), "resume"),
+    (re.compile(r"No conversation found|is already in use|Failed to resume session"), "resume"),
     (re.compile(r"hit your [\w ]{0,20}limit|usage limit|Credit balance", re.I), "limit"),
     (re.compile(r"Not logged in|Invalid API key|OAuth token|/login|authenticat", re.I), "auth"),
     (re.compile(r"cannot be used with root|^error: |sandbox.* (unavailable|required)"), "invalid"),
@@ -341,6 +344,8 @@ class _MessageLoop(RecordConversation):
             return  # output of a sub-agent is ignored
         kind = record.get("type")
         self._has_output = self._has_output or kind in ("assistant", "user")
+        if kind == "assistant" and record_in(record, "message").get("model") != _SYNTHETIC:
+            self._is_loading = False
         match kind:
             case "command_lifecycle":
                 self._read_progress(text_in(record, "state"))
@@ -410,7 +415,7 @@ class _MessageLoop(RecordConversation):
     def _read_failure(self, record: Record) -> Report:
         failure = _read_failure(record, self._error_word)
         is_unexplained = failure.data["kind"] == "model" and failure.data.get("status") is None
-        if is_unexplained and self._is_loading and not self._has_output:
+        if is_unexplained and self._is_loading and not self._error_word:
             # It could not read its transcript, so the model was not even asked.
             return report_error(failure.data["message"], "resume")
         return failure

@@ -101,20 +101,32 @@ def test_each_message_has_another_id_unless_it_may_be_sent_again(directory):
     assert "uuid" not in json.loads(onlooker.outgoing())
 
 
-def test_a_resume_that_fails_before_the_model_is_asked_is_a_failure_of_the_resume(directory):
-    failed = {"type": "result", "subtype": "error_during_execution", "is_error": True}
-    unreadable = {**failed, "num_turns": 0, "errors": ["Cannot read properties of undefined"]}
-    init = {"type": "system", "subtype": "init", "session_id": NEW_ID}
-    kinds = []
-    for turn, records in (
-        (RESUMED, [unreadable]),
-        (RESUMED, [init, unreadable]),
-        (RESUMED, [init, ANSWER, unreadable]),
-        (RESUMED, [init, RESULT, unreadable]),
-        (FIRST, [init, unreadable]),
-    ):
-        conversation = CLAUDE.converse(build_setup(directory), turn)
-        reports = read_all(conversation, [json.dumps(record).encode() for record in records])
-        [error] = data_by_type(reports, "error")
-        kinds.append(error["kind"])
-    assert kinds == ["resume", "resume", "model", "model", "model"]
+FAILED = {"type": "result", "subtype": "error_during_execution", "is_error": True, "num_turns": 0}
+UNREADABLE = {**FAILED, "errors": ["null is not an object (evaluating 'e.message.content[0]')"]}
+INIT = {"type": "system", "subtype": "init", "session_id": NEW_ID}
+WORDS = "Spread syntax requires ...iterable[Symbol.iterator] to be a function"
+OWN_WORDS = {"type": "assistant", "message": {**ANSWER["message"], "model": "<synthetic>"}}
+SAID = {**RESULT, "is_error": True, "num_turns": 1, "result": WORDS}
+
+
+@pytest.mark.parametrize(
+    ("turn", "records", "kind"),
+    [
+        (RESUMED, [{**UNREADABLE, "errors": ["Failed to resume session: x is null"]}], "resume"),
+        (RESUMED, [UNREADABLE], "resume"),
+        (RESUMED, [INIT, UNREADABLE], "resume"),
+        (RESUMED, [INIT, OWN_WORDS, SAID], "resume"),
+        (RESUMED, [INIT, ANSWER, UNREADABLE], "model"),
+        (RESUMED, [INIT, {**OWN_WORDS, "error": "unknown"}, SAID], "model"),
+        (RESUMED, [INIT, RESULT, UNREADABLE], "model"),
+        (RESUMED, [INIT, {**SAID, "api_error_status": 529}], "overloaded"),
+        (FIRST, [INIT, UNREADABLE], "model"),
+    ],
+)
+def test_a_resume_that_fails_before_the_model_is_asked_is_a_failure_of_the_resume(
+    directory, turn, records, kind
+):
+    # A damaged transcript has these results with 2.1.197.
+    conversation = CLAUDE.converse(build_setup(directory), turn)
+    reports = read_all(conversation, [json.dumps(record).encode() for record in records])
+    assert [error["kind"] for error in data_by_type(reports, "error")] == [kind]

@@ -9,13 +9,14 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from clawblox import Agent
+from clawblox import Agent, AgentResumeError
 from tests.model_api import ModelApi, Request, model_api
 from tests.programs import Programs
 from tests.support import wait_until
@@ -169,3 +170,32 @@ def test_the_cost_of_one_turn_is_missing_after_a_kill(bench: Bench, tmp_path: Pa
             assert usage.cost_usd == pytest.approx((number - 1) * per_turn)
     finally:
         close(bench, agent)
+
+
+@pytest.mark.parametrize("message", [{}, {"role": "assistant", "content": None}, 5])
+def test_a_damaged_transcript_is_a_failure_of_the_resume(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, message: Any
+):
+    installed = programs.install("claude-2.1.197")  # later versions read past such damage
+    monkeypatch.setenv("PATH", installed.path)
+    with model_api() as api:
+        bench = Bench(installed.binary, api)
+        agent = bench.agent(tmp_path)
+        try:
+            start(bench, agent)
+            agent.stop(grace_seconds=5)
+            [transcript] = agent.dir.glob("session/projects/*/*.jsonl")
+            records = map(json.loads, transcript.read_text().splitlines())
+            damaged = [
+                {**record, "message": message} if record["type"] == "assistant" else record
+                for record in records
+            ]
+            transcript.write_text("".join(f"{json.dumps(record)}\n" for record in damaged))
+            with suppress(AgentResumeError):
+                agent.send(prompt="Go on", env=bench.env)
+            assert agent.wait().state == "failed"
+            lines = (agent.dir / "events.jsonl").read_text().splitlines()
+            errors = [event for event in map(json.loads, lines) if event["type"] == "error"]
+            assert {error["data"]["kind"] for error in errors} == {"resume"}
+        finally:
+            close(bench, agent)
