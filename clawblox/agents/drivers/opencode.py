@@ -76,6 +76,9 @@ _SESSIONS: Final = (
     " WHERE parent_id IS NULL"
 )
 
+_CONTINUED: Final = ("tool-calls", "unknown")
+"""Reasons for the end of a step after which the program asks the model again."""
+
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE: Final = re.compile(r"Error: (.*)")
 _KIND_BY_NAME: Final[Mapping[str, ErrorKind]] = {
@@ -258,7 +261,7 @@ class _Events(RecordConversation):
                 yield from _read_tool(part)
             case "step_finish":
                 yield Report("usage", {"usage": _read_usage(part), "scope": "turn"})
-                if part.get("reason") != "tool-calls":
+                if part.get("reason") not in _CONTINUED:
                     yield Report("turn.finished", {"ok": True, "text": self._text})
             case "error":
                 yield _describe_failure(record_in(record, "error"))

@@ -249,6 +249,13 @@ def test_reasoning_is_a_part_of_the_output_and_a_cost_of_zero_is_unknown():
         )
 
 
+@pytest.mark.parametrize(("reason", "ends"), [("stop", 1), ("tool-calls", 0), ("unknown", 0)])
+def test_a_step_after_which_the_program_goes_on_ends_no_turn(reason, ends):
+    part = {"reason": reason, "tokens": {}}
+    told = reports({"type": "step_finish", "sessionID": SESSION, "part": part})
+    assert types(told).count("turn.finished") == ends
+
+
 def test_a_tool_that_failed_is_an_error():
     part = {"callID": "c", "tool": "bash", "state": {"status": "error", "error": "no"}}
     [returned] = data_by_type(
