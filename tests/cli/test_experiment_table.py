@@ -250,6 +250,8 @@ def test_costs_that_are_estimated_or_unknown_are_marked() -> None:
     lines = describe_status(status((estimated,), is_estimated=True))
     assert " about $41.20 of $200 " in lines[0]
     assert " ~2.00" in lines[4]
+    killed = chain("r1", 1, "working", cost_usd=2.0, usage=Usage(cost_usd=2.0, missing_costs=1))
+    assert " ≥2.00" in describe_status(status((killed,)))[4]
     assert " cost unknown of $200 " in describe_status(status(spent_usd=None))[0]
 
 
