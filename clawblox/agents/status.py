@@ -303,6 +303,20 @@ def find_agent(path: Path) -> AgentStatus:
     raise UsageError(f"{path} has {len(agents)} agents", hint=f"give one of: {names}")
 
 
+def find_agent_around(path: Path) -> Path | None:
+    """Return the directory of the agent whose program can write a path; None if none can. Blocks.
+
+    Args:
+        path: A path, resolved; the workspace, home or state of an agent, or below one of them.
+    """
+    for place in (path, *path.parents):
+        agent = AgentDir(place.parent)
+        marks = (mark for mark in (agent.runtime, agent.state) if mark != place)
+        if place in (agent.workspace, agent.home, agent.state) and any(map(Path.is_dir, marks)):
+            return agent.path
+    return None
+
+
 def describe_metrics(status: AgentStatus) -> AgentMetrics:
     """Return the metrics of an agent."""
     usage = status.usage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -22,6 +22,7 @@ from clawblox.errors import ConfigError, RecordingError, UsageError
 from clawblox.instance.launch import find_variables
 from clawblox.recording.replays import ReplayProgress
 from clawblox.results import DataStoreBackend
+from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import (
     FoundRecording,
     find_record,
@@ -29,6 +30,7 @@ from clawblox.rundir.recordings import (
     list_recordings,
     opened_recording,
 )
+from clawblox.world.recorded_worlds import find_recorded_world
 
 _BACKENDS: Final = get_args(DataStoreBackend)
 
@@ -64,6 +66,7 @@ class VerifiedReplay:
         seconds: How long it took, in seconds of real time.
         link: How it is connected with an earlier recording; None if it begins a fresh world, has
             none before it, or begins with another seed.
+        world: The directory or address of the world that repeats it; empty if it is not repeated.
     """
 
     recording: Path
@@ -72,6 +75,7 @@ class VerifiedReplay:
     progress: ReplayProgress
     seconds: float = 0.0
     link: Link | None = None
+    world: str = ""
 
     @property
     def is_different(self) -> bool:
@@ -85,6 +89,7 @@ class VerifiedReplay:
             "recording": str(self.recording),
             "number": self.number,
             "instance": self.instance,
+            "world": self.world,
             **self.progress.document(),
             "seconds": round(self.seconds, 3),
             "link": None if self.link is None else attrs.asdict(self.link),
@@ -118,6 +123,12 @@ OnRunProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of ticks that were repeated, and that of all recordings."""
 OnReplay: TypeAlias = Callable[[VerifiedReplay], None]
 """Called with each result, as soon as it is known."""
+OnWorld: TypeAlias = Callable[[str], Awaitable[None]]
+"""Awaited with the directory or address of each world, before any world is started."""
+
+
+async def _ignore_world(_world: str) -> None:
+    """Ignore a world that is about to run."""
 
 
 async def verify_run(
@@ -131,6 +142,7 @@ async def verify_run(
     stall_timeout: float = DEFAULT_STALL_TIMEOUT_S,
     on_progress: OnRunProgress = lambda _done, _total: None,
     on_replay: OnReplay = lambda _replay: None,
+    on_world: OnWorld = _ignore_world,
 ) -> VerifiedRun:
     """Repeat the recordings of a run in new processes of its world, and compare.
 
@@ -142,7 +154,8 @@ async def verify_run(
         run: A run directory, of one or many instances, or the file of a recording.
         number: Verify only this recording of the run, counted from 1; None verifies all.
         world_dir: The directory of the world, or the address of one in a GitHub repository; None
-            takes the world in the records of the run.
+            takes the world in the records of the run, if no other user and no agent can have
+            written them or placed the world.
         env: Values of the environment variables that the run was given, before those of this
             process; they are not on disk.
         in_place: Whether the world runs in its own directory instead of a private copy.
@@ -150,6 +163,7 @@ async def verify_run(
         stall_timeout: Seconds without any progress after which a replay is given up.
         on_progress: Called now and then.
         on_replay: Called with each result, as soon as it is known.
+        on_world: Awaited with the directory or address of each world, before any is started.
 
     Returns:
         The results; recordings that cannot be verified have a reason.
@@ -160,7 +174,7 @@ async def verify_run(
         ManifestError: ``run`` is a directory without a manifest.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
         OSError: A file cannot be read or written.
-        UsageError: There is no such recording, or its world is not known.
+        UsageError: There is no such recording; or its world is not known, or must be given.
 
     Cancellation: every process is ended, and every file removed.
     """
@@ -170,6 +184,8 @@ async def verify_run(
     sources = await run_blocking(partial(_find_sources, Path(run), number, world_dir, env or {}))
     total, done = sum(source.last_tick - source.first_tick for source in sources), 0
     replays: list[VerifiedReplay] = []
+    for world in dict.fromkeys(source.world for source in sources if source.world):
+        await on_world(world)
     for place, source in enumerate(sources):
         reach = partial(_report, on_progress, done - source.first_tick, total)
         later = [other for other in sources[place + 1 :] if other.instance == source.instance]
@@ -178,7 +194,7 @@ async def verify_run(
         if not source.obstacle:
             progress = await replay_recording(
                 source.found.path,
-                source.world_dir,
+                source.world,
                 attrs.evolve(options, env=source.env, datastore=source.datastore),
                 run_dir=source.run_dir,
                 digest_ticks={other.first_tick for other in later},
@@ -188,7 +204,7 @@ async def verify_run(
         on_progress(done, total)
         seconds = time.monotonic() - begun_at
         replay = VerifiedReplay(
-            source.found.path, source.number, source.instance, progress, seconds
+            source.found.path, source.number, source.instance, progress, seconds, world=source.world
         )
         replay = attrs.evolve(replay, link=_find_link(replay, replays))
         replays.append(replay)
@@ -227,7 +243,7 @@ class _Source:
     found: FoundRecording
     number: int
     run_dir: Path | None = None
-    world_dir: str | Path = ""
+    world: str = ""
     env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     datastore: DataStoreBackend | None = None
     first_tick: int = 0
@@ -243,8 +259,9 @@ def _find_sources(
     given: Path, number: int | None, world_dir: str | Path | None, env: Mapping[str, str]
 ) -> list[_Source]:
     """Return what is to be verified. Blocks."""
-    given = given.absolute()
     is_file = not given.is_dir()
+    # No link leads from a run directory to a file that is looked for above its real directory.
+    given = resolve_run_dir(given.parent) / given.name if is_file else resolve_run_dir(given)
     run_dir = find_run_dir(given) if is_file else given
     listed = [] if run_dir is None else _number(list_recordings(run_dir))
     if is_file:
@@ -281,9 +298,8 @@ def _read_source(
             last_tick = max(entry.header.last.tick for entry in reader.index)
     except RecordingError as error:
         return attrs.evolve(source, obstacle=str(error).partition("\n")[0])
+    world = str(find_recorded_world(found, run_dir) if world_dir is None else world_dir)
     record = None if run_dir is None else find_record(run_dir, found)
-    if world_dir is None and record is None:
-        raise UsageError(f"it is not known which world made {found.path}: give it with world_dir=")
     if record is not None:
         env, missing = find_variables(record, env, os.environ)
         if missing:
@@ -297,7 +313,7 @@ def _read_source(
     return attrs.evolve(
         source,
         run_dir=run_dir,
-        world_dir=world_dir if world_dir is not None else record.world_dir if record else "",
+        world=world,
         env=env,
         datastore=_choose_backend(start.get("datastore"), option),
         first_tick=start["tick"],

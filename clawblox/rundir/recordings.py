@@ -36,11 +36,13 @@ class FoundRecording:
         path: Its file, absolute; it may be gone.
         instance: Name of its instance in a run directory with many; empty for the only one.
         format: Its format.
+        manifest: The manifest that lists it; None for a file that a person has named.
     """
 
     path: Path
     instance: str = ""
     format: str = FORMAT
+    manifest: Path | None = None
 
     @property
     def is_readable(self) -> bool:
@@ -74,17 +76,22 @@ def list_recordings(run_dir: Path) -> Sequence[FoundRecording]:
 def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:
     for entry in manifest.recordings:
         if is_placed(entry, "path"):
-            path = manifest.resolve(entry["path"])
-            yield FoundRecording(path, instance, clean_text(str(entry.get("format"))))
+            path = Path(os.path.normpath(manifest.resolve(entry["path"])))
+            name = clean_text(str(entry.get("format")))
+            yield FoundRecording(path, instance, name, manifest.path)
 
 
 def find_run_dir(recording: Path) -> Path | None:
-    """Return the run directory that the file of a recording is in; None if it is in none. Blocks.
+    """Return the run directory above a recording whose manifests list it, or None. Blocks.
 
     Args:
-        recording: The file, absolute.
+        recording: The file, in a directory whose path is resolved.
     """
-    return next((above for above in recording.parents[:_RUN_DEPTH] if has_records(above)), None)
+    for above in filter(has_records, recording.parents[:_RUN_DEPTH]):
+        with contextlib.suppress(ManifestError, ConfigError):  # anyone may have written it
+            if any(found.path == recording for found in list_recordings(above)):
+                return above
+    return None
 
 
 def find_record(run_dir: Path, recording: FoundRecording) -> InstanceRecord | None:

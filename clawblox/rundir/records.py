@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import attrs
 import msgspec
 
+from clawblox.config.arguments import is_world_url
 from clawblox.errors import ManifestError, UsageError
 from clawblox.foreign_values import encode_line
 from clawblox.protocol import TickRate
@@ -334,9 +335,11 @@ def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
         if version > RECORD_VERSION:
             message = f"a record has schema_version {version}, and this clawblox reads up to"
             raise ManifestError(f"{message} {RECORD_VERSION}", path=journal, hint=UPDATE_HINT)
-        return _decoder.decode(line)
+        record = _decoder.decode(line)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
         return None
+    # An address in place of a directory would be downloaded, and run.
+    return None if is_world_url(record.world_dir) else record
 
 
 # -- run directories that were moved ---------------------------------------------------------------

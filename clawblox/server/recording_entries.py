@@ -6,6 +6,7 @@ Several worlds may write one manifest at a time, and an orchestrator writes it t
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -45,12 +46,16 @@ def _open_exclusively(path: Path) -> TextIO:
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
-            return path.open("x", encoding="utf-8")
+            return open(path, "x", encoding="utf-8", opener=_open_private)
         except FileExistsError:
             time.sleep(0.01)
         if time.monotonic() > deadline:
             path.unlink(missing_ok=True)
             deadline = time.monotonic() + LOCK_WAIT_S
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:

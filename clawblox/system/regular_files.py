@@ -241,6 +241,34 @@ def read_file(root: Path, path: str, *, max_bytes: int) -> bytes:
         return read_regular(name, dir_fd=parent, max_bytes=max_bytes)
 
 
+def find_outsider(root: Path, path: str) -> str | None:
+    """Return how another user may have placed a file or directory; None if none can have.
+
+    From ``root`` down to the file, everything must belong to the caller or root, nobody else may
+    write it, and nothing may be a link. A sticky directory is no exception, since everyone can add
+    entries to it.
+
+    Args:
+        root: A directory, resolved.
+        path: Path below ``root``, ``/`` between components; empty means ``root`` itself.
+    """
+    place = root
+    for part in ("", *path.split("/")):
+        place /= part
+        try:
+            # What is above has passed, so nobody else can replace it after this look.
+            status = place.lstat()
+        except OSError as error:
+            return f"{place} cannot be inspected: {error.strerror}"
+        if stat.S_ISLNK(status.st_mode):
+            return f"{place} is a symbolic link"
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{place} belongs to user {status.st_uid}"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return f"other users can write {place}"
+    return None
+
+
 @contextlib.contextmanager
 def opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
     """Open the directory that a file is in, for the duration of the block.

@@ -27,5 +27,6 @@
 - ``places``: an instance as the client of an agent reaches it, joins, and grants of access.
 - ``recorder``: records the agents of an instance whose world does not record itself.
 - ``exchanges``: requests of agents with their answers, as records.
+- ``recorded_worlds``: the world that made a recording, by records that only the caller can write.
 - ``recorded``: an instance of another process as the client of an agent reaches it.
 """

@@ -260,6 +260,11 @@ def test_what_a_run_recorded_is_shown_in_the_viewer_of_its_world(
     assert lines[-1].endswith("the world ended")
     shown = call("replay", str(run), "--viewer")
     assert shown.out.startswith(f"{run}/recordings/recording-0001.jsonl.zst\n"), shown.err
+    assert shown.err.startswith(f"World: {world}\n")
+    run.chmod(0o777)
+    refused = call("replay", str(run), "--viewer")
+    assert (refused.wait(), refused.out) == (2, "")
+    assert f"other users can write {run}" in refused.err
 
 
 # ------------------------------------------------------------------------------------- the viewer

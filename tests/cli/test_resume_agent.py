@@ -21,6 +21,7 @@ from tests.cli.conftest import (
     only_run,
     transcript,
 )
+from tests.rundir.support import make_record
 from tests.support import make_world
 
 IDENTITY = ("claude_session_id.txt", "world_session.txt", "world_access.json")
@@ -121,6 +122,22 @@ def test_resume_brings_world_and_agent_back_in_their_place(
     again.wait_for("end of turn")
     assert again.interrupt() == 130, again.err
     assert_nothing_runs()
+
+
+def test_a_pointer_to_a_run_that_others_can_write_starts_nothing(
+    call: Start, tmp_path: Path, world: Path
+) -> None:
+    run_dir = tmp_path / "run"
+    make_record(run_dir, 0, world_dir=str(world))
+    (run_dir / "checkpoints").mkdir()
+    (run_dir / "checkpoints" / "t1.ckpt").touch()
+    pointer = run_dir / "checkpoints" / "checkpoint.json"
+    pointer.write_text('{"checkpoint": "t1.ckpt"}')
+    pointer.chmod(0o666)
+    refused = call("run", "--resume", str(pointer))
+    assert (refused.wait(), refused.out) == (2, "")
+    assert f"but other users can write {pointer}" in refused.err
+    assert f"if the run is yours, name it: --resume {run_dir}" in refused.err
 
 
 @pytest.mark.thorough

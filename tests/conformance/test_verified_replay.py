@@ -84,10 +84,31 @@ def test_a_moved_run_with_a_world_elsewhere_is_verified(
 ) -> None:
     moved = shutil.copytree(lives, tmp_path / "moved", symlinks=True)
     world = shutil.copytree(dice, tmp_path / "world")
-    run = verified(moved, number=2, world_dir=world)
+    shown: list[str] = []
+
+    async def show(world: str) -> None:
+        assert not reached
+        shown.append(world)
+
+    reached: list[int] = []
+    run = verified(
+        moved,
+        number=2,
+        world_dir=world,
+        on_world=show,
+        on_progress=lambda done, _total: reached.append(done),
+    )
+    reached.clear()
     assert [(replay.number, replay.progress.outcome) for replay in run.replays] == [(2, "equal")]
     file = moved / "recordings" / "recording-0002.jsonl.zst"
-    assert [replay.number for replay in verified(file).replays] == [2]
+    (replay,) = verified(file, on_world=show).replays
+    assert (replay.number, replay.world) == (2, str(dice))
+    assert shown == [str(world), str(dice)]
+    moved.chmod(0o777)
+    for given in (moved, file):
+        with pytest.raises(UsageError, match=f"other users can write {moved}"):
+            verified(given, on_world=show)
+    assert len(shown) == 2
 
 
 def first_input(records: Records, since: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def test_a_manifest_is_written_in_the_documented_form(manifest, run_dir):
     text = manifest.read_text()
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
     assert json.loads(text)["schema_version"] == 1
+
+
+def test_a_manifest_is_private_whatever_the_umask(manifest, run_dir):
+    umask = os.umask(0)
+    try:
+        register_recording(manifest, run_dir / "recordings" / "recording-0001.jsonl")
+    finally:
+        os.umask(umask)
+    assert manifest.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_path_is_registered_once(manifest, run_dir):

@@ -19,14 +19,15 @@ from clawblox.foreign_values import clean_value
 from clawblox.printable import printable_name
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record, RecordingReader
+from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import (
     FoundRecording,
-    find_record,
     find_recordings,
     opened_recording,
 )
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.recordings import Timeline, format_world_at, read_world_at, world_at_document
+from clawblox.world.recorded_worlds import find_recorded_world
 
 _WIDTH: Final = 100
 """Columns of a state that is not shown on a terminal."""
@@ -83,7 +84,8 @@ _MOST_LISTED: Final = 20
     "world_dir",
     type=PATH,
     metavar="WORLD",
-    help="World directory of the viewer; by default the world that ran.",
+    help="World directory of the viewer; by default the world that ran, as your own records "
+    "name it.",
 )
 @json_option
 def command(
@@ -106,7 +108,8 @@ def command(
         ClawbloxError: RUN does not exist, or the viewer cannot be started.
         ManifestError: RUN is a directory without a manifest.
         RecordingError: The recording is damaged, or no recording.
-        UsageError: The run has no recordings, or several; or options exclude each other.
+        UsageError: The run has no recordings, or several; options exclude each other; or the world
+            of the viewer is not known, or must be given.
         OSError: The recording cannot be read.
     """
     has_part = bool(tracks) or since is not None
@@ -119,12 +122,12 @@ def command(
     place = existing_path(run)
     if number is not None and not place.is_dir():
         raise UsageError("--recording is for run directories; RUN is a file")
-    run_dir = place.absolute() if place.is_dir() else None
+    run_dir = resolve_run_dir(place) if place.is_dir() else None
     found = _choose(run_dir, number) if run_dir else FoundRecording(place.absolute())
     if viewer:
         with _reading(found.path, run_dir):
             pass  # a viewer gets nothing but a recording
-        world = Path(world_dir) if world_dir else _find_world(run_dir, found)
+        world = Path(world_dir) if world_dir else find_recorded_world(found, run_dir)
         return anyio.run(run_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
         if at is not None:
@@ -160,18 +163,6 @@ def _list(recordings: Sequence[FoundRecording]) -> str:
     ]
     rest = len(recordings) - len(lines)
     return "\n".join([*lines, *([f"      and {rest} more"] if rest else [])])
-
-
-def _find_world(run_dir: Path | None, found: FoundRecording) -> Path:
-    """Return the directory of the world that was recorded.
-
-    Raises:
-        UsageError: It is not known.
-    """
-    record = find_record(run_dir, found) if run_dir else None
-    if record is None:
-        raise UsageError("--viewer: it is not known which world was recorded: give it with --world")
-    return Path(record.world_dir)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import anyio
 import click
@@ -17,7 +18,7 @@ from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.conformance import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.errors import ClawbloxError
-from clawblox.views.formatting import format_json
+from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.verified_runs import describe_replay, sum_up
 
 
@@ -49,7 +50,7 @@ from clawblox.views.verified_runs import describe_replay, sum_up
     "world_dir",
     type=PATH,
     metavar="WORLD",
-    help="World directory; by default the world that ran.",
+    help="World directory; by default the world that ran, as your own records name it.",
 )
 @options_from(VerifyOptions, "options")
 @json_option
@@ -66,14 +67,14 @@ def command(
     RUN is a run directory, or a file with a recording. Each replay begins with the recorded state,
     applies every event at its tick, and compares what happens and what agents and spectators see,
     until the first difference. The code of the world runs here, from a private copy of its
-    directory; nothing remains.
+    directory; nothing remains. Its directory is printed first, to standard error.
 
     \f
     Raises:
         ClawbloxError: RUN does not exist, or Zstandard is missing.
         ConfigError: The directory of the world is not a world, or a variable has no value.
         ManifestError: RUN is a directory without a manifest.
-        UsageError: There is no such recording, or its world is not known.
+        UsageError: There is no such recording; or its world is not known, or must be given.
         OSError: A file cannot be read or written.
     """
     existing_path(run)
@@ -118,8 +119,11 @@ async def _verify(
                 if not is_quiet:
                     await bar.write_line(output, describe_replay(replay))
 
+            async def show_world(world: str) -> None:
+                if not is_quiet:
+                    await bar.note(f"World: {shorten_path(Path(world))}")
+
             with scope:
-                return await relay(
-                    lambda on_replay: work(on_progress=bar.reach, on_replay=on_replay), show
-                )
+                verify = partial(work, on_progress=bar.reach, on_world=show_world)
+                return await relay(lambda on_replay: verify(on_replay=on_replay), show)
     return None

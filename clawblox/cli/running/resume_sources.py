@@ -24,14 +24,15 @@ from clawblox.cli.running.run_agents import (
     write_run_agent,
 )
 from clawblox.config.options import StartOptions
-from clawblox.errors import ClawbloxError
+from clawblox.errors import ClawbloxError, UsageError
 from clawblox.experiment.runs.pointer import POINTER_NAME, read_pointer
 from clawblox.experiment.runs.run_resume import RunResume
 from clawblox.rundir.interrupted import Interruption, read_interruption
-from clawblox.rundir.paths import resolve_run_dir
-from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.paths import records_journal, resolve_run_dir
+from clawblox.rundir.records import InstanceRecord, has_records, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
 from clawblox.views.formatting import shorten_path, suggest
+from clawblox.world.recorded_worlds import find_forger
 
 _OF_ONE_START: Final = (
     *("command_file", "env", "log_file", "name", "tmux_session"),
@@ -79,7 +80,8 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
     Raises:
         ClawbloxError: Nothing of the run was saved, or the save is gone.
         ConfigError: It is not a path.
-        UsageError: It is the directory of an experiment.
+        UsageError: It is the directory of an experiment; or a ``checkpoint.json`` whose run another
+            user or an agent may have written.
     """
     places = snapshot_places(given, world_dir, "resume")
     for place in places:
@@ -113,6 +115,17 @@ def _find_by_pointer(pointer: Path) -> ResumeSource:
     if pointer.parent.name != CHECKPOINTS_DIR:
         return ResumeSource(path=archive, run_dir=None, record=None, agent=None)
     run_dir = resolve_run_dir(pointer.parent.parent)
+    if not has_records(run_dir):
+        return ResumeSource(path=archive, run_dir=run_dir, record=None, agent=None)
+    problem = find_forger(
+        run_dir, records_journal(run_dir), run_dir / CHECKPOINTS_DIR / POINTER_NAME
+    )
+    if problem is not None:
+        raise UsageError(
+            f"--resume: the run of '{shorten_path(pointer)}' names a world and an agent to start, "
+            f"but {problem}",
+            hint=f"if the run is yours, name it: --resume {shorten_path(run_dir)}",
+        )
     record, agent = _find_record(run_dir), read_run_agent(run_dir)
     return ResumeSource(path=archive, run_dir=run_dir, record=record, agent=agent)
 

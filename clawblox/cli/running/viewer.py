@@ -25,6 +25,7 @@ from clawblox.protocol import INSTANCE_ENV
 from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.ports import NoFreePort, take_free_port
 from clawblox.system.process import CannotExecute, Process, spawn
+from clawblox.views.formatting import shorten_path
 
 _HOST: Final = "127.0.0.1"
 _GRACE_S: Final = 5.0
@@ -36,7 +37,7 @@ _PLACEHOLDER: Final = re.compile(r"\{(recording|port)\}")
 async def run_viewer(world_dir: Path, recording: Path) -> int:
     """Run the viewer of a world with a recording, until it ends or a signal ends it.
 
-    What it writes is printed. Whatever it has started ends with it.
+    Its world is noted first. What it writes is printed. Whatever it has started ends with it.
 
     Args:
         world_dir: The world.
@@ -60,6 +61,7 @@ async def run_viewer(world_dir: Path, recording: Path) -> int:
             key="replay.command",
             hint='for example command = ["python", "replay.py", "{recording}", "{port}"]',
         )
+    note(f"World: {shorten_path(config.dir)}")
     with _leased_port() as port:
         words = _fill(command, {"recording": str(recording), "port": str(port)})
         if any("{port}" in word for word in command):
