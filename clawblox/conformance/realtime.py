@@ -1,14 +1,18 @@
 """Lives of a world that runs by itself; their documents are compared at equal simulated times.
 
 Two lives of such a world are never at the same moment when they answer. But both pass the same
-simulated times, and their documents of the same time must be equal, without any tolerance.
+simulated times, and their documents of the same time must be equal, without any tolerance. A life
+is watched in the same spans of simulated time as the one that it is compared with, however slow the
+machine is by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import attrs
@@ -39,14 +43,22 @@ _EXPECTED: Final = 4 * LEAST_COMMON
 _BETWEEN_S: Final = 0.002
 _DENSE: Final = 0.7
 """Share of the ticks that is seen of a life after which it needs no more time."""
-_SHORT_S, _LONG_S = 1.2, 8.0
-"""Real time in seconds for which documents without a time are asked for, and documents at most."""
+_SHORT_S, _LONG_S, _LONGEST_S = 1.2, 8.0, 60.0
+"""Real time in seconds for which documents without a time are asked for, for which more than the
+necessary is seen, and for which documents are asked for at most."""
+_MOST_LIVES: Final = 6
+"""How many lives from a save are watched at most, to see enough times of an earlier life."""
 WARM_ROUNDS: Final = 4
 """How often each agent acts before the save."""
 _SAVE_EVERY: Final = 5
 
 Documents = dict[float, Exchange]
 """The answers of a life by their simulated time; the first of each time."""
+
+Seen: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
+"""Documents of the same kind from two lives."""
+
+_Life = TypeVar("_Life")
 
 
 @attrs.frozen
@@ -64,6 +76,15 @@ class Watched:
     saved_observations: Mapping[float, Exchange]
     snapshots: Mapping[float, Exchange]
     is_opaque: bool
+
+    def joined(self, later: Watched) -> Watched:
+        """Return what was seen of this life and of a later one from the same save."""
+        return Watched(
+            {**later.observations, **self.observations},
+            {**later.saved_observations, **self.saved_observations},
+            {**later.snapshots, **self.snapshots},
+            self.is_opaque,
+        )
 
 
 @attrs.frozen
@@ -90,7 +111,11 @@ class Original:
 
 
 async def collect(
-    ask: Callable[[], Awaitable[Exchange]], documents: Documents, *, wanted: int = WANTED_TIMES
+    ask: Callable[[], Awaitable[Exchange]],
+    documents: Documents,
+    *,
+    wanted: int = WANTED_TIMES,
+    until: float = -math.inf,
 ) -> None:
     """Ask again and again, until enough has been seen to meet another life.
 
@@ -100,11 +125,12 @@ async def collect(
         ask: Asks for a document.
         documents: Filled with the answers by time.
         wanted: Least number of further times.
+        until: Simulated time that has to be reached.
 
     Raises:
         Failed: An answer is an error.
     """
-    begun = anyio.current_time()
+    begun = moved_at = anyio.current_time()
     seen = _Seen()
     while True:
         exchange = await ask()
@@ -114,12 +140,16 @@ async def collect(
         time = seen.add(exchange.content)
         if time is not None:
             documents.setdefault(time, exchange)
-        if seen.count == known:  # the world has not ticked: asking on would only slow it down
+        now = anyio.current_time()
+        if seen.count > known:
+            moved_at = now
+        else:  # the world has not ticked: asking on would only slow it down
             await anyio.sleep(_BETWEEN_S)
-        elapsed = anyio.current_time() - begun
-        is_timeless = seen.count == 0 and elapsed > _SHORT_S
-        is_enough = seen.count >= wanted and (wanted == 1 or seen.will_meet())
-        if is_enough or is_timeless or elapsed > _LONG_S:
+        is_timeless = seen.count == 0 and now - begun > _SHORT_S
+        has_all = seen.count >= wanted and seen.latest >= until and seen.is_enough(wanted)
+        has_least = now - begun > _LONG_S and seen.expected() >= 2 * LEAST_COMMON
+        is_hopeless = now - moved_at > _LONG_S or now - begun > _LONGEST_S
+        if has_all or has_least or is_timeless or is_hopeless:
             return
 
 
@@ -135,14 +165,30 @@ class _Seen:
         """Number of different times."""
         return len(self._times)
 
-    def will_meet(self) -> bool:
-        """Return whether another life, seen as often, has enough times in common with this one."""
-        span = max(self._times) - min(self._times) if self._times else 0.0
-        length = self._tick_length() if span else 0.0
-        if not length:
-            return True
-        ticks = span / length
-        return self.count >= _DENSE * ticks or self.count**2 / ticks >= _EXPECTED
+    @property
+    def latest(self) -> float:
+        """The latest time."""
+        return max(self._times, default=-math.inf)
+
+    def is_enough(self, wanted: int) -> bool:
+        """Return whether more times would help little to meet another life.
+
+        Args:
+            wanted: Least number of times; one is enough by itself.
+        """
+        is_dense = self.count >= _DENSE * self._ticks_passed()
+        return wanted == 1 or is_dense or self.expected() >= _EXPECTED
+
+    def expected(self) -> float:
+        """Return how many times another life, seen as often, has in common, on average."""
+        return self.count**2 / max(self._ticks_passed(), self.count, 1)
+
+    def _ticks_passed(self) -> float:
+        """Return the number of ticks in which the times were seen."""
+        if self.count < 2:
+            return self.count
+        length = self._tick_length()
+        return (max(self._times) - min(self._times)) / length if length else self.count
 
     def add(self, body: bytes) -> float | None:
         """Note a document, and return its time; None if it has none."""
@@ -178,19 +224,30 @@ def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
     return observe
 
 
-async def _watch(player: Player, *, saving: bool = False) -> Watched:
-    """Watch a life: observations, with saves in between after a while, then snapshots."""
+async def _watch(player: Player, like: Watched | None = None, *, saving: bool = False) -> Watched:
+    """Watch a life: observations, with saves in between after a while, then snapshots.
+
+    Args:
+        player: The agent that observes.
+        like: The life with which it is compared; it is watched as far as that one at least.
+        saving: Whether the world is saved in between.
+    """
     observations: Documents = {}
     saved: Documents = {}
     snapshots: Documents = {}
-    await collect(player.observe, observations, wanted=_QUIET_TIMES)
+    times = sorted(like.observations) if like else []
+    end = times[-1] if times else -math.inf
     if saving:
-        await collect(_saving_too(player), saved)
+        begin = times[len(times) // 3] if times else -math.inf
+        await collect(player.observe, observations, wanted=1, until=begin)
+        await collect(_saving_too(player), saved, until=end)
     else:
-        await collect(player.observe, observations)
+        await collect(player.observe, observations, wanted=_QUIET_TIMES)
+        await collect(player.observe, observations, until=end)
     opaque = await is_opaque(player.live)
     if not opaque:
-        await collect(player.live.snapshot, snapshots)
+        end = max(like.snapshots, default=-math.inf) if like else -math.inf
+        await collect(player.live.snapshot, snapshots, until=end)
     return Watched(observations, saved, snapshots, opaque)
 
 
@@ -233,6 +290,10 @@ class Restored:
     resave: SavedSnapshot | None = None
     after: Mapping[float, Exchange] = attrs.field(factory=dict)
 
+    def joined(self, later: Restored) -> Restored:
+        """Return this life, watched together with a later one from the same save."""
+        return attrs.evolve(self, watched=self.watched.joined(later.watched))
+
 
 async def live_restored(lab: Lab, *, saving: bool) -> Restored:
     """Return a restored life without inputs; lived once.
@@ -244,18 +305,66 @@ async def live_restored(lab: Lab, *, saving: bool) -> Restored:
 
     async def live_it() -> Restored:
         original = await live_original(lab)
-        async with lab.start(resume=original.save) as live:
-            players = original.moved(live)
-            arrival = await arrive(players)
-            watched = await _watch(players[0], saving=saving)
-            if saving:
-                return Restored(arrival, watched, await welcome(live, players))
-            after: Documents = {}
-            resave = await lab.save(live)
-            await collect(players[0].observe if watched.is_opaque else live.snapshot, after)
-            return Restored(arrival, watched, await welcome(live, players), resave, after)
+        if not saving:
+            like = original.watched
+            return await _live_until_met(
+                partial(_live_plain, lab, original),
+                Restored.joined,
+                lambda life: [
+                    (like.observations, life.watched.observations),
+                    (like.snapshots, life.watched.snapshots),
+                ],
+            )
+        like = (await live_restored(lab, saving=False)).watched
+        return await _live_until_met(
+            partial(_live_saving, lab, original, like),
+            Restored.joined,
+            lambda life: [(like.observations, life.watched.saved_observations)],
+        )
 
     return await lab.once(f"realtime.restored.{saving}", live_it)
+
+
+async def _live_until_met(
+    live: Callable[[], Awaitable[_Life]],
+    join: Callable[[_Life, _Life], _Life],
+    seen: Callable[[_Life], Sequence[Seen]],
+) -> _Life:
+    """Live again and again from one save, until enough times of an earlier life were seen.
+
+    A machine that becomes slow after the earlier life shows less of each of these.
+
+    Args:
+        live: Lives once.
+        join: Returns what was seen of a life and a later one.
+        seen: Returns the documents of the earlier life and of this one that are compared.
+    """
+    life = await live()
+    for _ in range(_MOST_LIVES - 1):
+        count = sum(len(before.keys() & after.keys()) for before, after in seen(life))
+        if not 0 < count < LEAST_COMMON:
+            break
+        life = join(life, await live())
+    return life
+
+
+async def _live_plain(lab: Lab, original: Original) -> Restored:
+    async with lab.start(resume=original.save) as live:
+        players = original.moved(live)
+        arrival = await arrive(players)
+        watched = await _watch(players[0], original.watched)
+        after: Documents = {}
+        resave = await lab.save(live)
+        await collect(players[0].observe if watched.is_opaque else live.snapshot, after)
+        return Restored(arrival, watched, await welcome(live, players), resave, after)
+
+
+async def _live_saving(lab: Lab, original: Original, like: Watched) -> Restored:
+    async with lab.start(resume=original.save) as live:
+        players = original.moved(live)
+        arrival = await arrive(players)
+        watched = await _watch(players[0], like, saving=True)
+        return Restored(arrival, watched, await welcome(live, players))
 
 
 async def live_again(lab: Lab) -> Mapping[float, Exchange]:
@@ -264,18 +373,24 @@ async def live_again(lab: Lab) -> Mapping[float, Exchange]:
     async def live_it() -> Mapping[float, Exchange]:
         original = await live_original(lab)
         restored = await live_restored(lab, saving=False)
-        documents: Documents = {}
-        async with lab.start(resume=restored.resave) as live:
-            player = original.moved(live)[0]
-            is_opaque = restored.watched.is_opaque
-            await collect(player.observe if is_opaque else live.snapshot, documents)
-        return documents
+        end = max(restored.after, default=-math.inf)
+
+        async def live_once() -> Documents:
+            documents: Documents = {}
+            async with lab.start(resume=restored.resave) as live:
+                player = original.moved(live)[0]
+                is_opaque = restored.watched.is_opaque
+                ask = player.observe if is_opaque else live.snapshot
+                await collect(ask, documents, until=end)
+            return documents
+
+        return await _live_until_met(
+            live_once,
+            lambda documents, later: {**later, **documents},
+            lambda documents: [(restored.after, documents)],
+        )
 
     return await lab.once("realtime.again", live_it)
-
-
-Seen: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
-"""Documents of the same kind from two lives."""
 
 
 def require_equal(who: str, *seen: Seen) -> int:

@@ -1,0 +1,63 @@
+"""Lives of a running world meet at enough simulated times, however slow the machine is."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clawblox.conformance import realtime
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.realtime import LEAST_COMMON, Watched, require_equal
+from clawblox.system.request import Answer
+
+pytestmark = pytest.mark.anyio
+
+
+def make_player(tick: int, ticks_an_answer: int) -> Any:
+    """Return an agent of a world in which some ticks pass between two answers."""
+    ticks = count(tick, ticks_an_answer)
+
+    async def answer() -> Exchange:
+        tick = next(ticks)
+        body = json.dumps({"time": tick / 64, "tick": tick}).encode()
+        return Exchange("GET", "/observe", {}, None, None, Answer(200, body))
+
+    return SimpleNamespace(observe=answer, live=SimpleNamespace(snapshot=answer))
+
+
+@pytest.mark.parametrize("saving", [False, True])
+async def test_a_life_on_a_machine_that_has_become_slow_meets_an_earlier_one(saving: bool) -> None:
+    earlier = await realtime._watch(make_player(100, 1))
+    lives = [make_player(100 + late, 7) for late in range(6)]
+
+    def seen(life: Watched) -> list[realtime.Seen]:
+        found = life.saved_observations if saving else life.observations
+        return [(earlier.observations, found)]
+
+    async def live() -> Watched:
+        return await realtime._watch(lives.pop(), earlier, saving=saving)
+
+    life = await realtime._live_until_met(live, Watched.joined, seen)
+    assert require_equal("it", *seen(life)) >= LEAST_COMMON
+
+
+async def test_a_slow_life_is_watched_for_longer() -> None:
+    make = partial(make_player, ticks_an_answer=9)
+    first = await realtime._watch(make(0))
+    second = await realtime._watch(make(3), first)  # never at the same tick as the first
+    assert min(max(first.observations), max(second.observations)) >= 80 * 9 / 64
+    third = await realtime._watch(make(0), first, saving=True)
+    assert require_equal("it", (first.observations, third.saved_observations)) >= LEAST_COMMON
+
+
+async def test_a_life_that_never_meets_is_not_lived_again() -> None:
+    lives = [make_player(0, 1)]
+    life = await realtime._live_until_met(
+        lambda: realtime._watch(lives.pop()), Watched.joined, lambda life: [({}, life.observations)]
+    )
+    assert (lives, len(life.observations) >= LEAST_COMMON) == ([], True)
