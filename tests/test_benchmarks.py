@@ -78,6 +78,7 @@ def test_the_floor_of_the_engine_serves_its_routes() -> None:
     assert min(trips.values()) > 0
 
 
+@pytest.mark.thorough
 def test_the_kit_and_its_floors_answer_agents_with_bodies_of_the_same_size() -> None:
     with serve_on_first_core(list(PROGRAMS.values())) as worlds:
         for world in worlds:

@@ -37,7 +37,14 @@ def test_means_of_agents_are_by_their_driver(experiment_dir: Path, call: Start) 
 
 
 @pytest.mark.parametrize("columns", [80, pytest.param(100, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("options", [(), ("--agents",), ("--by", "chain")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        pytest.param(("--agents",), marks=pytest.mark.thorough),
+        pytest.param(("--by", "chain"), marks=pytest.mark.thorough),
+    ],
+)
 def test_a_table_fits_the_terminal(
     experiment_dir: Path, columns: int, options: tuple[str, ...]
 ) -> None:

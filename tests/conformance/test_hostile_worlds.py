@@ -127,6 +127,7 @@ async def test_a_world_that_refuses_its_own_save_is_not_exact(tmp_path: Path) ->
     assert report.exit_status() == 1
 
 
+@pytest.mark.thorough
 async def test_a_restore_that_differs_once_is_not_exact(tmp_path: Path) -> None:
     result = find(await check(tmp_path, "differs-once", "restore.cut_points"), "restore.cut_points")
     assert result.status == "failed"

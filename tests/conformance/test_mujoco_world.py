@@ -28,6 +28,7 @@ def trace_status(report: Report) -> str:
     return next(result.status for result in report.checks if result.id == "restore.trace")
 
 
+@pytest.mark.thorough
 async def test_derived_arrays_that_are_not_saved_are_found(tmp_path: Path) -> None:
     report = await check(tmp_path, "integration", "lockstep")
     assert report.verdict.grade == "not_exact"

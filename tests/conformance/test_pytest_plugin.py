@@ -131,6 +131,7 @@ def test_only_the_tests_that_were_selected_run_and_each_world_once(
     assert "there is no such world" in ended.stdout
 
 
+@pytest.mark.thorough
 def test_one_process_of_many_runs_the_checks_for_all(run: Run, tmp_path: Path) -> None:
     (scratch := tmp_path / "scratch").mkdir()
     ended = canned(run, "-n", "2", env={"TMPDIR": str(scratch)})

@@ -128,11 +128,12 @@ def inputs(fork: Fork, chain: str) -> list[int]:
 
 NUMBERS = [
     pytest.param((10,), id="two"),
-    pytest.param((10, 20, 30), id="four", marks=pytest.mark.thorough),
+    pytest.param((10, 20, 30), id="four"),
 ]
 """What each agent adds in each branch except for the control."""
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("numbers", NUMBERS)
 async def test_branches_in_sandboxes_run_beside_the_original_and_do_not_touch_it(

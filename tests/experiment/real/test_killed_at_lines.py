@@ -88,6 +88,7 @@ def check_generation(trial: Trial, number: int) -> None:
         assert (trial.chain_dir("r1") / place / "saves.txt").read_text() == "saved\n" * number
 
 
+@pytest.mark.thorough
 def test_a_generation_that_is_killed_at_random_lines_is_committed_once(
     tmp_path: Path, dice: random.Random
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_full_disk_ends_worlds_and_agents_and_the_session_as_a_pause(tmp_path:
     assert lines[-2].data["reason"] == "disk"
 
 
+@pytest.mark.thorough
 def test_an_address_that_is_taken_is_no_reason_to_go_back_to_an_older_checkpoint(
     tmp_path: Path,
 ) -> None:

@@ -29,7 +29,7 @@ from tests.rundir.manifest_writer.support import (
     rename_in,
     writing,
 )
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -242,7 +242,7 @@ def test_entries_that_a_killed_writer_retired_do_not_come_back(tmp_path, moment,
         entry = {"path": f"checkpoints/{name}", "format": "f", "autosave": True}
         file.apply([checkpoint_update(entry)])
     with program(KILLED_BETWEEN, tmp_path, moment) as process:
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(HANG_S) == -signal.SIGKILL
     assert len(files_beside(tmp_path) - CLEAN) == 1
     ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([run_update(id="r")])
     assert checkpoint_names(tmp_path) == left
@@ -324,7 +324,7 @@ def test_concurrent_writers_lose_nothing_and_tear_nothing(tmp_path):
     with contextlib.ExitStack() as stack:
         stack.enter_context(reading_all_the_time(tmp_path))
         for process in [stack.enter_context(program(WRITER, tmp_path, who, 40)) for who in "abc"]:
-            process.communicate(timeout=60)
+            process.communicate(timeout=HANG_S)
             assert process.returncode == 0
     assert set(checkpoint_names(tmp_path)) == {f"{who}-{n}" for who in "abc" for n in range(40)}
     assert len(checkpoint_names(tmp_path)) == 120
@@ -332,6 +332,7 @@ def test_concurrent_writers_lose_nothing_and_tear_nothing(tmp_path):
     assert files_beside(tmp_path) == CLEAN
 
 
+@pytest.mark.thorough
 def test_a_world_that_appends_without_a_lock_and_its_orchestrators_lose_nothing(tmp_path):
     rename_in(tmp_path, {"lab": 1})
     with contextlib.ExitStack() as stack:
@@ -340,9 +341,9 @@ def test_a_world_that_appends_without_a_lock_and_its_orchestrators_lose_nothing(
         for process in writers:
             assert process.stdout.readline() == f"{'ab'[writers.index(process)]}-0\n"
         world = stack.enter_context(program(WORLD, manifest_path(tmp_path), 400))
-        assert world.wait(60) == 0
+        assert world.wait(HANG_S) == 0
         for process in writers:
-            process.communicate(timeout=60)
+            process.communicate(timeout=HANG_S)
             assert process.returncode == 0
     names = checkpoint_names(tmp_path)
     assert set(names) == {f"{who}-{n}" for who in "ab" for n in range(40)}

@@ -112,6 +112,7 @@ def play_marbles(port: int, session: str) -> list[bytes]:
 JSON = "application/json"
 
 
+@pytest.mark.thorough
 async def test_forks_throw_the_same_dice_until_they_are_reseeded(marbles: Path, run: Path) -> None:
     async with AsyncWorld(dir=marbles) as world:
         parent = await world.start(run_dir=run, name="parent")
