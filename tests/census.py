@@ -34,6 +34,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from tests.support import HANG_S
+
 ROOT = Path(__file__).parent.parent
 CUPBOARD_LINES = 150
 RUN_LINES = 6
@@ -358,7 +360,7 @@ def _run(program: str, directory: Path, package: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     return result.stdout

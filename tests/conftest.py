@@ -23,7 +23,7 @@ from tests.optional import require_program
 from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
 from tests.tmux import Tmux, tmux_server
 
-SETTLE_TIMEOUT_S = 3.0
+SETTLE_TIMEOUT_S = 20.0
 
 hypothesis.settings.register_profile("clawblox", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("clawblox")

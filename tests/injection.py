@@ -38,11 +38,9 @@ from clawblox.concurrency import threads
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.supervisor import Supervisor
 from tests.agents.small import SmallDriver, make_agent
-from tests.support import ask, make_world, name_session, processes_in, wait_until_async
+from tests.support import HANG_S, ask, make_world, name_session, processes_in, wait_until_async
 
 PACKAGE = str(Path(clawblox.__file__).parent) + os.sep
-STEP_S = 20.0
-"""A step that takes longer than this does not end."""
 
 LIVENESS = '[run.liveness]\npath = "/api.md"\nperiod = 0.03\ntimeout = 20\n'
 GENERATOR = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
@@ -127,7 +125,7 @@ class Report:
     async def take(self, step: Callable[[], Awaitable[object]], name: str) -> None:
         """Run a step, which may fail, and must end."""
         try:
-            with anyio.fail_after(STEP_S):
+            with anyio.fail_after(HANG_S):
                 found = await step()
         except TimeoutError as error:
             raise AssertionError(f"{name} does not end") from error
@@ -220,7 +218,7 @@ async def crash_instance(world: AsyncWorld, name: str) -> None:
             supervisor.lifecycle.is_over
             or (supervisor.lifecycle.state == "ready" and supervisor.instance.restarts > before)
         ),
-        timeout=STEP_S,
+        timeout=HANG_S,
         what="the instance is back or has ended",
     )
 

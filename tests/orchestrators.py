@@ -114,7 +114,7 @@ def worlds_in(directory: Path) -> dict[int, str]:
 
 def wait_for_nothing(directory: Path) -> None:
     try:
-        wait_until(lambda: not worlds_in(directory) and not marked_processes(), timeout=20)
+        wait_until(lambda: not worlds_in(directory) and not marked_processes())
     finally:
         left = worlds_in(directory)
         kill_processes(lambda: worlds_in(directory))

@@ -11,9 +11,6 @@ from typing import Any
 from clawblox import AsyncWorld, StartedWorld
 from tests.support import Answer, ask, make_world, wait_until_async
 
-DEADLINE_S = 30.0
-"""What takes longer than this hangs; nothing here measures time."""
-
 
 def world_that_runs(parent: Path, *command: str, name: str = "counter") -> Path:
     """Write a world directory whose command is given in full."""

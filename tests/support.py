@@ -146,7 +146,7 @@ def ask(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     host: str = "127.0.0.1",
-    timeout: float = 10.0,
+    timeout: float = HANG_S,
 ) -> Answer:
     """Send one request to a local server.
 
@@ -191,7 +191,7 @@ class RunningWorld:
         pairs = (f"{name.replace('_', '-')}={value}" for name, value in options.items())
         self.ask("POST", f"/__set?{'&'.join(pairs)}")
 
-    def wait(self, timeout: float = 10.0) -> int:
+    def wait(self, timeout: float = HANG_S) -> int:
         """Return its exit status, negative for a signal."""
         return self.process.wait(timeout)
 

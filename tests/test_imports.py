@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import clawblox
+from tests.support import HANG_S
 
 OURS = "clawblox"
 ANYIO = {"anyio", "idna", "sniffio", "typing_extensions"}
@@ -28,7 +29,7 @@ def loaded_by(statement: str) -> set[str]:
     """Return the modules that a statement loads in a fresh interpreter."""
     code = CODE.format(statement=statement)
     words = [sys.executable, "-W", "error", "-c", code]
-    result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+    result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=HANG_S)
     return set(json.loads(result.stdout.splitlines()[-1]))
 
 

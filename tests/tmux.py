@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import HANG_S
+
 SESSION = "trial"
 
 Tmux = Callable[..., list[str]]
@@ -24,7 +26,7 @@ def tmux_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
     monkeypatch.delenv("TMUX", raising=False)
 
     def run(*arguments: str) -> list[str]:
-        done = subprocess.run(["tmux", *arguments], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(["tmux", *arguments], capture_output=True, text=True, timeout=HANG_S)
         return done.stdout.splitlines()
 
     yield run

@@ -19,6 +19,8 @@ from wsproto.events import (
     Request,
 )
 
+from tests.support import HANG_S
+
 
 class Refused(Exception):
     """The server answered the handshake with an ordinary response.
@@ -47,7 +49,7 @@ class WebSocketClient:
     def __init__(self, port: int, path: str, headers: Mapping[str, str] | None = None) -> None:
         given = {"Host": f"127.0.0.1:{port}", **(headers or {})}
         host = given.pop("Host")
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
         self._connection = WSConnection(ConnectionType.CLIENT)
         extra = [(name.encode(), value.encode()) for name, value in given.items()]
         request = Request(host=host, target=path, extra_headers=extra)

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from clawblox import Agent, World, default_system_prompt, load_checkpoint, save_checkpoint
-from tests.support import free_port
+from tests.support import HANG_S, free_port
 
 AUTO_CONTINUE = "Please don't stop. Just continue doing whatever you want to do."
 SAVE_PROMPT = "This is the end. Write down what you want to keep."
@@ -93,7 +93,7 @@ class Run:
         )
         started.command_file.unlink()
         self.url = started.url
-        with urllib.request.urlopen(f"{self.url}/api.md", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api.md", timeout=HANG_S) as answer:
             assert answer.status == 200
 
     def connect(self, agent: Agent) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Run:
 
     def windows(self) -> list[str]:
         command = ["tmux", "list-windows", "-t", self.tmux_session, "-F", "#{window_name}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
         return done.stdout.splitlines()
 
     def check_windows(self, *, require_agents: bool = True) -> None:

@@ -118,7 +118,7 @@ def make_agent(directory: Path, *flags: str, limits: Limits | None = None, **opt
     """Return an agent that runs the small program."""
     given = {"auto_continue": False, "name": "Eko", "binary": sys.executable, **options}
     agent = AsyncAgent(agent="small", dir=directory / "Eko", command=flags or None, **given)
-    agent._limits = limits or Limits(confirm_timeout=20.0, leave_timeout=2.0)
+    agent._limits = limits or Limits(confirm_timeout=HANG_S, leave_timeout=2.0)
     return agent
 
 

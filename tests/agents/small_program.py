@@ -168,6 +168,9 @@ def take(message: str) -> None:
     if "--silent" not in ARGUMENTS:
         tell("session.confirmed", session_id=SESSION, version="1.0")
     words = message.split()
+    if words[:1] == ["name"]:  # a transcript that grows before would confirm the session
+        name(words[1])
+        words = words[2:]
     if words[:1] != ["elsewhere"]:
         record(message)
     for place, word in enumerate(words):

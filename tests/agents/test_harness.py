@@ -253,7 +253,7 @@ def test_an_agent_that_ends_by_itself_has_failed_and_its_window_goes(make_run: M
         run.start(agent, run.connect(agent))
         run.check_windows()
         misbehave(agent.dir / "workspace", api_error=401)
-        wait_until(lambda: "agent-0-0" not in run.windows(), 30)
+        wait_until(lambda: "agent-0-0" not in run.windows())
         last = run.process_events(agent)[-1]
         assert last["status"] == "failed"
         assert last["error"]

@@ -24,7 +24,7 @@ from clawblox.checkpoint.collect.sessions import find_format
 from tests.checkpoint.agents import archived_content, restore_session
 from tests.model_api import ANSWER, ModelApi, model_api
 from tests.programs import Installed, Programs
-from tests.support import wait_until
+from tests.support import HANG_S, wait_until
 
 pytestmark = pytest.mark.cli
 
@@ -254,11 +254,11 @@ def test_a_turn_under_way_is_seen_while_it_is(tmp_path, program, installed, api)
     agent.prepare()
     api.gate.clear()
     with running(**agent.arguments("Think.", new=str(uuid.uuid4()))) as process:
-        wait_until(lambda: api.requests, 60, "the program asks its model")
-        wait_until(agent.transcripts, 30, "the program writes what it was told")
+        wait_until(lambda: api.requests, HANG_S, "the program asks its model")
+        wait_until(agent.transcripts, HANG_S, "the program writes what it was told")
         agent.record(agent.session_on_disk())
         busy = {"rocky": agent.dir}
-        wait_until(lambda: not tiers.is_idle(busy, program.backend), 10, "a turn is under way")
+        wait_until(lambda: not tiers.is_idle(busy, program.backend), HANG_S, "a turn is under way")
         planned = tiers.plan(busy, backend=program.backend, workspace_only=False)
         assert planned.agents["rocky"].mid_turn is True
         api.gate.set()

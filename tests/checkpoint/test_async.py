@@ -20,7 +20,7 @@ from clawblox.checkpoint import (
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
 from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, contents, fake_token
-from tests.support import open_fds, wait_until_async
+from tests.support import HANG_S, open_fds, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +94,7 @@ class Gate:
         self.calls += 1
         if self.calls == self._at:
             self._is_reached.set()
-            self._may_go_on.wait(10)
+            self._may_go_on.wait(HANG_S)
 
     @property
     def is_reached(self) -> bool:

@@ -31,7 +31,7 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.checkpoint.secrets.verdicts import content_verdicts, verdicts
 from clawblox.system import helper
 from tests.checkpoint.runs import Run, fake_token, make_run
-from tests.support import command_line, descendants, is_alive, wait_until
+from tests.support import HANG_S, command_line, descendants, is_alive, wait_until
 
 SECRET = "correct-horse-battery-7"
 
@@ -339,7 +339,7 @@ def test_the_hook_is_called_while_the_examiners_boot(
 
     thread = threading.Thread(target=save, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(HANG_S)
     assert ended
 
 

@@ -14,6 +14,7 @@ import pytest
 from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, check_archives, make_run
 from tests.sampling import sampled
+from tests.support import HANG_S
 
 ROOT = Path(__file__).parents[2]
 SAVES = 8
@@ -24,7 +25,7 @@ def can_run(*command: str) -> bool:
     """Return whether a program is there and may do its work here."""
     if shutil.which(command[0]) is None:
         return False
-    return subprocess.run([*command, "true"], capture_output=True, timeout=30).returncode == 0
+    return subprocess.run([*command, "true"], capture_output=True, timeout=HANG_S).returncode == 0
 
 
 def run_program(*command: str) -> subprocess.CompletedProcess[str]:

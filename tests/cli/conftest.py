@@ -16,10 +16,9 @@ import pytest
 
 from clawblox.rundir.status import read_run
 from tests.agents.standins import install
-from tests.support import free_port, make_world, marked_processes, wait_until, world_command
+from tests.support import HANG_S, free_port, make_world, marked_processes, wait_until, world_command
 from tests.template import COMMAND_LINE, ForkedProgram, Template, running_template
 
-TIMEOUT_S = 20.0
 API_KEY = "sk-not-a-key-0001"
 
 
@@ -42,7 +41,7 @@ class Command:
 
     def wait(self) -> int:
         """Return its exit status, negative for a signal."""
-        return self.process.wait(TIMEOUT_S)
+        return self.process.wait(HANG_S)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -51,7 +50,7 @@ class Command:
         """Wait until it has written ``text``, to whatever stream."""
         wait_until(
             lambda: text in self.out + self.err or self.process.poll() is not None,
-            TIMEOUT_S,
+            HANG_S,
             what=f"output of {text!r}",
         )
         assert text in self.out + self.err, f"{self.out}\n{self.err}"

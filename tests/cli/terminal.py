@@ -13,8 +13,8 @@ import termios
 from collections.abc import Iterator
 from typing import Any
 
-from tests.cli.conftest import TIMEOUT_S, environment
-from tests.support import wait_until
+from tests.cli.conftest import environment
+from tests.support import HANG_S, wait_until
 
 COLUMNS, LINES = 100, 30
 CTRL_C, CTRL_S = "\x03", "\x13"
@@ -77,7 +77,7 @@ class Terminal:
         """Wait until a text is on the screen."""
         wait_until(
             lambda: self.displays(text) or self.process.poll() is not None,
-            TIMEOUT_S,
+            HANG_S,
             what=f"{text!r} on the terminal",
         )
         assert self.displays(text), "\n".join(self.screen)
@@ -89,7 +89,7 @@ class Terminal:
         """Return the exit status; what is written meanwhile is read, as a terminal does."""
         wait_until(
             lambda: (self.read() is None) or self.process.poll() is not None,
-            TIMEOUT_S,
+            HANG_S,
             what="the command has ended",
         )
         self.read()
@@ -109,7 +109,7 @@ class Terminal:
     def close(self) -> None:
         os.close(self._slave)
         os.close(self._master)  # the terminal hangs up
-        self.process.wait(TIMEOUT_S)
+        self.process.wait(HANG_S)
 
 
 @contextlib.contextmanager

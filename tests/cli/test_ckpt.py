@@ -13,9 +13,9 @@ import pytest
 
 from clawblox import save_checkpoint
 from clawblox.checkpoint.archive.metadata import serialise_metadata
-from tests.cli.conftest import TIMEOUT_S, Start
+from tests.cli.conftest import Start
 from tests.cli.terminal import terminal
-from tests.support import wait_until
+from tests.support import HANG_S, wait_until
 
 FAKE_TOKEN = "gh" + "p_" + "Zq7" * 12
 
@@ -247,4 +247,4 @@ def test_a_long_scan_shows_a_bar_and_removes_it(run: Path) -> None:
     with terminal("ckpt", "scan", str(archive)) as one:
         wait_until(lambda: one.shows("Scanning "))
         wait_until(lambda: one.shows("nothing found"))
-        assert one.process.wait(TIMEOUT_S) == 0
+        assert one.process.wait(HANG_S) == 0

@@ -16,9 +16,9 @@ from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.agents.standins import install, misbehave
-from tests.cli.conftest import API_KEY, TIMEOUT_S, Command, Start, assert_nothing_runs
+from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs
 from tests.files import look_at
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 
 KEYS = {"ANTHROPIC_API_KEY": API_KEY}
 PLAN = """\
@@ -305,7 +305,7 @@ def test_an_experiment_in_the_background_is_watched_and_stopped(
 @pytest.mark.thorough
 def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, start: Start) -> None:
     plan = write_plan(tmp_path / "cwd", duration="1h")
-    misbehave(plan.parent / "template", turn_s=TIMEOUT_S)  # so that a checkpoint waits
+    misbehave(plan.parent / "template", turn_s=HANG_S)  # so that a checkpoint waits
     run = start("experiment", "run", "exp.toml", env=KEYS)
     wait_for_work(run)
     run.send(signal.SIGINT)

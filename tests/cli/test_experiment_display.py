@@ -21,6 +21,7 @@ from clawblox.cli.running.experiment_table import (
 from clawblox.cli.terminal.output import Output
 from clawblox.experiment.tables.status import make_status
 from tests.experiment.journals import Journal, make_plan, used
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +99,7 @@ def terminal() -> Iterator[Reader]:
 
 
 async def test_without_a_terminal_each_event_after_the_first_look_is_a_line(pipe: Reader) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(HANG_S):
         await watch_experiment(pipe.output, Story().read)
     committed, _, failed = [line.split(" ", 1)[1] for line in pipe.text().splitlines()]
     assert committed == "r1 generation 1 committed: duration, 41k output tokens, $0.92"
@@ -114,7 +115,7 @@ async def test_events_since_a_line_are_news(pipe: Reader) -> None:
 
 
 async def test_a_terminal_shows_the_table_and_the_events(terminal: Reader) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(HANG_S):
         await watch_experiment(terminal.output, Story().read)
     text = terminal.text()
     assert "1 of 6 committed · 1 failed · 2 blocked · 2 waiting" in text

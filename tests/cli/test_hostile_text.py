@@ -27,6 +27,7 @@ from tests.agents.trajectory.support import make_agent
 from tests.cli.commands import every_command
 from tests.cli.conftest import Command, Start, environment
 from tests.recording.files import Recorded
+from tests.support import HANG_S
 
 TITLE, CLIPBOARD, HIDDEN = "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b[8mhidden\x1b[m"
 HOSTILE = f"{TITLE}{CLIPBOARD}{HIDDEN}\x9b2J\x1b[2J\x1b[3A\u202eder\u2066\U000e0041\r"
@@ -116,7 +117,7 @@ def write_by(channels: Mapping[str, str], text: str, *, on_a_terminal: bool) -> 
         written = run_on_a_terminal(command, env)
     else:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        written = subprocess.run(command, env=env, timeout=60, check=True, **streams).stdout
+        written = subprocess.run(command, env=env, timeout=HANG_S, check=True, **streams).stdout
     _, *parts = written.decode().split("=== ")
     return dict(part.split("\n", 1) for part in parts)
 
@@ -135,7 +136,7 @@ def run_on_a_terminal(command: list[str], env: dict[str, str], *, status: int = 
         with contextlib.suppress(OSError):  # the program has ended
             while chunk := os.read(master, 65536):
                 written += chunk
-        assert process.wait(60) == status
+        assert process.wait(HANG_S) == status
     return written
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Start, look
-from tests.support import make_world, wait_until
+from tests.support import HANG_S, make_world, wait_until
 
 START = """
 import sys
@@ -28,7 +28,7 @@ world.start_many(specs, labels={"seed": 3}, detach=True).raise_if_failed()
 def labelled(tmp_path: Path, run_dir: Path, call: Start) -> Iterator[str]:
     """Return a run directory in which four instances with labels run."""
     words = [sys.executable, "-c", START, str(make_world(tmp_path)), str(run_dir)]
-    subprocess.run(words, check=True, timeout=30)
+    subprocess.run(words, check=True, timeout=HANG_S)
     yield str(run_dir)
     call("stop", str(run_dir))
 

@@ -10,6 +10,7 @@ import pytest
 
 from clawblox.cli.terminal.output import OutputGone
 from clawblox.cli.terminal.screen import relay
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +42,7 @@ anyio.run(main)
 @pytest.mark.thorough
 async def test_a_terminal_with_little_room_does_not_block_the_loop() -> None:
     # Whatever blocks is killed after the timeout.
-    process = subprocess.run([sys.executable, "-c", FULL_TERMINAL], timeout=20)
+    process = subprocess.run([sys.executable, "-c", FULL_TERMINAL], timeout=HANG_S)
     assert process.returncode == 7
 
 

@@ -14,7 +14,14 @@ import pytest
 
 from tests.cli.conftest import Served, Start, assert_nothing_runs, look
 from tests.rundir.test_records import written
-from tests.support import is_listening, make_world, marked_processes, processes_in, wait_until
+from tests.support import (
+    HANG_S,
+    is_listening,
+    make_world,
+    marked_processes,
+    processes_in,
+    wait_until,
+)
 
 Serve = Callable[..., Served]
 
@@ -346,7 +353,7 @@ def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -
     directory = make_world(tmp_path)
     code = "import clawblox, sys; print(clawblox.World(sys.argv[1]).start(detach=True).pid)"
     words = [sys.executable, "-c", code, str(directory)]
-    pid = int(subprocess.run(words, capture_output=True, check=True, timeout=30).stdout)
+    pid = int(subprocess.run(words, capture_output=True, check=True, timeout=HANG_S).stdout)
     (found,) = look(directory).values()
     assert (found["state"], found["pid"], found["is_detached"]) == ("ready", pid, True)
     assert call("stop", str(directory)).out.startswith("w000: stopped in ")

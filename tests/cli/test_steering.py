@@ -16,7 +16,15 @@ import pytest
 
 from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look, only_run
 from tests.cli.terminal import CTRL_C, terminal
-from tests.support import ask, is_alive, is_listening, make_world, marked_processes, wait_until
+from tests.support import (
+    HANG_S,
+    ask,
+    is_alive,
+    is_listening,
+    make_world,
+    marked_processes,
+    wait_until,
+)
 
 NAMES = ["w000", "w001", "w002"]
 
@@ -27,7 +35,9 @@ def detached(tmp_path: Path, run_dir: Path, call: Start) -> Iterator[Path]:
     world = make_world(tmp_path)
     start = "start_many(2, run_dir=sys.argv[2], detach=True)"
     code = f"import clawblox, sys; clawblox.World(sys.argv[1]).{start}"
-    subprocess.run([sys.executable, "-c", code, str(world), str(run_dir)], check=True, timeout=30)
+    subprocess.run(
+        [sys.executable, "-c", code, str(world), str(run_dir)], check=True, timeout=HANG_S
+    )
     yield run_dir
     call("stop", str(run_dir))
 

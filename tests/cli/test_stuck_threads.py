@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import make_world, marked_processes, wait_until
+from tests.support import HANG_S, make_world, marked_processes, wait_until
 
 _STUCK = """
 import sys, threading
@@ -46,7 +46,7 @@ def test_a_second_signal_ends_a_command_of_which_a_thread_is_stuck(
         _read_until(process, "Stopping")
         process.terminate()
         rest = process.stdout.read()
-        assert process.wait(20) == 128 + 15
+        assert process.wait(HANG_S) == 128 + 15
     assert rest.endswith("Error: a part of this process did not end; killed\n")
     assert "Traceback" not in rest
     wait_until(lambda: not marked_processes(), what="the guard ends the world")

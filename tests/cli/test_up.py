@@ -19,7 +19,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from clawblox import RunLockedError, World
 from clawblox.cli.commands.up import command as up_command
 from tests.cli.conftest import (
-    TIMEOUT_S,
     Command,
     Start,
     assert_nothing_runs,
@@ -29,6 +28,7 @@ from tests.cli.conftest import (
 )
 from tests.cli.terminal import CTRL_C, CTRL_S, terminal
 from tests.support import (
+    HANG_S,
     ask,
     is_alive,
     is_listening,
@@ -470,7 +470,7 @@ def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path)
         ports = [int(port) for port in re.findall(r"ready +\d+ +(\d+) ", "\n".join(one.screen))]
         one.process.send_signal(signal.SIGINT)
         wait_until(lambda: not any(map(is_listening, ports)), what="the worlds are stopped")
-        assert one.process.wait(20) == 130
+        assert one.process.wait(HANG_S) == 130
         assert one.read() == frozen
 
 
@@ -561,7 +561,7 @@ def test_in_the_background_nothing_is_imported_from_the_current_directory(
     words = ["up", str(make_world(tmp_path)), "--run-dir", str(run_dir), "--detach"]
     command = [sys.executable, "-P", "-m", "clawblox", *words]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=HANG_S
     )
     assert (done.returncode, done.stderr) == (0, "")
     call("stop", str(run_dir))

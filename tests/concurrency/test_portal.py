@@ -40,7 +40,7 @@ portal.run(wait)
 
 def test_a_signal_that_does_not_interrupt_the_wait_is_seen_soon() -> None:
     words = [sys.executable, "-c", MISSED]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert result.returncode == -signal.SIGINT
     assert result.stderr.endswith("KeyboardInterrupt\n")
 
@@ -66,7 +66,7 @@ print(portal.run(count))
 
 def test_without_descriptors_for_a_loop_a_call_fails_and_the_next_one_tries_again() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=True)
     assert result.stdout.splitlines() == [os.strerror(errno.EMFILE), "5"]
 
 

@@ -16,6 +16,7 @@ from clawblox.config.arguments import is_world_url
 from clawblox.config.download import FetchLimits, GitHubHosts, fetch_world
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ConfigError, FetchError
+from tests.support import HANG_S
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
@@ -340,7 +341,7 @@ def test_concurrent_fetches_of_one_folder_all_get_it_whole(hub, home):
     results: list[Path] = []
 
     def fetch() -> None:
-        barrier.wait(10)
+        barrier.wait(HANG_S)
         world = hub.fetch()
         results.append(world)
         assert len(everything_in(world)) == 100

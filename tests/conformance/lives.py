@@ -21,7 +21,7 @@ from clawblox.errors import WorldCallError, WorldError
 from clawblox.recording.blocks import Track
 from clawblox.rundir.records import InstanceRecord, read_records
 from tests.recording.files import Records, reading, rewrite
-from tests.support import POLL_INTERVAL_S
+from tests.support import HANG_S, POLL_INTERVAL_S
 
 HOME = Path(__file__).parents[2]
 DICE = HOME / "tests" / "server" / "dice.py"
@@ -107,12 +107,12 @@ async def record_lives(
         await play(agents, actions, rounds, 1)
         await world.save()
         reached = (await agents[0].observe())["tick"]
-        with anyio.fail_after(60.0):
+        with anyio.fail_after(HANG_S):
             while not await to_thread.run_sync(is_written, run_dir, reached):
                 await play(agents, actions, 1, 2)
         first = await read_record()
         os.kill(first.pid, signal.SIGKILL)
-        with anyio.fail_after(60.0):
+        with anyio.fail_after(HANG_S):
             while (await read_record()).pid == first.pid or not await answers(agents[0]):
                 await anyio.sleep(POLL_INTERVAL_S)
         await play(agents, later or actions, rounds, 3)

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from tests.provable import ACTIONS, is_serving, make_provable_world, running_orchard
-from tests.support import Answer, RunningWorld, is_alive, marked_processes, wait_until
+from tests.support import HANG_S, Answer, RunningWorld, is_alive, marked_processes, wait_until
 
 Headers = dict[str, str]
 
@@ -431,7 +431,7 @@ def has_alias(bed: Bed) -> bool:
 def listens_on_its_host(bed: Bed) -> bool:
     world = bed.start()
     try:
-        socket.create_connection(("127.0.0.2", world.port), timeout=5).close()
+        socket.create_connection(("127.0.0.2", world.port), timeout=HANG_S).close()
     except ConnectionRefusedError:
         return True
     return False
@@ -482,7 +482,7 @@ def leaving_ends_sessions(bed: Bed) -> bool:
 
 def connections_are_kept(bed: Bed) -> bool:
     world = bed.start()
-    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
     with contextlib.closing(connection):
         statuses = []
         for method, path in (("POST", "/input"), ("POST", "/join?name=A"), ("GET", "/api.md")):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.support import HANG_S
+
 ROOT = Path(__file__).parents[2]
 CODE = """
 import json, sys
@@ -56,7 +58,7 @@ def test_the_extra_names_every_package_that_a_world_with_a_character_needs(tmp_p
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("{\n", "", 0)
 

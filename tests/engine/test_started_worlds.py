@@ -15,7 +15,7 @@ from clawblox.engine.script_watch import CHANGED_ENV, strip_flags
 from clawblox.errors import ConfigError, WorldStartError
 from clawblox.extras import install_command
 from clawblox.instance import launch
-from tests.support import ask, free_port, wait_until
+from tests.support import HANG_S, ask, free_port, wait_until
 from tests.websockets import WebSocketClient
 
 MAIN = """
@@ -97,7 +97,7 @@ def test_a_world_that_is_too_slow_is_seen_by_its_operator_only(world_dir, tmp_pa
     (world_dir / "main.lua").write_text(busy)
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", datastore="none")
-        wait_until(lambda: "w000" in world.tick_rates, 60, "the rate is measured")
+        wait_until(lambda: "w000" in world.tick_rates, HANG_S, "the rate is measured")
         rate = world.tick_rates["w000"]
         assert rate.nominal_hz == 60.0
         assert rate.achieved_hz > 0
@@ -115,7 +115,7 @@ def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert refused.returncode == 65
     start = f"python -m clawblox.engine: refusing the snapshot {saved}: its scene_hash is "
@@ -158,7 +158,7 @@ def test_the_program_stops_on_a_signal_and_spectators_see_the_world(world_dir, n
             assert next(states)["game_status"] == "playing"
             assert next(states)["tick"] < next(states)["tick"]
         os.kill(process.pid, number)
-        assert process.wait(20) == 0
+        assert process.wait(HANG_S) == 0
     finally:
         process.kill()
         process.wait()
@@ -196,7 +196,7 @@ def test_a_start_by_hand_names_the_missing_extra_in_one_line(world_dir):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert refused.returncode == 1
     assert refused.stderr == (
@@ -289,7 +289,7 @@ def test_a_start_after_a_change_that_is_refused_names_the_file(world_dir):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
         env={**os.environ, CHANGED_ENV: "world.toml"},
     )
     assert refused.returncode == 2

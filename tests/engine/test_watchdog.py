@@ -20,7 +20,7 @@ from clawblox.engine.watchdog.slot import Slot, open_slot_file
 from clawblox.luau import VM, Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.rundir.status import read_run
-from tests.support import is_alive, wait_until
+from tests.support import HANG_S, is_alive, wait_until
 
 HOME = Path(__file__).parent
 HUGE = 1 << 50
@@ -48,7 +48,7 @@ class Watched:
 
     def end(self) -> int:
         """Let the world end; return its status."""
-        _, _ = self.process.communicate(timeout=60)
+        _, _ = self.process.communicate(timeout=HANG_S)
         return self.process.returncode
 
 

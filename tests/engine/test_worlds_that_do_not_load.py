@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import World, WorldStartError
+from tests.support import HANG_S
 
 SCRIPTS = {
     "a main script with an error": (
@@ -72,7 +73,7 @@ def run_command(*words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
 
 

@@ -28,11 +28,10 @@ from clawblox.instance.health import (
     steps_until_ready,
 )
 from clawblox.system.process_tree import Mark
-from tests.support import free_port, open_fds, running_world
+from tests.support import HANG_S, free_port, open_fds, running_world
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 30.0
 HOST = "127.0.0.1"
 
 Handler = Callable[[socket.socket], None]
@@ -128,14 +127,14 @@ def probe_of(
 
 
 async def look(probe: Probe) -> bool:
-    return await anyio.to_thread.run_sync(look_once, probe, DEADLINE_S)
+    return await anyio.to_thread.run_sync(look_once, probe, HANG_S)
 
 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for ever for the end of an answer, so that only its own end can be what ended it."""
-    monkeypatch.setattr(health, "_DRAIN_TIMEOUT_S", 10 * DEADLINE_S)
-    monkeypatch.setattr(health, "_ANSWER_TIMEOUT_S", 10 * DEADLINE_S)
+    monkeypatch.setattr(health, "_DRAIN_TIMEOUT_S", 10 * HANG_S)
+    monkeypatch.setattr(health, "_ANSWER_TIMEOUT_S", 10 * HANG_S)
 
 
 @pytest.fixture
@@ -348,7 +347,7 @@ async def test_a_ready_line_in_the_log_is_not_enough_without_a_listener(tmp_path
 
 async def become_ready(probe: Probe, cookie: str) -> None:
     """Wait until the world says that it is ready, and see that it is the one with the cookie."""
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         await run_steps(steps_until_ready(probe, 0.0))
     mark = Mark(f"CLAWBLOX_INSTANCE={cookie}".encode())
     await anyio.to_thread.run_sync(require_own_listener, probe, mark)
@@ -425,10 +424,10 @@ async def test_probing_begins_when_a_world_can_be_ready(
     expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if at_s == 0.0:  # who waits at all waits for ever
-        monkeypatch.setattr(health, "_LONGEST_WAIT_S", 10 * DEADLINE_S)
+        monkeypatch.setattr(health, "_LONGEST_WAIT_S", 10 * HANG_S)
     probe = Looks(**kind)
     begun_at = anyio.current_time()
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         await run_steps(steps_until_ready(cast(Probe, probe), expected_s))
     assert len(probe.at) == 2
     assert probe.at[0] - begun_at >= at_s

@@ -9,8 +9,8 @@ import pytest
 
 from clawblox import AsyncWorld, WorldCommandError
 from tests.running import next_event
-from tests.starting import DEADLINE_S, api_doc, read_json
-from tests.support import is_alive, make_world, marked_processes, wait_until_async
+from tests.starting import api_doc, read_json
+from tests.support import HANG_S, is_alive, make_world, marked_processes, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_a_sidecar_that_ends_is_an_event_and_the_world_continues(tmp_path:
     async with AsyncWorld(dir=directory) as world:
         async with world.events() as events:
             started = await world.start(run_dir=tmp_path / "run")
-            with anyio.fail_after(DEADLINE_S):
+            with anyio.fail_after(HANG_S):
                 event = await next_event(events, "sidecar_exited")
         assert event.data["sidecar"] == "feed"
         assert event.data["exit"].status == 4

@@ -14,7 +14,7 @@ import pytest
 from clawblox import AsyncWorld
 from tests.running import manifest_of
 from tests.starting import dumped, read_json
-from tests.support import ask, free_port, is_listening, make_world, wait_until
+from tests.support import HANG_S, ask, free_port, is_listening, make_world, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ def rerun(command_file: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(HANG_S)
 
 
 async def test_the_command_file_is_private_executable_and_without_a_token(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ LONG_S = 3600.0
 """A health timeout that no test waits for: the failure must be noticed before."""
 
 BOOT_S = 1.5
-"""A health timeout in which a world that binds at all has bound its port."""
+"""A health timeout in which a world that binds at all has probably bound its port."""
 
 RARELY = "[run.ready]\ninterval = 0.2"
 """Looks so far apart that a deadline hardly ever interrupts one of them."""
@@ -108,6 +108,17 @@ async def failed_start(
     assert error.port is not None
     assert_names_its_fields(error)
     await assert_a_sound_world_starts(directory, error.port)
+    return error
+
+
+async def failed_boot(directory: Path) -> WorldReadyTimeoutError:
+    """Start a world that binds its port and is never ready; a slow machine gets more time."""
+    for health_timeout in (BOOT_S, 40 * BOOT_S):
+        error = await failed_start(
+            directory, WorldReadyTimeoutError, phase="probing", health_timeout=health_timeout
+        )
+        if error.log_lines:  # it names its address when it has bound the port
+            break
     return error
 
 
@@ -294,34 +305,19 @@ async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
 async def test_the_error_of_an_unavailable_world_has_its_last_answer(
     tmp_path: Path,
 ) -> None:
-    error = await failed_start(
-        make_world(tmp_path, "--unavailable", "inf", toml_extra=RARELY),
-        WorldReadyTimeoutError,
-        phase="probing",
-        health_timeout=BOOT_S,
-    )
+    error = await failed_boot(make_world(tmp_path, "--unavailable", "inf", toml_extra=RARELY))
     assert "last probe: GET /api.md answered 503" in error.message
 
 
 @pytest.mark.thorough
 async def test_a_world_that_accepts_but_never_answers_is_named_in_the_error(tmp_path: Path) -> None:
-    error = await failed_start(
-        make_world(tmp_path, "--mute"),
-        WorldReadyTimeoutError,
-        phase="probing",
-        health_timeout=BOOT_S,
-    )
+    error = await failed_boot(make_world(tmp_path, "--mute"))
     assert "last probe: connected, no answer to GET /api.md" in error.message
 
 
 @pytest.mark.thorough
 async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: Path) -> None:
-    error = await failed_start(
-        make_world(tmp_path, "--health", toml_extra=RARELY),
-        WorldReadyTimeoutError,
-        phase="probing",
-        health_timeout=BOOT_S,
-    )
+    error = await failed_boot(make_world(tmp_path, "--health", toml_extra=RARELY))
     assert "last probe: GET /api.md answered 404" in error.message
 
 
@@ -356,16 +352,9 @@ async def test_the_error_names_the_log_pattern_that_never_matched(tmp_path: Path
 async def test_a_world_that_listens_on_another_address_is_named_in_the_error(
     tmp_path: Path, bound: str, seen: str
 ) -> None:
-    error = await failed_start(
-        make_world(tmp_path, "--bind", bound),
-        WorldReadyTimeoutError,
-        phase="probing",
-        health_timeout=BOOT_S,
-    )
+    error = await failed_boot(make_world(tmp_path, "--bind", bound))
     port = str(error.url).rpartition(":")[2]
-    assert error.message.endswith(
-        f" within {BOOT_S:g} s; it listens on {seen}:{port} instead of 127.0.0.1:{port}"
-    )
+    assert error.message.endswith(f" s; it listens on {seen}:{port} instead of 127.0.0.1:{port}")
     assert error.hint == "a world must bind WORLD_HOST (127.0.0.1)"
     assert error.hint in str(error)
 
@@ -375,12 +364,7 @@ async def test_a_world_that_listens_on_another_port_is_named_in_the_error(
     tmp_path: Path, wrapper: str | None
 ) -> None:
     other = free_port()
-    error = await failed_start(
-        make_world(tmp_path, "--bind-port", str(other), wrapper=wrapper),
-        WorldReadyTimeoutError,
-        phase="probing",
-        health_timeout=BOOT_S,
-    )
+    error = await failed_boot(make_world(tmp_path, "--bind-port", str(other), wrapper=wrapper))
     port = str(error.url).rpartition(":")[2]
     assert f"; it listens on 127.0.0.1:{other} instead of 127.0.0.1:{port}" in error.message
     assert error.hint == f"a world must bind WORLD_PORT ({port})"
@@ -394,9 +378,7 @@ async def test_the_port_of_a_sidecar_is_not_taken_for_the_port_of_the_world(tmp_
     sidecar = [*world_command("--host", "127.0.0.1", "--bind-port", str(free_port()))]
     with (directory / "world.toml").open("a") as file:
         file.write(f'[[run.sidecar]]\nname = "viewer"\ncommand = {json.dumps(sidecar)}\n')
-    error = await failed_start(
-        directory, WorldReadyTimeoutError, phase="probing", health_timeout=BOOT_S
-    )
+    error = await failed_boot(directory)
     assert "; last probe: connection failed: Connection refused" in error.message
     assert error.hint is None
 
@@ -430,8 +412,8 @@ async def test_slow_worlds_that_listen_elsewhere_are_reported_once_before_they_f
             for _ in range(2):
                 tasks.start_soon(partial(world.start, run_dir=tmp_path / "run"))
             ports = [(await next_event(events, "started")).data["port"] for _ in range(2)]
-            await wait_until_async(lambda: logs, HANG_S)
-            await wait_until_async(lambda: all(map(is_listening, ports)), HANG_S)
+            await wait_until_async(lambda: logs)
+            await wait_until_async(lambda: all(map(is_listening, ports)))
             await anyio.sleep(0.1)  # in which nothing more must be logged
             tasks.cancel_scope.cancel()
     (told,) = logs
@@ -697,7 +679,7 @@ def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) ->
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     kinds = json.loads(done.stdout.splitlines()[-1])
@@ -732,6 +714,6 @@ def test_a_world_is_not_late_because_its_orchestrator_slept(tmp_path: Path) -> N
         over_at = time.monotonic() + 1.5
         wait_until(lambda: time.monotonic() > over_at)
         os.kill(orchestrator.pid, signal.SIGCONT)
-        output, _ = orchestrator.communicate(timeout=30)
+        output, _ = orchestrator.communicate(timeout=HANG_S)
     assert orchestrator.returncode == 0
     assert output.strip().isdigit()

@@ -10,8 +10,9 @@ import pytest
 
 from clawblox import AsyncWorld, StartedWorld, WorldError, WorldExitedBeforeReadyError
 from tests.running import next_event
-from tests.starting import DEADLINE_S, api_doc, read_json, world_that_runs
+from tests.starting import api_doc, read_json, world_that_runs
 from tests.support import (
+    HANG_S,
     ask,
     descendants,
     free_port,
@@ -52,7 +53,7 @@ async def test_readiness_can_be_a_line_of_the_log(tmp_path: Path, pattern: str) 
         tmp_path, "--say-ready", "0.1", toml_extra=f'[run.ready]\nlog = "{pattern}"'
     )
     async with AsyncWorld(dir=directory) as world:
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             started = await world.start(run_dir=tmp_path / "run")
         assert "READY to serve\n" in started.log_file.read_text()
 
@@ -105,7 +106,7 @@ async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_pat
     async def start() -> None:
         started.append(await world.start(run_dir=tmp_path / "run"))
 
-    with contextlib.ExitStack() as stack, anyio.fail_after(DEADLINE_S):
+    with contextlib.ExitStack() as stack, anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=directory) as world, world.events() as events:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(start)
@@ -128,7 +129,7 @@ async def test_a_given_port_that_a_stranger_took_is_not_replaced(tmp_path: Path)
             await world.start(port=port, run_dir=tmp_path / "run")
         failures.append(caught.value)
 
-    with contextlib.ExitStack() as stack, anyio.fail_after(DEADLINE_S):
+    with contextlib.ExitStack() as stack, anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
             tasks.start_soon(start)
             await read_json(directory / "port")

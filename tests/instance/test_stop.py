@@ -13,6 +13,7 @@ import pytest
 from clawblox import AsyncWorld, StopResult
 from tests.rundir.support import records_on_disk
 from tests.support import (
+    HANG_S,
     descendants,
     is_alive,
     is_listening,
@@ -120,7 +121,7 @@ async def test_concurrent_stops_share_one_result(tmp_path: Path) -> None:
 async def test_a_second_stop_shortens_the_grace(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--ignore-sigterm")) as world:
         await world.start(run_dir=tmp_path / "run")
-        with anyio.fail_after(30):
+        with anyio.fail_after(HANG_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lambda: world.stop(grace_seconds=600))
                 await anyio.sleep(0)
@@ -183,7 +184,7 @@ def test_ctrl_c_in_an_async_program_stops_its_world(tmp_path: Path, backend: str
         assert process.stdout is not None
         world_pid = int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == -signal.SIGINT
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert not is_alive(world_pid)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support import RunningWorld, world_command
+from tests.support import HANG_S, RunningWorld, world_command
 
 
 def run_world(directory: Path, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -19,7 +19,7 @@ def run_world(directory: Path, *flags: str, **env: str) -> subprocess.CompletedP
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=20,
+        timeout=HANG_S,
     )
 
 

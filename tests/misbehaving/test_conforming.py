@@ -12,6 +12,7 @@ import pytest
 
 from tests.misbehaving.support import add, run_world
 from tests.support import (
+    HANG_S,
     MISBEHAVING,
     ask,
     free_port,
@@ -34,7 +35,7 @@ def test_the_agent_document_needs_no_header(tmp_path: Path, route: str) -> None:
 def test_it_starts_fast_because_it_imports_little() -> None:
     command = world_command("--exit-at-once", "0")
     command[1:1] = ["-X", "importtime"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=20).stderr
+    told = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S).stderr
     imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
     assert {"socket", "argparse"} <= imported
     assert not {"http", "email", "ssl", "asyncio", "subprocess", "inspect", "zlib"} & imported
@@ -80,7 +81,7 @@ def test_chat_is_kept_and_read_in_pages(tmp_path: Path) -> None:
 
 def test_several_requests_travel_on_one_connection(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
-        connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
         for _ in range(3):
             connection.request("GET", "/api.md")
             assert connection.getresponse().read()

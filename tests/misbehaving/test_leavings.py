@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import (
+    HANG_S,
     descendants,
     is_alive,
     is_listening,
@@ -201,7 +202,7 @@ def test_a_made_world_runs_by_its_own_command(tmp_path: Path) -> None:
     assert (config["name"], sidecar["name"]) == ("counter", "viewer")
     assert config["run"]["ready"] == {"path": "/health"}
     commands = (config["run"]["command"], sidecar["command"])
-    ended = [subprocess.run(c, stdout=subprocess.DEVNULL, timeout=20) for c in commands]
+    ended = [subprocess.run(c, stdout=subprocess.DEVNULL, timeout=HANG_S) for c in commands]
     assert [e.returncode for e in ended] == [7, 8]
 
 

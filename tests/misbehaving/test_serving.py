@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.misbehaving.support import add
-from tests.support import RunningWorld, is_alive, is_listening, running_world, wait_until
+from tests.support import HANG_S, RunningWorld, is_alive, is_listening, running_world, wait_until
 
 # ------------------------------------------------------------------- it fails when ready
 
@@ -30,7 +30,7 @@ def test_it_dies_on_request(tmp_path: Path, query: str, status: int) -> None:
 
 def test_it_closes_its_listener_and_lives_on(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
-        connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
         for method, target in (("GET", "/api.md"), ("POST", "/__close-listener")):
             connection.request(method, target)
             connection.getresponse().read()

@@ -31,7 +31,7 @@ from clawblox.rundir.records import (
 )
 from clawblox.system.process_tree import boot_id, command_line, read_start_time
 from tests.rundir.support import records_on_disk
-from tests.support import is_alive, wait_until
+from tests.support import HANG_S, is_alive, wait_until
 
 HOLD = """
 import sys
@@ -380,7 +380,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_fork_has_no_part_in_the_claims_of_its_parent(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, check=True, timeout=HANG_S)
     assert is_free(tmp_path)
 
 

@@ -16,7 +16,7 @@ import pytest
 from clawblox.server import HostedWorld, Settings, create_app
 from clawblox.server.launch_settings import SESSION_NONCE_ENV
 from tests.server.tally import Tally
-from tests.support import Answer, ask, wait_until
+from tests.support import HANG_S, Answer, ask, wait_until
 from tests.template import ForkedProgram, Template, running_template
 
 TALLY = Path(__file__).with_name("tally.py")
@@ -86,7 +86,7 @@ class LaunchedWorld:
     def stop(self) -> int:
         """Send SIGTERM and return the exit status."""
         self.process.terminate()
-        return self.process.wait(10)
+        return self.process.wait(HANG_S)
 
 
 Launch = Callable[..., LaunchedWorld]

@@ -11,7 +11,7 @@ from clawblox.server import Clock, InputError
 from clawblox.server.clocks import make_clock
 from clawblox.server.hosted_world import Halted
 from clawblox.server.snapshot_document import make_snapshot
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,7 @@ async def test_a_halt_ends_the_clock_and_all_waiting_inputs(hosted, realtime):
         for action in ("Keep", "Divide", "Keep"):
             tasks.start_soon(wait_for, action)
         await wait_until_async(lambda: len(hosted.pending) == 3)
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANG_S):
             await realtime.run()
         await wait_until_async(lambda: len(finished) == 3)
     assert hosted.failure == "ZeroDivisionError: Divide"

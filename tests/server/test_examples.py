@@ -19,6 +19,7 @@ import clawblox.cli
 from clawblox.server import HostedWorld, InputError, Simulation
 from tests.extremes import flood
 from tests.server.conftest import EXAMPLES, SAME_SESSIONS, LaunchedWorld
+from tests.support import HANG_S
 
 JSON = {"Content-Type": "application/json"}
 NAMES = ("marbles", "mujoco_carts")
@@ -131,7 +132,7 @@ def test_a_snapshot_of_the_other_example_is_refused(launch, tmp_path, name):
     path = tmp_path / "snapshot.json"
     path.write_bytes(launch(EXAMPLES / other / "world.py").snapshot().body)
     world = launch(EXAMPLES / name / "world.py", env={"WORLD_RESUME_PATH": str(path)})
-    assert world.process.wait(10) == 65
+    assert world.process.wait(HANG_S) == 65
     assert "its format is" in world.log
 
 

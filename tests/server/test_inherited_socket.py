@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.server.conftest import TALLY
-from tests.support import ask, free_port, is_listening
+from tests.support import HANG_S, ask, free_port, is_listening
 
 REQUEST = b"GET /api.md HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n\r\n"
 
@@ -27,7 +27,7 @@ def port(listener: socket.socket) -> int:
 
 def connect_early(port: int) -> socket.socket:
     """Send a request to a world that is not there yet."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
     connection.sendall(REQUEST % port)
     return connection
 
@@ -70,7 +70,7 @@ def test_a_world_that_a_wrapper_starts_says_who_has_its_socket(launch, listener,
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.0"])
 def test_a_count_that_is_not_a_number_is_refused(launch, listener, count):
     world = launch(descriptor=listener.fileno(), env={"LISTEN_FDS": count})
-    assert world.process.wait(10) == 1
+    assert world.process.wait(HANG_S) == 1
     assert world.log == (
         "tally.py: cannot serve on the inherited descriptor 3: "
         f"LISTEN_FDS must be a number above 0, not '{count}'\n"
@@ -106,7 +106,7 @@ NO_LISTENER = "it is not a listening TCP socket"
 def test_an_unusable_descriptor_ends_the_world_with_one_line(launch, open_descriptor, complaint):
     with open_descriptor() as opened:
         world = launch(descriptor=opened.fileno())
-        assert world.process.wait(10) == 1
+        assert world.process.wait(HANG_S) == 1
     assert world.log.startswith("tally.py: cannot serve on the inherited descriptor 3: ")
     assert complaint in world.log
     assert world.log.count("\n") == 1
@@ -200,7 +200,7 @@ def test_a_refused_snapshot_resets_waiting_clients(launch, listener, port, tmp_p
         listener.close()
         with pytest.raises(ConnectionResetError):
             early.recv(65536)
-        assert world.process.wait(10) == 65
+        assert world.process.wait(HANG_S) == 65
     assert world.log.startswith(f"tally.py: refusing the snapshot {snapshot}: ")
     assert world.log.count("\n") == 1
     assert not is_listening(port)
@@ -215,7 +215,7 @@ def test_a_restored_world_answers_waiting_clients_from_its_restored_state(
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_bytes(original.snapshot().body)
     original.stop()
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as early:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as early:
         head = f"GET /observe HTTP/1.1\r\nHost: localhost:{port}\r\nX-Session: {session}\r\n\r\n"
         early.sendall(head.encode())
         world = launch(descriptor=listener.fileno(), env={"WORLD_RESUME_PATH": str(snapshot)})

@@ -20,7 +20,7 @@ from clawblox.server import feed as feed_module
 from clawblox.server.static_files import guess_media_type
 from tests.server.conftest import PROTECTION
 from tests.server.gallery import Gallery
-from tests.support import wait_until, wait_until_async
+from tests.support import HANG_S, wait_until, wait_until_async
 from tests.websockets import Refused, WebSocketClient
 
 GALLERY = Path(__file__).with_name("gallery.py")
@@ -228,7 +228,7 @@ def large_file(tmp_path: Path) -> Path:
 
 
 def start_download(world, name: str) -> socket.socket:
-    peer = socket.create_connection(("127.0.0.1", world.port), timeout=30)
+    peer = socket.create_connection(("127.0.0.1", world.port), timeout=HANG_S)
     peer.sendall(f"GET /files/{name} HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\n\r\n".encode())
     assert peer.recv(15) == b"HTTP/1.1 200 OK"
     return peer
@@ -482,7 +482,7 @@ def test_spectators_do_not_keep_agents_out(launch):
     sockets = [WebSocketClient(world.port, "/watch") for _ in range(2)]
     idle = []
     for _ in range(3):  # each stays open, and makes room for the next when it is idle long enough
-        connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
         connection.request("GET", "/show")
         assert connection.getresponse().read() == b"0 None"
         idle.append(connection)
@@ -500,4 +500,4 @@ def test_a_world_on_another_thread_stops_on_a_signal(launch, number):
     world = launch(GALLERY)
     assert world.port
     os.kill(world.process.pid, number)
-    assert world.process.wait(10) == 0
+    assert world.process.wait(HANG_S) == 0

@@ -23,7 +23,7 @@ from tests.recording.files import read_all, reading
 from tests.server.conftest import TALLY
 from tests.server.seen import Seen
 from tests.server.tally import Tally
-from tests.support import wait_until, wait_until_async
+from tests.support import HANG_S, wait_until, wait_until_async
 
 JSON = {"Content-Type": "application/json"}
 STAMP = ("tick", "time", "utc")
@@ -123,7 +123,7 @@ def test_a_killed_world_leaves_everything_up_to_its_last_block(launch, run_dir):
     world.ask("POST", "/input", headers=headers, body=b'{"type":"Add","data":1}')
     wait_until(lambda: path.stat().st_size > size)
     world.process.send_signal(signal.SIGKILL)
-    world.process.wait(10)
+    world.process.wait(HANG_S)
     names = [event["event"] for event in events_of(path)]
     assert names[:2] == ["start", "join"]
     assert set(names[2:]) == {"input"}
@@ -144,7 +144,7 @@ def test_every_launch_writes_its_own_recording(hosted, tmp_path):
 def test_a_world_that_cannot_record_exits_with_a_reason(launch, tmp_path):
     (tmp_path / "file").write_text("")
     world = launch(TALLY, "--record", "--record-dir", str(tmp_path / "file"))
-    assert world.process.wait(10) == 1
+    assert world.process.wait(HANG_S) == 1
     assert "cannot record into" in world.log
     assert world.log.count("\n") == 1
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.server.conftest import PROTECTION, TALLY, TOKEN
-from tests.support import free_port, is_listening, wait_until
+from tests.support import HANG_S, free_port, is_listening, wait_until
 
 JSON = {"Content-Type": "application/json"}
 
@@ -81,7 +81,7 @@ def test_foreign_hosts_and_origins_are_refused_on_the_real_port(launch):
 def test_a_malformed_request_is_refused_and_the_world_runs_on(launch, request_head):
     world = launch()
     head = request_head.replace(b"%(port)d", str(world.port).encode())
-    with socket.create_connection(("127.0.0.1", world.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", world.port), timeout=HANG_S) as connection:
         connection.sendall(head)
         status_line = connection.recv(4096).split(b"\r\n")[0]
     assert status_line.split()[1] in (b"400", b"404", b"421")
@@ -130,7 +130,7 @@ def test_with_exit_on_halt_a_halted_world_exits_with_status_70(launch, clock):
     answer = world.ask("POST", "/input", headers=headers, body=b'{"type":"FailAtNextStep"}')
     assert answer.status == 503
     assert answer.body.startswith(b"Game halted: OverflowError")
-    assert world.process.wait(10) == 70
+    assert world.process.wait(HANG_S) == 70
     assert world.log.splitlines()[-1] == (
         "tally.py: the world halted: OverflowError: the sums are too high"
     )
@@ -202,7 +202,7 @@ def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, d
         port = taken.getsockname()[1]  # had it tried to bind, it would have complained of this
         env = {"WORLD_RESUME_PATH": str(snapshot), "WORLD_PORT": str(port)}
         world = launch(env=env)
-        assert world.process.wait(10) == 65
+        assert world.process.wait(HANG_S) == 65
     assert world.log.startswith(f"tally.py: refusing the snapshot {snapshot}: ")
     assert complaint in world.log
     assert world.log.count("\n") == 1
@@ -213,7 +213,7 @@ def test_a_foreign_snapshot_is_refused_before_the_port_opens(launch, snapshot, d
 def test_a_world_without_reseed_refuses_a_seed_with_one_line(launch, snapshot, is_resumed):
     env = {"WORLD_RESEED": "0", "WORLD_RESUME_PATH": str(snapshot) if is_resumed else ""}
     world = launch(env=env)
-    assert world.process.wait(10) == 2
+    assert world.process.wait(HANG_S) == 2
     assert world.log == (
         "tally.py: this world has no reseed(): start it without WORLD_RESEED and --reseed\n"
     )
@@ -223,7 +223,7 @@ def test_a_busy_port_is_reported_in_one_line(launch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         world = launch(env={"WORLD_PORT": str(port)})
-        assert world.process.wait(10) == 1
+        assert world.process.wait(HANG_S) == 1
     assert world.log.startswith(f"tally.py: cannot listen on 127.0.0.1:{port}: ")
     assert "Address already in use" in world.log
     assert world.log.count("\n") == 1
@@ -239,7 +239,7 @@ def test_a_signal_stops_a_world_cleanly(launch, stop, clock):
     port = world.port
     world.ask("POST", "/join?name=a")
     world.process.send_signal(stop)
-    assert world.process.wait(10) == 0
+    assert world.process.wait(HANG_S) == 0
     assert not is_listening(port)
     assert "Traceback" not in world.log
 

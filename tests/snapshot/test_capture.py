@@ -463,7 +463,7 @@ def run_orchestrator(tmp_path: Path, body: str, *flags: str) -> Any:
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.returncode == 0
     return json.loads(done.stdout)

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from clawblox.supervision.tree import SharedStop
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ async def test_all_requests_share_one_stop_and_the_shortest_grace() -> None:
             stop.is_over.set()
 
     released = anyio.Event()
-    with anyio.fail_after(30):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             for task in (work, lambda: stop.request(600), lambda: stop.request(60)):
                 tasks.start_soon(task)

@@ -18,9 +18,8 @@ from clawblox.supervision import tree as finder
 from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd, end_tree
 from clawblox.system.process import Process
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees
-from tests.support import descendants, is_alive, marked_processes, wait_until_async
+from tests.support import HANG_S, descendants, is_alive, marked_processes, wait_until_async
 from tests.system.process.support import (
-    DEADLINE_S,
     SLEEP,
     STUBBORN,
     Spawn,
@@ -41,7 +40,7 @@ async def test_the_grace_is_only_ever_shortened() -> None:
     assert grace.scope.deadline == end
     grace.shorten(60)
     assert grace.scope.deadline <= end - 530
-    with anyio.fail_after(DEADLINE_S), grace.scope:
+    with anyio.fail_after(HANG_S), grace.scope:
         grace.shorten(0)
         await anyio.sleep_forever()
     assert grace.scope.cancelled_caught
@@ -74,7 +73,7 @@ async def test_a_leader_whose_first_thread_alone_has_ended_is_ended_too(
     stat = Path(f"/proc/{leader.pid}/stat")
     await wait_until_async(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
     assert not leader.has_exited
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         await end_tree(make_mark(cookie, leader), leader, Grace(0))
     assert leader.has_exited
     assert await leader.wait() == ProcessExit(signal="SIGKILL")
@@ -94,7 +93,7 @@ async def test_what_ignores_the_signal_is_killed_and_named(
 ) -> None:
     leader = await start(*STUBBORN)
     await wait_until_async(lambda: "ready" in (tmp_path / "log").read_text())
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         end = await end_tree(make_mark(cookie, leader), leader, Grace(0))
     assert end.rung == "killed"
     assert f"{leader.pid} {' '.join(STUBBORN)}" in end.killed
@@ -127,7 +126,7 @@ async def test_a_tree_ends_even_where_somebody_else_reaps_its_leader(
     with reaping_everything():
         leader = await start("sh", "-c", "sleep 60 & wait", CLAWBLOX_INSTANCE=cookie)
         await wait_until_async(lambda: len(marked_processes(cookie)) == 2)
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             end = await end_tree(make_mark(cookie, leader), leader, Grace(60))
         assert end.rung == "terminated"
         assert not marked_processes(cookie)
@@ -211,7 +210,7 @@ async def end_all(
     async def end(cookie: str, leader: Process) -> None:
         found[cookie] = await end_tree(make_mark(cookie, leader), leader, Grace(grace))
 
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             for cookie, leader in leaders.items():
                 tasks.start_soon(end, cookie, leader)
@@ -273,7 +272,7 @@ def pids_of(end: TreeEnd) -> set[int]:
 async def test_many_stops_share_two_passes(
     start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finder, "_GATHER_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(finder, "_GATHER_S", 2 * HANG_S)
     leaders = {f"{cookie}{number}": await start(*SLEEP) for number in range(20)}
     passes = note_passes(monkeypatch)
     ends = await end_all(leaders, 60)
@@ -332,7 +331,7 @@ async def test_a_stop_that_is_cancelled_leaves_the_others_to_end(
             ends[name] = await end_tree(make_mark(name, leader), leader, grace_of[name])
 
     grace_of = {name: Grace(60) for name in leaders}
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             for name in leaders:
                 tasks.start_soon(end_one, name)

@@ -20,6 +20,7 @@ from clawblox.supervision import tree as finder_module
 from clawblox.supervision.tree import Finder, current_finder
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
 from tests.support import (
+    HANG_S,
     is_alive,
     kill_processes,
     processes_in,
@@ -29,7 +30,6 @@ from tests.support import (
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 30.0
 
 Start = Callable[[], Mark]
 
@@ -70,7 +70,7 @@ class Gate:
     def find_trees(self, searches: Sequence[Search]) -> list[list[Proc]]:
         self.passes.append(len(searches))
         found = find_trees(searches)
-        assert self.is_open.wait(DEADLINE_S)
+        assert self.is_open.wait(HANG_S)
         if self.failures:
             raise self.failures.pop()
         return found
@@ -114,7 +114,7 @@ async def test_concurrent_searches_share_one_pass(
 ) -> None:
     marks = [start() for _ in range(10)]
     ask = asking(Finder(), found)
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             for number, mark in enumerate(marks):
                 tasks.start_soon(ask, number, mark)
@@ -128,7 +128,7 @@ async def test_no_search_is_answered_by_a_pass_that_began_before_it(
     finder = Finder()
     ask = asking(finder, found)
     gate.is_open.clear()
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, 0, start())
             await wait_until_async(lambda: gate.passes == [1])
@@ -154,7 +154,7 @@ async def test_a_repeated_request_makes_a_pass_for_waiting_callers(
         gate.is_open.clear()
         await ask(1, marks[1])
 
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask_twice)
             tasks.start_soon(ask, 2, marks[2])
@@ -172,10 +172,10 @@ async def test_a_repeated_request_makes_a_pass_for_waiting_callers(
 async def test_a_pass_waits_for_those_who_are_about_to_look(
     start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * HANG_S)
     finder = Finder()
     ask = asking(finder, found)
-    with anyio.fail_after(DEADLINE_S), finder.looking(), finder.looking():
+    with anyio.fail_after(HANG_S), finder.looking(), finder.looking():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, 0, start())
             await anyio.wait_all_tasks_blocked()
@@ -187,9 +187,9 @@ async def test_a_pass_waits_for_those_who_are_about_to_look(
 async def test_a_pass_does_not_wait_for_those_who_have_looked_their_last(
     start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * HANG_S)
     finder = Finder()
-    with anyio.fail_after(DEADLINE_S), finder.looking():
+    with anyio.fail_after(HANG_S), finder.looking():
         async with anyio.create_task_group() as tasks:
             with finder.looking():
                 tasks.start_soon(asking(finder, found), 0, start())
@@ -200,7 +200,7 @@ async def test_a_pass_does_not_wait_for_those_who_have_looked_their_last(
 
 async def test_a_pass_waits_only_a_little(start: Start, gate: Gate, found: dict[int, Any]) -> None:
     finder = Finder()
-    with anyio.fail_after(DEADLINE_S), finder.looking(), finder.looking():
+    with anyio.fail_after(HANG_S), finder.looking(), finder.looking():
         await asking(finder, found)(0, start())
     assert gate.passes == [1]
 
@@ -208,7 +208,7 @@ async def test_a_pass_waits_only_a_little(start: Start, gate: Gate, found: dict[
 async def test_each_is_signalled_as_it_asked(start: Start, found: dict[int, Any]) -> None:
     finder = Finder()
     spared, terminated, killed = start(), start(), start()
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(asking(finder, found), 0, spared)
             tasks.start_soon(asking(finder, found, number=signal.SIGTERM), 1, terminated)
@@ -225,7 +225,7 @@ async def test_a_failed_pass_over_the_processes_fails_every_caller(
     finder = Finder()
     gate.failures.append(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
     mark = start()
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(asking(finder, found), 0, mark)
             tasks.start_soon(asking(finder, found), 1, start())
@@ -245,7 +245,7 @@ async def test_a_process_that_cannot_be_signalled_fails_its_own_caller_only(
     first, second = start(), start()
     monkeypatch.setattr(finder_module, "signal_processes", fail_for_the_second)
     ask = asking(Finder(), found, number=signal.SIGTERM)
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, 0, first)
             tasks.start_soon(ask, 1, second)
@@ -269,7 +269,7 @@ async def test_one_who_is_cancelled_while_it_waits_takes_no_pass_from_the_others
         with scopes[number]:
             await ask(number, mark)
 
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask_within, 0, start())
             await wait_until_async(lambda: gate.passes == [1])
@@ -287,7 +287,7 @@ async def test_one_who_is_cancelled_while_it_waits_takes_no_pass_from_the_others
 async def test_one_who_is_cancelled_as_it_is_to_make_the_pass_leaves_it_to_the_next(
     start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(finder_module, "_GATHER_S", 2 * HANG_S)
     finder = Finder()
     ask = asking(finder, found)
     scope = anyio.CancelScope()
@@ -296,7 +296,7 @@ async def test_one_who_is_cancelled_as_it_is_to_make_the_pass_leaves_it_to_the_n
         with scope, finder.looking():
             await ask(0, mark)
 
-    with anyio.fail_after(DEADLINE_S), finder.looking():
+    with anyio.fail_after(HANG_S), finder.looking():
         async with anyio.create_task_group() as tasks:
             with finder.looking():
                 tasks.start_soon(ask_within, start())
@@ -322,7 +322,7 @@ async def test_one_who_is_cancelled_during_its_pass_waits_for_it_and_the_others_
         with scope:
             await ask(0, mark)
 
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask_within, start())
             tasks.start_soon(ask, 1, start())
@@ -349,7 +349,7 @@ async def test_a_task_that_is_cancelled_the_hard_way_during_its_pass_leaves_it_t
     with pytest.raises(asyncio.CancelledError):
         await one
     gate.is_open.set()
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(HANG_S):
         await other
     assert gate.passes == [2, 1]
     assert found == {1: [leader_of(second)]}

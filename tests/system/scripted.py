@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-HANG_S = 20.0
-"""A client that says nothing for this long hangs, and fails its test; then the server ends."""
+from tests.support import HANG_S
 
 End = Callable[["Peer"], None]
 

@@ -17,9 +17,8 @@ import pytest
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.system.connection import Connection, Connections, Delivery, NotSentError
 from clawblox.system.request import Answer
-from tests.support import free_port, wait_until_async
+from tests.support import HANG_S, free_port, wait_until_async
 from tests.system.scripted import (
-    HANG_S,
     Peer,
     Script,
     Server,
@@ -578,7 +577,7 @@ def test_the_parser_is_loaded_with_the_first_connection_only() -> None:
         "import sys, clawblox.system.connection as c; c.Connections('http://a'); "
         "assert 'httptools' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S)
 
 
 EXHAUSTED = """
@@ -612,7 +611,7 @@ anyio.run(main)
 
 def test_without_a_free_descriptor_calls_and_snapshots_fail_by_an_error_of_ours() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
-    result = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True)
+    result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     first, second = result.stdout.splitlines()
     assert first.startswith("POST /join failed: ")
     assert "Too many open files" in first

@@ -25,7 +25,7 @@ from clawblox.system.files import (
     write_all,
 )
 from clawblox.system.locks import lock_file, unlock_file
-from tests.support import open_fds, read_process
+from tests.support import HANG_S, open_fds, read_process
 
 OLD, NEW = b"the old content", b"the new content, which is longer than one short write"
 SYSTEM_CALLS = ("open", "write", "fchmod", "fsync", "replace", "link", "unlink", "close")
@@ -192,7 +192,7 @@ def test_wherever_the_process_dies_the_destination_is_old_or_new_and_a_sweep_rem
     tmp_path: Path,
 ) -> None:
     command = [sys.executable, "-I", "-S", "-c", DIE_AT_EVERY_CALL, PACKAGE_ROOT, *SYSTEM_CALLS]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=HANG_S)
     for kind, old in (("replace", OLD), ("create", None)):
         deaths = sorted((tmp_path / kind).iterdir(), key=lambda path: int(path.name))
         assert len(deaths) > 8

@@ -22,6 +22,7 @@ from clawblox.system.guard import Guard
 from clawblox.system.process_tree import Mark
 from tests.orchestrators import STAY, Orchestrator, orchestrator, wait_for_nothing, world_pid
 from tests.support import (
+    HANG_S,
     ask,
     command_line,
     is_alive,
@@ -138,7 +139,7 @@ def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) 
     client.forget(make_mark("one"))
     (keeper,) = [each for each in threading.enumerate() if each.name == guard.KEEPER_THREAD][-1:]
     os.kill(client._pid, signal.SIGKILL)
-    keeper.join(20)
+    keeper.join(HANG_S)
     assert client._pid == 0
 
 

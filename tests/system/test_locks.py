@@ -16,7 +16,7 @@ import pytest
 from clawblox.system import locks
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
-from tests.support import wait_until
+from tests.support import HANG_S, wait_until
 
 OLD = b"the old content"
 PACKAGE_ROOT = str(Path(locks.__file__).parents[2])
@@ -101,7 +101,7 @@ def test_of_several_processes_exactly_one_holds_a_lock_at_a_time(
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        refusals = [process.communicate(timeout=60)[0] for process in crowd]
+        refusals = [process.communicate(timeout=HANG_S)[0] for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 4
     assert sum(map(int, refusals)) > 0  # they did meet
     assert names_in(tmp_path) == set()
@@ -158,7 +158,7 @@ if os.fork() == 0:
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
     command = [sys.executable, "-I", "-S", "-c", child]
-    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == 0
+    assert subprocess.run(command, cwd=tmp_path, timeout=HANG_S).returncode == 0
     assert path.exists()
 
 

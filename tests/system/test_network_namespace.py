@@ -22,9 +22,9 @@ from clawblox.system.network_namespace import (
     open_channel,
     receive_listeners,
 )
+from tests.support import HANG_S
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 20.0
 PYTHON = (sys.executable, "-I", "-S", "-c")
 
 
@@ -42,7 +42,7 @@ def enclosed(
     with ExitStack() as stack:
         ours, theirs = open_channel()
         stack.enter_context(ours)
-        ours.settimeout(TIMEOUT_S)
+        ours.settimeout(HANG_S)
         confinement = confinement or Confinement()
         with theirs:
             whole = helper_command(theirs.fileno(), listen, command, confinement=confinement)
@@ -65,7 +65,7 @@ def enclosed(
 def output(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
     text = process.stdout.read().decode()
-    assert process.wait(TIMEOUT_S) == 0, text
+    assert process.wait(HANG_S) == 0, text
     return text
 
 
@@ -73,7 +73,7 @@ def answer(listener: socket.socket, text: str) -> threading.Thread:
     """Answer the next connection of a listener, in a thread."""
 
     def serve() -> None:
-        listener.settimeout(TIMEOUT_S)
+        listener.settimeout(HANG_S)
         connection, _ = listener.accept()
         with connection:
             connection.sendall(text.encode())
@@ -264,7 +264,7 @@ ours, theirs = open_channel()
 command = helper_command(theirs.fileno(), [("127.0.0.1", 80)], ["/usr/bin/id", "-u"])
 process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
 theirs.close()
-ours.settimeout({TIMEOUT_S})
+ours.settimeout({HANG_S})
 print(receive_listeners(ours, 1)[0].getsockname(), process.wait(), flush=True)
 """
 
@@ -281,7 +281,7 @@ def test_a_user_who_is_not_root_can_listen_on_port_80_inside() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=HANG_S,
         check=False,
         cwd="/",
     )
@@ -294,4 +294,4 @@ def test_a_program_that_cannot_be_executed_is_an_error_with_the_reason() -> None
         assert process.stdout.read() == (
             b"cannot execute '/nowhere/program': No such file or directory\n"
         )
-        assert process.wait(TIMEOUT_S) == 1
+        assert process.wait(HANG_S) == 1

@@ -18,6 +18,7 @@ from clawblox.system import guard
 from clawblox.system.process_tree import Mark, find_tree
 from tests.orchestrators import STAY, orchestrator, wait_for_nothing, worlds_in
 from tests.support import (
+    HANG_S,
     ask,
     descendants,
     is_alive,
@@ -129,7 +130,7 @@ def test_an_orchestrator_that_ends_by_itself_ends_its_worlds_first(tmp_path: Pat
                 ending.append((stack.enter_context(one), status))
         for one, status in ending:
             port = int(one.hear())
-            assert one.process.wait(timeout=20) == status
+            assert one.process.wait(HANG_S) == status
             assert not is_listening(port)
     assert not worlds_in(tmp_path)
 
@@ -336,7 +337,7 @@ def test_a_forked_child_that_ends_leaves_the_worlds_of_its_parent(tmp_path: Path
         assert ask(port, "GET", "/api.md").status == 200
         assert len(one.guards()) == 1
         one.tell("end")
-        assert one.process.wait(timeout=20) == 0
+        assert one.process.wait(HANG_S) == 0
         assert not is_listening(port)
 
 

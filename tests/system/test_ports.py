@@ -35,7 +35,7 @@ from clawblox.system.ports import (
     wait_for_port,
 )
 from clawblox.system.sock_diag import Listener, has_sock_diag
-from tests.support import free_port, open_fds, wait_until
+from tests.support import HANG_S, free_port, open_fds, wait_until
 
 HOST = "127.0.0.1"
 NOWHERE = "192.0.2.1"
@@ -331,7 +331,7 @@ first.release()
 
 
 def test_only_the_first_lease_of_a_process_opens_files() -> None:
-    subprocess.run([sys.executable, "-c", OPENED], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", OPENED], check=True, timeout=HANG_S)
 
 
 def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
@@ -547,7 +547,7 @@ def test_a_listener_for_a_world_answers_before_anybody_accepts(host: str) -> Non
     port = free_port()
     with open_listener(host, port) as listener:
         assert not listener.get_inheritable()
-        socket.create_connection((connect_host(host), port), timeout=10).close()
+        socket.create_connection((connect_host(host), port), timeout=HANG_S).close()
         with pytest.raises(PortBusy) as caught:
             open_listener(host, port)
         assert caught.value.port == port
@@ -573,7 +573,7 @@ async def test_a_port_that_becomes_free_in_time_is_taken() -> None:
         leases.append(await wait_for_port(HOST, port, 60.0))
 
     with listening(HOST, port) as listener:
-        with anyio.fail_after(30):
+        with anyio.fail_after(HANG_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)
                 await anyio.wait_all_tasks_blocked()

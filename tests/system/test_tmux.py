@@ -28,6 +28,7 @@ from clawblox import (
 from clawblox.rundir.records import read_records
 from clawblox.system.tmux import TmuxError, close_window, open_window
 from tests.support import (
+    HANG_S,
     MISBEHAVING,
     ask,
     command_line,
@@ -48,7 +49,6 @@ pytestmark = [
 ]
 
 CANARY = "canary-5d0b7c1e9a3f4286"
-DEADLINE_S = 30.0
 
 
 async def start(world: AsyncWorld, tmp_path: Path, **arguments: Any) -> StartedWorld:
@@ -196,7 +196,7 @@ async def test_a_window_that_a_person_closes_ends_its_world(tmp_path: Path, tmux
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         started = await start(world, tmp_path)
         tmux("kill-window", "-t", f"={SESSION}:=world-0")
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             async for event in events:
                 if event.kind == "exited":
                     break
@@ -330,7 +330,7 @@ async def test_an_exit_before_ready_is_known_by_status_or_signal(
     tmp_path: Path, tmux: Tmux, flags: list[str], status: int | None, signal_name: str | None
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, *flags)) as world:
-        with anyio.fail_after(DEADLINE_S), pytest.raises(WorldExitedBeforeReadyError) as caught:
+        with anyio.fail_after(HANG_S), pytest.raises(WorldExitedBeforeReadyError) as caught:
             await start(world, tmp_path)
     assert caught.value.exit is not None
     assert (caught.value.exit.status, caught.value.exit.signal) == (status, signal_name)
@@ -342,7 +342,7 @@ async def test_a_death_after_ready_is_an_event_with_its_status(tmp_path: Path, t
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         started = await start(world, tmp_path)
         ask(started.port, "POST", "/__die?status=9")
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             async for event in events:
                 if event.kind == "exited":
                     break

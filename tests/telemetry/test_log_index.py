@@ -17,8 +17,8 @@ from clawblox.telemetry import log_index
 from clawblox.telemetry.log_index import LogIndex, note_end
 from clawblox.telemetry.log_times import LEFT, LogTimes, cutting, index_path
 from clawblox.telemetry.logs import LogReader
+from tests.support import HANG_S
 
-DEADLINE_S = 30.0
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
@@ -423,7 +423,7 @@ async def test_a_followed_log_shows_ends_restarts_and_times_as_they_happen(tmp_p
     )
 
     async def next_line() -> LogLine:
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             return await anext(reader)
 
     with log.open("a", buffering=1) as file:
@@ -456,7 +456,7 @@ async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> N
         instance="w000", path=log, follow=True, tail=1, has_notes=True, is_over=lambda: False
     )
     cut = "the log was cut to its newer half"
-    with anyio.fail_after(DEADLINE_S), log.open("a") as file:
+    with anyio.fail_after(HANG_S), log.open("a") as file:
 
         def write(first: int, last: int) -> None:
             file.write(numbered(first, last))
@@ -494,7 +494,7 @@ async def test_a_follower_waits_while_the_log_is_cut(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("one\n")
     reader = LogReader(instance="w000", path=log, follow=True, tail=None, is_over=lambda: False)
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         assert (await anext(reader)).text == "one"
         with cutting(log) as file:
             file.seek(0, os.SEEK_END)

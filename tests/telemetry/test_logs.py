@@ -18,11 +18,10 @@ import pytest
 
 from clawblox.telemetry import logs
 from clawblox.telemetry.logs import LogReader, last_lines, open_log, trim_log
-from tests.support import POLL_INTERVAL_S, wait_until
+from tests.support import HANG_S, POLL_INTERVAL_S, wait_until
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 30.0
 PIECE_BYTES = 64 * 1024
 MARK = "[clawblox] log over 20000 bytes, older half removed"
 
@@ -75,12 +74,12 @@ class Followed:
             file.write(data)
 
     async def next(self) -> str:
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             return (await anext(self.lines)).text
 
     async def rest(self) -> list[str]:
         self.is_over = True
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             return [line.text async for line in self.lines]
 
 

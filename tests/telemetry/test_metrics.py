@@ -39,7 +39,7 @@ from clawblox.telemetry.metrics import (
     Timing,
 )
 from clawblox.telemetry.prometheus import MetricsEndpoint
-from tests.support import ask, free_port, is_listening, open_fds, wait_until_async
+from tests.support import HANG_S, ask, free_port, is_listening, open_fds, wait_until_async
 
 durations = st.floats(min_value=0, max_value=1000)
 somewhere = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
@@ -323,7 +323,7 @@ async def test_a_request_without_or_with_two_hosts_is_refused(metrics: Metrics) 
 
 
 def raw_request(port: int, headers: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.sendall(b"GET /metrics HTTP/1.0\r\n" + headers + b"\r\n")
         with connection.makefile("rb") as answer:
             return answer.read()
@@ -416,7 +416,9 @@ async def test_a_client_that_sends_nothing_is_given_up_silently(
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.05)
     with structlog.testing.capture_logs() as logs:
         async with endpoint_of(metrics) as endpoint:
-            with socket.create_connection(("127.0.0.1", port_of(endpoint)), timeout=10) as silent:
+            with socket.create_connection(
+                ("127.0.0.1", port_of(endpoint)), timeout=HANG_S
+            ) as silent:
                 assert await anyio.to_thread.run_sync(silent.recv, 1) == b""
     assert {line["log_level"] for line in logs} <= {"debug"}
     assert capsys.readouterr().err == ""
@@ -439,7 +441,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_given_up(
 
     async with endpoint_of(metrics) as endpoint:
         with socket.create_connection(("127.0.0.1", port_of(endpoint)), timeout=0.02) as client:
-            with anyio.fail_after(10):
+            with anyio.fail_after(HANG_S):
                 await anyio.to_thread.run_sync(dribble, client, abandon_on_cancel=True)
         assert (await get(endpoint)).status == 200
 
@@ -483,7 +485,7 @@ async def test_it_waits_while_no_descriptor_is_left(metrics: Metrics, monkeypatc
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        over.wait(10)
+        over.wait(HANG_S)
 
     monkeypatch.setattr(prometheus, "time", SimpleNamespace(sleep=sleep))
     async with endpoint_of(metrics) as endpoint:
@@ -507,6 +509,6 @@ def test_without_the_extra_the_error_has_the_command_that_installs_it() -> None:
         "except ClawbloxError as error: print(type(error).__name__, error.hint)\n"
     )
     words = [sys.executable, "-c", code]
-    result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+    result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=HANG_S)
     assert result.stdout == f"UsageError {install_command('metrics')}\n"
     assert issubclass(UsageError, ClawbloxError)

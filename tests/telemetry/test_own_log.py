@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from clawblox.telemetry.own_log import OwnLog
+from tests.support import HANG_S
 
 
 def test_a_line_reaches_structlog_with_its_fields() -> None:
@@ -38,7 +39,9 @@ def test_only_a_line_loads_structlog() -> None:
         "log.warning('now')\n"
         "assert 'structlog' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=HANG_S, stdout=subprocess.DEVNULL
+    )
 
 
 EXHAUSTED = """
@@ -55,7 +58,7 @@ OwnLog("x").warning("written")
 
 def test_without_a_free_descriptor_a_line_is_dropped_and_fails_nothing() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
-    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     assert "written" in result.stderr
     assert "dropped" not in result.stderr
     assert result.stdout == ""
@@ -73,7 +76,7 @@ for method in (log.debug, log.info, log.warning, log.error):
 
 def test_without_a_configuration_lines_go_to_standard_error_as_they_can_be_read() -> None:
     words = [sys.executable, "-c", UNCONFIGURED]
-    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     assert result.stdout == ""
     assert result.stderr.count("from the library") == 4
     shown = result.stderr.replace("\\\\", "\\")  # structlog quotes what has spaces
@@ -95,7 +98,7 @@ with log.contain("request failed"):
 
 def test_a_defect_names_its_frames_and_shows_none_of_their_variables() -> None:
     words = [sys.executable, "-c", DEFECT]
-    result = subprocess.run(words, check=True, timeout=30, capture_output=True, text=True)
+    result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     assert "ValueError('no such key')" in result.stderr
     assert "<string>:5 fail" in result.stderr
     assert "token-of-a-world" not in result.stderr

@@ -15,8 +15,15 @@ from clawblox.config.options import RestartOptions
 from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
 from tests.running import next_event
-from tests.starting import DEADLINE_S
-from tests.support import all_processes, ask, is_alive, is_listening, make_world, marked_processes
+from tests.support import (
+    HANG_S,
+    all_processes,
+    ask,
+    is_alive,
+    is_listening,
+    make_world,
+    marked_processes,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +94,7 @@ async def test_an_attached_world_that_dies_is_an_event(tmp_path: Path) -> None:
     async with AsyncWorld.attach(run) as world, world.events() as events:
         assert world.port is not None
         ask(world.port, "POST", "/__die?status=3")
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             await next_event(events, "exited")
         assert not is_alive(pid)
 

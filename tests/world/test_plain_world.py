@@ -29,7 +29,7 @@ from tests.agents.standins import install, misbehave, told
 from tests.crowd import past, until
 from tests.plain import copy_plain_world, read_players
 from tests.running import Bot, manifest_of
-from tests.support import free_port, wait_until
+from tests.support import HANG_S, free_port, wait_until
 
 ENVIRONMENT = (
     *("WORLD_HOST", "WORLD_PORT", "WORLD_BASE_PATH", "WORLD_RECORD", "WORLD_RECORD_DIR"),
@@ -60,7 +60,7 @@ def world() -> Iterator[World]:
 def call(url: str, route: str, session: str = "", body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{url}{route}", data, {"X-Session": session})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
         return json.load(answer)
 
 
@@ -101,7 +101,7 @@ def test_an_agent_gets_plain_data_for_its_prompt(world: World, port: int, tmp_pa
     agent = Bot("Builder", tmp_path / "runs" / "r001" / "agents" / "Builder")
     api_access = world.connect(agent=agent)
     api_path = world.api_path(path="/api.md", access=api_access)
-    with urllib.request.urlopen(api_path, timeout=10) as answer:
+    with urllib.request.urlopen(api_path, timeout=HANG_S) as answer:
         text = answer.read().decode()
     assert "MoveTo" in text
     assert "snapshot" not in text
@@ -122,7 +122,7 @@ def test_an_agent_joins_acts_and_observes_with_curl(world: World, port: int) -> 
       -d '{{"type":"MoveTo","data":{{"position":[0,4,12]}}}}' > input.json
     curl -sf "{started.url}/observe" -H "X-Session: $session" > observe.json
     """
-    subprocess.run(["bash", "-c", script], check=True, timeout=30)
+    subprocess.run(["bash", "-c", script], check=True, timeout=HANG_S)
     joined, acted, seen = (
         json.loads(Path(f"{name}.json").read_text()) for name in ("join", "input", "observe")
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, ConfigError, save_checkpoint
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 
 SCRIPT = """
 import sys
@@ -49,7 +49,7 @@ def run_script(tmp_path: Path, stderr: int, script: str = SCRIPT) -> None:
         [sys.executable, "-c", script, str(directory), str(tmp_path / "run")],
         stderr=stderr,
         check=True,
-        timeout=60,
+        timeout=HANG_S,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
     )
 

@@ -30,7 +30,7 @@ from clawblox import (
     read_manifest,
 )
 from clawblox.concurrency.synchronous import call_as
-from tests.support import is_alive, make_world, marked_processes, wait_until
+from tests.support import HANG_S, is_alive, make_world, marked_processes, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -279,7 +279,7 @@ class Script:
         os.kill(self.process.pid, signal.SIGINT)
 
     def wait(self) -> int:
-        errors = self.process.communicate(timeout=30)[1]
+        errors = self.process.communicate(timeout=HANG_S)[1]
         sys.stderr.write(errors)
         return self.process.returncode
 
@@ -306,7 +306,7 @@ def run_script(tmp_path: Path, body: str, *flags: str) -> Script:
     )
     assert process.stdout is not None
     first_line = process.stdout.readline()
-    assert first_line, process.communicate(timeout=30)[1]
+    assert first_line, process.communicate(timeout=HANG_S)[1]
     return Script(process, int(first_line))
 
 

@@ -22,9 +22,9 @@ from clawblox.results import ProcessExit
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process import Process, memory_log, spawn
 from clawblox.system.process_tree import Mark
-from tests.support import INSTANCE_ENV
+from tests.support import HANG_S, INSTANCE_ENV
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = HANG_S
 LABEL = "counter"
 PYTHON = (sys.executable, "-I", "-S", "-c")
 

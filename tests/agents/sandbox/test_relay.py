@@ -12,10 +12,9 @@ import pytest
 from clawblox.agents.sandbox.endpoints import Endpoint
 from clawblox.agents.sandbox.relay import Relays
 from tests.agents.sandbox.test_client_hello import hello
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
-
-TIMEOUT_S = 20.0
 
 
 @pytest.fixture(
@@ -37,7 +36,7 @@ async def relayed(far: socket.socket) -> AsyncIterator[tuple[Relays, int]]:
     relays = Relays()
     relays.replace([(near, Endpoint("127.0.0.1", near.getsockname()[1], host))])
     relays._sockets[0] = (near, Endpoint("127.0.0.1", port, host))
-    with anyio.fail_after(TIMEOUT_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(relays.serve)
             yield relays, near.getsockname()[1]

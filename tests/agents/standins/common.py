@@ -312,7 +312,7 @@ def fetch(address):
 
     host, slash, path = address.removeprefix("http://").partition("/")
     try:
-        connection = http.client.HTTPConnection(host, timeout=10)
+        connection = http.client.HTTPConnection(host, timeout=120)
         connection.request("GET", slash + path or "/")
         answer = connection.getresponse()
         return f"{answer.status} {answer.read().decode(errors='replace')}", 0

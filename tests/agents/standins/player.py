@@ -41,7 +41,7 @@ def count_notes():
 
 def play(host, skill, turn):
     """Play for a while; return the score. It is the same in each run of an experiment."""
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=120)
     seen = call(connection, "GET", "/observe")
     run = os.getcwd().split("/runs/")[-1]
     rng = random.Random(f"{run} {skill} {turn}")

@@ -14,8 +14,7 @@ from typing import Any
 import attrs
 
 from tests.agents.standins import install, misbehave
-
-TIMEOUT_S = 20
+from tests.support import HANG_S
 
 CLAUDE = ["--output-format", "stream-json", "--verbose", "--permission-mode", "bypassPermissions"]
 CODEX = ["exec", "--json", "--skip-git-repo-check"]
@@ -84,7 +83,7 @@ class StandIn:
         """Let it end; without ``stdin`` its standard input is empty."""
         how = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         with self.started(*arguments, stdin=how, cwd=cwd) as process:
-            output, errors = process.communicate(stdin, timeout=TIMEOUT_S)
+            output, errors = process.communicate(stdin, timeout=HANG_S)
         return Ended(process.returncode, output, errors)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.agents.standins import ANSWER
 from tests.agents.standins.running import StandIn
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.thorough
 
@@ -89,7 +90,7 @@ def test_a_conversation_is_begun_talked_in_and_loaded(client: Client) -> None:
 def test_it_ends_with_its_input(client: Client) -> None:
     assert client.process.stdin is not None
     client.process.stdin.close()
-    assert client.process.wait(10) == 0
+    assert client.process.wait(HANG_S) == 0
 
 
 def test_a_tool_is_asked_for(client: Client, standin: StandIn) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agents.standins import ANSWER, hold, left_behind, read_dumps, told
 from tests.agents.standins.running import CLAUDE, StandIn, new_id, say
-from tests.support import wait_until
+from tests.support import HANG_S, wait_until
 
 pytestmark = pytest.mark.thorough
 
@@ -210,7 +210,7 @@ def test_it_ends_immediately_on_term_and_its_tool_stays(old: StandIn) -> None:
     with old.started("-p", "RUN echo $$ > pid; exec sleep 600", *CLAUDE) as process:
         wait_until(lambda: told_pid.exists() and told_pid.read_text())
         process.terminate()
-        assert process.wait(10) == 143
+        assert process.wait(HANG_S) == 143
     tool = int(told_pid.read_text())
     assert os.getsid(tool) == tool
     os.kill(tool, signal.SIGKILL)
@@ -250,7 +250,7 @@ def test_a_held_turn_does_not_end(old: StandIn) -> None:
         assert "assistant" in process.stdout.readline()
         assert "result" in process.stdout.readline()
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(HANG_S) == 0
 
 
 def test_a_line_can_be_oversized_and_output_endless(old: StandIn) -> None:
@@ -261,7 +261,7 @@ def test_a_line_can_be_oversized_and_output_endless(old: StandIn) -> None:
         assert process.stdout is not None
         assert all("session_id" in process.stdout.readline() for _ in range(1_000))
         process.terminate()
-        assert process.wait(10) == 143
+        assert process.wait(HANG_S) == 143
 
 
 def test_it_dumps_its_arguments_and_environment(old: StandIn) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.agents.standins import told
 from tests.agents.standins.running import CODEX, Ended, StandIn, new_id
-from tests.support import live_processes, wait_until
+from tests.support import HANG_S, live_processes, wait_until
 
 pytestmark = pytest.mark.thorough
 
@@ -101,7 +101,7 @@ def test_a_pipe_on_standard_input_is_read_to_its_end(codex: StandIn) -> None:
         assert any("Reading additional input" in line for line in process.stderr)
         assert process.poll() is None
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(HANG_S) == 0
     assert codex.run(*CODEX, "x", stdin="more\n").status == 0
     assert told(rollouts(codex)[-1])[-1] == "x\n\n<stdin>\nmore\n</stdin>"
 
@@ -149,7 +149,7 @@ def test_it_dies_of_term_and_its_tool_with_it(codex: StandIn) -> None:
     with codex.started(*CODEX, command) as process:
         tool = int(wait_until(lambda: told_pid.exists() and told_pid.read_text()))
         process.terminate()
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(HANG_S) == -signal.SIGTERM
     wait_until(lambda: tool not in live_processes())
 
 

@@ -17,6 +17,7 @@ from clawblox.agents.trajectory import encode_trajectory, export_trajectory
 from clawblox.agents.values import Usage
 from clawblox.errors import AgentError
 from tests.agents.standins import ANSWER, install, misbehave
+from tests.support import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +77,7 @@ def used(trajectory: Trajectory) -> Usage:
 async def test_three_turns_in_two_lives_are_one_trajectory(
     tmp_path: Path, program: str, version: str | None
 ) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(HANG_S):
         async with make_agent(tmp_path, program, version) as agent:
             started = await agent.start(
                 initial_prompt="Begin\nRUN echo hi-there",
@@ -132,7 +133,7 @@ async def test_a_failure_is_reported_once(tmp_path: Path) -> None:
     agent = make_agent(tmp_path, "claude", None)
     (agent.dir / "workspace").mkdir(parents=True)
     misbehave(agent.dir / "workspace", api_error=400)
-    with anyio.fail_after(60):
+    with anyio.fail_after(HANG_S):
         async with agent:
             with contextlib.suppress(AgentError):
                 await agent.start(initial_prompt="Begin", env=ENV["claude"])
@@ -152,7 +153,7 @@ async def test_a_crash_in_a_turn_is_a_step_between_the_messages_around_it(
     agent = make_agent(tmp_path, "claude", None)
     (agent.dir / "workspace").mkdir(parents=True)
     misbehave(agent.dir / "workspace", crash_at_tool={"times": 1, "signal": 9})
-    with anyio.fail_after(60):
+    with anyio.fail_after(HANG_S):
         async with agent:
             await agent.start(initial_prompt="Begin\nRUN echo x", env=ENV["claude"])
             await agent.wait()

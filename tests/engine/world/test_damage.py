@@ -18,6 +18,7 @@ from clawblox.engine.settings import EngineSettings, read_settings
 from clawblox.luau import run_deep
 from tests.engine.playing import play
 from tests.engine.torture import Plan, Run
+from tests.support import HANG_S
 
 MAIN = """
 local function make(class, parent, properties)
@@ -199,7 +200,7 @@ def test_the_program_refuses_it_without_a_traceback(directory: Path, state: Any)
         [*command, "--datastore", "none", "--resume", "saved.json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.returncode == 65
     assert "the snapshot is damaged at state.signals: {'1': 2} is not a list" in done.stderr

@@ -14,6 +14,7 @@ from clawblox.experiment.history import journal as module
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.lines import About
 from clawblox.system.append_log import append
+from tests.support import HANG_S
 
 
 def write(directory: Path, count: int) -> None:
@@ -116,7 +117,7 @@ def test_a_second_process_is_refused_and_can_read(tmp_path: Path) -> None:
     write(tmp_path, 1)
     with Journal(tmp_path) as journal:
         words = [sys.executable, "-c", SECOND, tmp_path]
-        answer = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        answer = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=True)
         assert "runs the experiment" in answer.stdout
         assert read_lines(tmp_path) == journal.lines
 

@@ -24,12 +24,11 @@ from clawblox.errors import AgentResumeError
 from tests.agents.access.test_refusals import TARGETS
 from tests.agents.standins import common, install, misbehave
 from tests.running import requests
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 from tests.tmux import Tmux
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 60.0
 TARGETS_TRIED = 60
 
 OPERATOR, FOREIGN, OWN = (f"canary-{name}-0123456789abcdef" for name in ("op", "foreign", "own"))
@@ -182,7 +181,7 @@ async def test_secrets_stay_where_they_belong(
     workspace = agent.dir / "workspace"
     workspace.mkdir(parents=True)
     said: list[object] = []
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with AsyncWorld(make_world(tmp_path)) as world, agent:
             events = agent.events()
             started = await world.start(run_dir=run_dir, env={"WORLD_OPERATOR_TOKEN": OPERATOR})

@@ -27,6 +27,7 @@ from clawblox.errors import AgentResumeError
 from tests.agents.standins import common, install, misbehave, told
 from tests.running import requests
 from tests.support import (
+    HANG_S,
     kill_processes,
     make_world,
     marked_processes,
@@ -38,7 +39,6 @@ pytestmark = pytest.mark.anyio
 
 AGENTS = {"Eko-r001": "claude", "Moa-r001": "codex"}
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}
-DEADLINE_S = 60.0
 
 ORCHESTRATOR = """
 import json, sys
@@ -122,7 +122,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
             return len(told(find_transcript(run_dir / "agents" / name, AGENTS[name])))
 
         for name, workspace in workspaces.items():
-            wait_until(lambda name=name: count(name) >= 3, DEADLINE_S)
+            wait_until(lambda name=name: count(name) >= 3, HANG_S)
             (workspace / common.HOLD_FILE).touch()
         held = {name: settle(lambda name=name: count(name)) for name in AGENTS}
         process.stdin.write("save\n")
@@ -135,7 +135,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
         }
         for name, workspace in workspaces.items():
             (workspace / common.HOLD_FILE).unlink()
-            wait_until(lambda name=name: count(name) > held[name] + 1, DEADLINE_S)
+            wait_until(lambda name=name: count(name) > held[name] + 1, HANG_S)
             (workspace / common.HOLD_FILE).touch()
         process.kill()
         kill_processes(marked_processes)
@@ -161,7 +161,7 @@ async def resumed(
     killed: Killed, run_dir: Path
 ) -> AsyncIterator[tuple[AsyncWorld, StartedWorld, dict[str, AsyncAgent]]]:
     """Load the checkpoint into a new run directory, and start its world again."""
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with AsyncExitStack() as stack:
             world = await stack.enter_async_context(AsyncWorld(killed.world_dir))
             started = await world.start(resume=killed.checkpoint, run_dir=run_dir)

@@ -21,11 +21,10 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentError, AgentResumeError
 from tests.agents.standins import install, told
-from tests.support import make_world
+from tests.support import HANG_S, make_world
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 60.0
 DRIVERS = ("claude", "codex", "kimi")
 FIRST = "SAY I live on a farm."
 TOLD = [FIRST, AUTO_CONTINUE]
@@ -68,7 +67,7 @@ async def test_a_conversation_continues_whatever_surrounds_its_program(
     tmp_path: Path, driver: str, was_sandboxed: bool, is_sandboxed: bool, moves: bool
 ) -> None:
     directory, bin_dir = tmp_path / "one" / "agents" / "Eko", tmp_path / "bin"
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with make_agent(bin_dir, directory, driver, sandbox=was_sandboxed) as agent:
             started = await agent.start(initial_prompt=FIRST, system_prompt="Be curious.")
             assert (await agent.wait()).state == "idle"
@@ -99,7 +98,7 @@ async def test_an_archive_is_resumed_with_the_sandbox_that_the_agent_had(
 ) -> None:
     world_dir, run_dir, bin_dir = make_world(tmp_path), tmp_path / "one", tmp_path / "bin"
     directory = run_dir / "agents" / "Eko"
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with (
             AsyncWorld(world_dir) as world,
             make_agent(bin_dir, directory, driver, sandbox=was_sandboxed) as agent,
@@ -218,7 +217,7 @@ async def test_no_wrong_record_of_a_session_begins_or_continues_another(
     await run_blocking(fault, *directories, driver)
     for directory in directories:
         before = await run_blocking(transcripts, directory)
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             async with make_agent(tmp_path / "bin", directory, driver) as agent:
                 with pytest.raises(AgentResumeError) as caught:
                     await agent.send(prompt=AUTO_CONTINUE)
@@ -268,7 +267,7 @@ def transcripts(directory: Path) -> dict[Path, bytes]:
 async def test_a_hostile_record_of_usage_is_an_error(tmp_path: Path, text: str) -> None:
     directory = tmp_path / "Eko"
     write(directory / "usage.json", text)
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with make_agent(tmp_path / "bin", directory, "codex") as agent:
             with pytest.raises(AgentError, match=r"usage\.json"):
                 await agent.start(initial_prompt="Begin")

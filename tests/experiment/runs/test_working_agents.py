@@ -16,11 +16,10 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from tests.agents.standins import hold, install, misbehave, told
-from tests.support import make_world, wait_until_async
+from tests.support import HANG_S, make_world, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 60.0
 NEVER_S = 3600.0
 
 
@@ -70,7 +69,7 @@ async def scene(
 
 @pytest.mark.thorough
 async def test_it_is_saved_between_two_turns_and_continues(scene: Scene) -> None:
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         for _ in range(3):
             saved = await scene.checkpointer.save()
             assert saved.mid_turn == ()
@@ -82,7 +81,7 @@ async def test_it_is_saved_between_two_turns_and_continues(scene: Scene) -> None
 
 @pytest.mark.thorough
 async def test_a_turn_under_way_is_waited_for_and_a_message_is_given_as_ever(scene: Scene) -> None:
-    with anyio.fail_after(DEADLINE_S):
+    with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             with hold(scene.workspace):
                 await wait_until_async(lambda: not scene.agent.is_between_turns)

@@ -17,7 +17,7 @@ from clawblox.rundir import control_server
 from clawblox.rundir.control_client import request, short_path
 from clawblox.rundir.control_server import SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, events_of, serving
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def test_a_client_that_goes_away_cancels_its_handler(run_dir: Path, logs, 
             if how == "shutdown":
                 client.socket.shutdown(socket.SHUT_WR)
                 assert await client.answer() == b""
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_S):
             await endless.is_cancelled.wait()
         assert await request(server.path, "echo", {}) == {"asked": {}}
     assert events_of(logs, "error") == []
@@ -66,7 +66,7 @@ async def test_a_cancelled_request_cancels_its_handler_and_no_other(run_dir: Pat
             caller.start_soon(request, server.path, "one", {})
             await one.is_running.wait()
             caller.cancel_scope.cancel()
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_S):
             await one.is_cancelled.wait()
         assert not other.is_cancelled.is_set()
         clients.cancel_scope.cancel()
@@ -98,7 +98,7 @@ async def test_a_report_to_a_client_that_is_gone_cancels_the_handler(
             await client.send(b'{"op": "late"}\n')
             await has_begun.wait()
         is_gone.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANG_S):
             await is_cancelled.wait()
 
 

@@ -21,7 +21,7 @@ from clawblox.rundir.control_client import control_dir, find_sockets, request
 from clawblox.rundir.control_server import ControlServer
 from clawblox.system.locks import lock_file, unlock_file
 from tests.rundir.control.conftest import find, serving
-from tests.support import is_alive, kill_processes, wait_until
+from tests.support import HANG_S, is_alive, kill_processes, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +148,7 @@ async def test_a_suspended_orchestrator_is_an_error_with_advice(
 ) -> None:
     with orchestrator(run_dir, "7-1"):
         [path] = await find(run_dir)
-        with pytest.raises(OrchestratorSuspendedError) as caught, anyio.fail_after(20):
+        with pytest.raises(OrchestratorSuspendedError) as caught, anyio.fail_after(HANG_S):
             await request(path, "wait", {}, lambda event: os.kill(event["pid"], signal.SIGSTOP))
     assert "kill -CONT " in str(caught.value)
 

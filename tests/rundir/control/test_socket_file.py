@@ -19,7 +19,7 @@ from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
 from clawblox.rundir.control_server import ControlServer, SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, find, serving
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +116,7 @@ async def test_closing_before_the_task_begins_ends_it_immediately(run_dir: Path)
     server = ControlServer(run_dir, "1-1", {})
     await server.open()
     await server.aclose()
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANG_S):
         await server.run()
 
 
@@ -145,7 +145,7 @@ async def test_an_open_that_a_plain_cancellation_interrupts_leaves_no_socket(
 
     def pause(directory: Path) -> None:
         is_binding.set()
-        assert may_bind.wait(10)
+        assert may_bind.wait(HANG_S)
 
     monkeypatch.setattr(control_server, "remove_dead_sockets", pause)
     server = ControlServer(run_dir, "1-1", {})

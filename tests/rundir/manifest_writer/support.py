@@ -11,6 +11,7 @@ from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import Manifest, Update, manifest_path, parse_manifest
 from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.rundir.manifest_writer import ManifestWriters
+from tests.support import HANG_S
 
 BACKENDS = pytest.mark.parametrize(
     "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
@@ -68,7 +69,7 @@ class Gate:
 
         def gated(*args, **options):
             self.is_reached.set()
-            assert self._is_open.wait(10)
+            assert self._is_open.wait(HANG_S)
             return write(*args, **options)
 
         monkeypatch.setattr(manifest_file, "_write_private", gated)

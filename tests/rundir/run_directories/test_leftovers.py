@@ -22,7 +22,7 @@ from clawblox.system.process_tree import read_start_time
 from tests.crowd import leftovers
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of
-from tests.support import make_world, marked_processes, wait_until_async
+from tests.support import HANG_S, make_world, marked_processes, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -51,9 +51,9 @@ async def kill_one(body: str, world: Path, run: Path) -> None:
     with orchestrator(body, world, run) as killed:
         assert await run_sync(killed.hear) == "ready"
         killed.kill()
-    await wait_until_async(lambda: not marked_processes(), 30.0, "the guard has ended them")
+    await wait_until_async(lambda: not marked_processes(), HANG_S, "the guard has ended them")
     # A process that exits loses its environment, and with it its mark, a moment before it is dead.
-    with anyio.fail_after(30.0):
+    with anyio.fail_after(HANG_S):
         while "ready" in (await states(run)).values():
             await anyio.lowlevel.checkpoint()
 

@@ -17,7 +17,14 @@ from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
 from tests.orchestrators import Orchestrator, orchestrator
 from tests.rundir.support import records_on_disk
-from tests.support import is_alive, make_world, marked_processes, wait_until, wait_until_async
+from tests.support import (
+    HANG_S,
+    is_alive,
+    make_world,
+    marked_processes,
+    wait_until,
+    wait_until_async,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +93,7 @@ async def test_nothing_is_killed_that_an_orchestrator_would_start_again(
         assert is_alive(pid)
         assert records_on_disk(run_dir)["w000"]["restarts"] == 0
         owner.process.terminate()
-        owner.process.wait(20)
+        owner.process.wait(HANG_S)
     wait_until(lambda: not marked_processes())
 
 

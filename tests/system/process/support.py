@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from clawblox.system.process import Process
 from clawblox.system.process_tree import Mark
 
-DEADLINE_S = 30.0
 SLEEP = ("sleep", "60")
 STUBBORN = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
 

@@ -13,8 +13,8 @@ import pytest
 from clawblox.concurrency.threads import run_blocking
 from clawblox.results import ProcessExit
 from clawblox.system.process import adopt, signal_name
-from tests.support import read_process, wait_until_async
-from tests.system.process.support import DEADLINE_S, SLEEP, Spawn, reaping_everything
+from tests.support import HANG_S, read_process, wait_until_async
+from tests.system.process.support import SLEEP, Spawn, reaping_everything
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +95,7 @@ async def test_a_foreign_wait_for_every_child_only_hides_the_status(start: Spawn
         os.kill(process.pid, signal.SIGKILL)
         await wait_until_async(lambda: process.pid in reaped)
         assert process.has_exited
-        with anyio.fail_after(DEADLINE_S):
+        with anyio.fail_after(HANG_S):
             assert await process.wait() == ProcessExit()
         process.release()
 

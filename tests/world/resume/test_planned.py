@@ -78,7 +78,7 @@ async def test_the_record_of_another_process_is_not_hidden(tmp_path: Path, run: 
             assert list(batch.failed) == ["red"]
             assert (await find_record(run, "red")).pid == pid
         living.tell("end")
-        living.process.wait(30)
+        living.process.wait(HANG_S)
 
 
 async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, run: Path) -> None:

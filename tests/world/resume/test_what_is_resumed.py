@@ -18,6 +18,7 @@ from clawblox.concurrency.batch import Batch
 from tests.crowd import leftovers, make_motley_world, until, variables_of
 from tests.orchestrators import orchestrator
 from tests.support import (
+    HANG_S,
     ask,
     is_alive,
     kill_processes,
@@ -138,7 +139,7 @@ def test_a_script_that_failed_can_be_resumed_and_a_script_that_ended_cannot(
     for ending in (["error"], []):
         with orchestrator(script, directory, run, *ending, stderr=subprocess.DEVNULL) as program:
             assert program.hear() == "w000 w001"
-            assert program.process.wait(30) == len(ending)
+            assert program.process.wait(HANG_S) == len(ending)
     with World(dir=directory) as world:
         assert world.resume_all(run).done == {}
 
@@ -221,7 +222,7 @@ async def test_an_orchestrator_that_lives_is_named(tmp_path: Path, run: Path) ->
                 await world.resume_all(run)
             assert caught.value.pid == living.pid
         living.tell("end")
-        assert living.process.wait(30) == 0
+        assert living.process.wait(HANG_S) == 0
 
 
 @pytest.mark.thorough
