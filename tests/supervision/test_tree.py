@@ -249,7 +249,7 @@ async def test_trees_that_are_ended_together_are_kept_apart(
     for file in ("daemon", "ready"):
         await wait_until_async((tmp_path / file).exists)
     daemon = int((tmp_path / "daemon").read_text())
-    ends = {name.removeprefix(cookie): e for name, e in (await end_all(by_name, 0.3)).items()}
+    ends = {name.removeprefix(cookie): e for name, e in (await end_all(by_name, 2.0)).items()}
     assert {name: end.rung for name, end in ends.items()} == {
         "obeys": "terminated",
         "daemon": "killed",

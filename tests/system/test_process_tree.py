@@ -30,16 +30,17 @@ from clawblox.system.process_tree import (
     signal_processes,
 )
 from tests import support
-from tests.support import is_alive, kill_processes, wait_until
+from tests.support import HANG_S, is_alive, kill_processes, wait_until
 
 CHAIN = """
 import os, sys, time
 for _ in range(3000):
     if os.fork():
         os._exit(0)
-    time.sleep(0.02)
+    time.sleep(0.1)
 """
-"""Every process ends as soon as it has forked its successor: a moving target."""
+"""Every process ends as soon as it has forked its successor: a moving target. It lives for longer
+than a look at all processes takes on a busy machine, since nothing catches what is faster."""
 
 SWARM = """
 import os, time
@@ -467,7 +468,7 @@ def test_a_tree_that_keeps_forking_is_killed(start: Start, cookie: str, program:
         return len(seen) > 9
 
     wait_until(has_forked)
-    assert kill_tree([Mark(cookie.encode())], 20.0) == []
+    assert kill_tree([Mark(cookie.encode())], HANG_S) == []
     assert not support.marked_processes(value)
     assert not is_alive(child.pid)
 
@@ -475,14 +476,14 @@ def test_a_tree_that_keeps_forking_is_killed(start: Start, cookie: str, program:
 def test_a_stopped_process_is_killed(start: Start, cookie: str) -> None:
     child = start(cookie=cookie)
     os.kill(child.pid, signal.SIGSTOP)
-    assert kill_tree([Mark(cookie.encode())], 20.0) == []
+    assert kill_tree([Mark(cookie.encode())], HANG_S) == []
     assert child.wait() == -signal.SIGKILL
 
 
 def test_what_was_known_before_is_killed_too(start: Start, cookie: str) -> None:
     stranger, known = start(), start()
     found = [proc for proc in all_processes().values() if proc.pid == known.pid]
-    assert kill_tree([Mark(cookie.encode())], 20.0, found) == []
+    assert kill_tree([Mark(cookie.encode())], HANG_S, found) == []
     assert known.wait() == -signal.SIGKILL
     assert is_alive(stranger.pid)
 

@@ -19,7 +19,7 @@ from clawblox import (
     World,
 )
 from tests.crowd import act, join, look
-from tests.support import is_alive, make_world
+from tests.support import HANG_S, is_alive, make_world
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ def test_the_verbs_of_a_script_need_no_await(tmp_path: Path) -> None:
             again.save(instance="w000")  # type: ignore[call-arg]
         (fork,) = world.fork(again.save())
         assert fork.stop(grace_seconds=1).instance == fork.name
-        assert again.stop(grace_seconds=1).rung == "terminated"
+        assert again.stop(grace_seconds=HANG_S).rung == "terminated"
 
 
 def test_the_facts_are_frozen_and_equal_facts_are_equal(tmp_path: Path) -> None:

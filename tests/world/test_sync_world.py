@@ -117,7 +117,7 @@ def test_a_script_starts_saves_stops_and_resumes(tmp_path: Path) -> None:
     assert world.api_path(path="/api.md", access=access) == f"{started.url}/api.md"
     saved = world.save(dir=run_dir / "checkpoints")
     assert saved["path"].parent == run_dir / "checkpoints"
-    assert world.stop(grace_seconds=1).rung == "terminated"
+    assert world.stop(grace_seconds=HANG_S).rung == "terminated"
     assert world.stop(grace_seconds=1).rung == "not_running"
     again = world.start(port=started.port, resume=saved["path"], run_dir=run_dir)
     assert again.port == started.port
@@ -139,7 +139,7 @@ def test_a_script_starts_saves_forks_and_drains_many(tmp_path: Path) -> None:
         assert (fork.name, fork.resume_path) == ("w001", saves["left"].path)
         world.autosave(every=1000.0)
         world.autosave(every=None)
-        assert world.stop(instance="left", grace_seconds=1).rung == "terminated"
+        assert world.stop(instance="left", grace_seconds=HANG_S).rung == "terminated"
         drained = world.drain(grace_seconds=1)
         assert list(drained.done) == ["w000", "w001"]
         assert world.stop_all().done == {}
@@ -155,7 +155,7 @@ def test_the_one_obvious_argument_needs_no_name(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path)) as world:
         world.start_many(2, run_dir=tmp_path / "run")
         world.autosave(1000.0)
-        assert world.stop("w000", grace_seconds=1).rung == "terminated"
+        assert world.stop("w000", grace_seconds=HANG_S).rung == "terminated"
         assert [*world.logs("w001", tail=0)] == []
         assert world.instances == ("w001",)
 

@@ -350,7 +350,7 @@ async def test_a_reason_that_nothing_can_write_ends_the_halted_instance_alone(
         assert seen[0].data == {"reason": reason}
         await world.wait("alone")
         assert world.instances == tuple(one.name for one in batch)
-        assert (await world.stop(instance="w000", grace_seconds=5)).rung == "terminated"
+        assert (await world.stop(instance="w000", grace_seconds=HANG_S)).rung == "terminated"
     status = await now(run, "alone")
     assert (status.state, status.halt) == ("halted", reason)
     assert f"it had halted: {reason}" in index_path(alone.log_file).read_text()

@@ -60,7 +60,7 @@ async def test_a_stop_waits_until_the_orchestrator_can_be_asked_again(tmp_path: 
     with orchestrator(_RESTARTING, make_world(tmp_path), run_dir) as owner:
         pid = int(owner.hear())
         lose_sockets(run_dir)
-        (result,) = await stop_instances(run_dir, grace_seconds=5)
+        (result,) = await stop_instances(run_dir, grace_seconds=HANG_S)
         assert (result.instance, result.rung) == ("w000", "terminated")
         hear_end(owner)
         assert not is_alive(pid)
@@ -117,12 +117,12 @@ async def test_a_suspended_orchestrator_that_cannot_be_asked_keeps_its_instances
         is_back = _lose_while_suspended(owner, run_dir)
         try:
             with pytest.raises(OrchestratorSuspendedError, match="kill -CONT"):
-                await stop_instances(run_dir, grace_seconds=5)
+                await stop_instances(run_dir, grace_seconds=HANG_S)
         finally:
             os.kill(owner.pid, signal.SIGCONT)
         assert is_alive(pid)
         await wait_until_async(is_back)
-        await stop_instances(run_dir, grace_seconds=5)
+        await stop_instances(run_dir, grace_seconds=HANG_S)
         hear_end(owner)
 
 
@@ -143,7 +143,7 @@ async def test_an_instance_without_a_restart_policy_is_stopped_despite_a_lost_so
     with orchestrator(body, make_world(tmp_path), run_dir) as owner:
         owner.hear()
         _block_sockets(run_dir)
-        (result,) = await stop_instances(run_dir, grace_seconds=5)
+        (result,) = await stop_instances(run_dir, grace_seconds=HANG_S)
         assert result.rung == "terminated"
         hear_end(owner)
         assert not marked_processes()
