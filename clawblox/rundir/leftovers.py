@@ -3,12 +3,14 @@
 A file is removed only when its writer is gone: either its name identifies the writer, or this
 process has the lock that the writer would have. A snapshot that was published and not registered
 is registered if it is newer than the last save that the manifest lists of its run. An older one
-is a remnant of an interrupted removal, and is removed. Everything here blocks.
+is a remnant of an interrupted removal, and is removed. A run directory may come from a stranger:
+what its records name outside of it is left alone. Everything here blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +32,7 @@ from clawblox.rundir.status import has_owner
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.snapshot.rows import MAX_ROWS_BYTES, ROWS_SUFFIX, rows_beside
-from clawblox.system.files import digest_file, sweep_partials
+from clawblox.system.files import digest_file, is_below, sweep_partials
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import read_process
 from clawblox.system.regular_files import digest_open, open_regular
@@ -52,7 +54,7 @@ def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[P
         The directories whose manifests still have the run as running.
     """
     stale = close_stale_records(run_dir, without=without)
-    directories = {Path(record.instance_dir) for record in stale}
+    directories = {Path(record.instance_dir) for record in stale if _is_inside(record, run_dir)}
     return [directory for directory in sorted(directories) if is_left_open(directory)]
 
 
@@ -72,10 +74,11 @@ def remove_leftovers(run_dir: Path) -> None:
     """
     known = read_records(run_dir)
     records = [record for record in known if not (record.is_alive or has_owner(record))]
-    homes = {Path(record.instance_dir) for record in records}
+    homes = {Path(record.instance_dir) for record in records if _is_inside(record, run_dir)}
     places = {run_dir, records_dir(run_dir), *homes}
     for record in records:
         places |= {_find_saves(record), Path(record.command_file).parent}
+    places = {place for place in places if is_below(place, run_dir)}
     for directory in sorted({run_dir, *homes}):
         with _log.contain("manifest not cleared", expected=(ManifestError,)):
             ManifestFile(manifest_path(directory), lock_wait=_LOCK_WAIT_S).take_in_leftovers()
@@ -89,6 +92,11 @@ def remove_leftovers(run_dir: Path) -> None:
             fd = lock_file(lock_path)
             if fd is not None:
                 unlock_file(lock_path, fd)
+
+
+def _is_inside(record: InstanceRecord, run_dir: Path) -> bool:
+    """Return whether the files of an instance are in its run directory, as they always are."""
+    return all(is_below(p, run_dir) for p in (Path(record.instance_dir), _find_saves(record)))
 
 
 def _find_saves(record: InstanceRecord) -> Path:
@@ -119,7 +127,8 @@ def settle_unlisted_saves(run_dir: Path) -> None:
     """
     for record in read_records(run_dir):
         is_dead = not (record.is_alive or has_owner(record))
-        if is_dead and record.run_id and record.state in _LEFT_BY_THE_DEAD:
+        is_left = record.run_id and record.state in _LEFT_BY_THE_DEAD
+        if is_dead and is_left and _is_inside(record, run_dir):
             expected = (OSError, ManifestError, CheckerLost)
             with _log.contain("saves not registered", expected=expected, instance=record.name):
                 _settle(record)
@@ -167,7 +176,7 @@ def _is_older(created_at: str, path: Path, last: Mapping[str, Any], manifest: Ma
 
 def _remove_lone_rows(record: InstanceRecord, place: Path) -> None:
     """Remove the rows of snapshots that were never published; rows are published first."""
-    for rows in place.glob(f"{record.name}-*{ROWS_SUFFIX}"):
+    for rows in place.glob(f"{glob.escape(record.name)}-*{ROWS_SUFFIX}"):
         snapshot = rows.with_name(rows.name.removesuffix(ROWS_SUFFIX))
         if is_save_name(snapshot.name, record.name) and not snapshot.exists():
             rows.unlink(missing_ok=True)

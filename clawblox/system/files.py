@@ -271,6 +271,16 @@ def sweep_partials(directory: Path) -> None:
             os.unlink(path)
 
 
+def is_below(path: Path, directory: Path) -> bool:
+    """Return whether a path leads into a directory, with all links resolved. Blocks.
+
+    Args:
+        path: The path, which need not exist.
+        directory: The directory; it is below itself.
+    """
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
 def available_bytes(directory: Path | str) -> int:
     """Return how many bytes an unprivileged process can still write below a directory.
 

@@ -7,6 +7,7 @@ them for a restart, and removes old ones, but never the last good one.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -133,7 +134,8 @@ class Retention:
         :meth:`remove_retired`, once the manifest does not list them any more.
         """
         if instance not in self._kept:
-            self._kept[instance] = await run_blocking(_find_autosaves, instance)
+            place = saved.path.parent
+            self._kept[instance] = await run_blocking(_find_autosaves, instance, place)
         kept = [*self._kept[instance], saved.path]
         instance.source.add(saved)
         spent: list[Path] = []
@@ -165,11 +167,16 @@ class Retention:
             ]
 
 
-def _find_autosaves(instance: InstanceHandle) -> list[Path]:
-    """Return the autosaves of the run of an instance, oldest first. Blocks."""
+def _find_autosaves(instance: InstanceHandle, directory: Path) -> list[Path]:
+    """Return the autosaves of the run of an instance in a directory, oldest first. Blocks."""
+    place = os.path.realpath(directory)
     listed = autosaves(instance.instance_dir, instance.name, instance.run_id)
     # The world writes into its manifest too, and may list any file there.
-    return [path for path in listed if is_save_name(path.name, instance.name)]
+    return [
+        path
+        for path in listed
+        if is_save_name(path.name, instance.name) and os.path.realpath(path.parent) == place
+    ]
 
 
 @attrs.define(eq=False)

@@ -11,10 +11,12 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
 from clawblox.instance.launcher import Ending, Launcher
-from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest import Update, manifest_path
+from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
@@ -196,6 +198,24 @@ async def test_an_autosave_costs_one_update_of_a_manifest_that_does_not_grow(
     assert registered(run) == on_disk(run)
     assert [*registered(run)] == files[-2:]
     assert len(manifest_of(run)["checkpoints"]) == 2
+
+
+async def test_autosave_removes_no_save_elsewhere_that_the_manifest_lists(tmp_path: Path) -> None:
+    run, other = tmp_path / "run", tmp_path / "other" / "w000-20260622T185925Z-abcdef.json"
+    other.parent.mkdir()
+    other.write_text("{}")
+    async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
+        await world.start(run_dir=run)
+        await world.autosave(every=1000.0, keep=1)
+        await rounds(events, 1, "w000")
+        (entry,) = manifest_of(run)["checkpoints"]
+        foreign = Update(checkpoints=({**entry, "path": str(other)},))
+        await run_sync(ManifestFile(manifest_path(run), lock_wait=HANG_S).apply, [foreign])
+        assert world._autosave is not None
+        world._autosave._retention._kept.clear()  # as after a resume
+        for _ in range(2):
+            await save_once(world)
+    assert other.exists()
 
 
 @pytest.mark.thorough
