@@ -4,6 +4,9 @@ Writers take turns through a lock on the file, so the order of the lines is the 
 independent of clocks. A line counts once its newline is written. A killed writer may leave an
 incomplete last line: readers ignore it, and the next writer ends it, so that no later line is
 joined to it. A reader must therefore skip lines that it cannot parse. Nothing here drops a line.
+
+A log that one process alone extends, as long as it runs, is an :class:`OwnedLog`. It has no bad
+line, and its owner notices when another program replaces, cuts or extends it.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.system.files import fsync_directory, write_all
-from clawblox.system.locks import lock_descriptor
-from clawblox.system.regular_files import open_own, read_regular
+from clawblox.system.locks import close_locked, is_file_at, lock_descriptor, open_locked
+from clawblox.system.regular_files import open_own, read_regular, read_rest
 
 LOCK_WAIT_S: Final = 10.0
 """Seconds to wait for another writer by default."""
@@ -86,7 +89,7 @@ def open_log(path: Path, *, lock_wait: float = LOCK_WAIT_S) -> Iterator[int]:
         try:
             if not lock_descriptor(fd, lock_wait):
                 raise TimeoutError(f"another process keeps the lock of {path}")
-            if os.fstat(fd).st_nlink == 0:
+            if not is_file_at(path, fd):
                 continue  # it was replaced while we waited
             yield fd
             return
@@ -112,7 +115,7 @@ def append(fd: int, lines: bytes, *, max_bytes: int = MAX_LOG_BYTES) -> int:
     """
     size = os.fstat(fd).st_size
     if size + len(lines) > max_bytes:
-        raise OSError(errno.EFBIG, f"would be larger than {max_bytes} bytes")
+        raise _too_large(max_bytes)
     is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
     try:
         write_all(fd, b"\n" * is_torn + lines)
@@ -120,3 +123,98 @@ def append(fd: int, lines: bytes, *, max_bytes: int = MAX_LOG_BYTES) -> int:
         os.ftruncate(fd, size)
         raise
     return size
+
+
+def _too_large(max_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"would be larger than {max_bytes} bytes")
+
+
+class LogChangedError(OSError):
+    """Another program has replaced, removed, cut or extended a log that this process owns."""
+
+
+class OwnedLog:
+    """A log that this process alone extends, until :meth:`close` or the end of the process.
+
+    Args:
+        path: The log; its directory must exist.
+        max_bytes: Size that it must not exceed, in bytes.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._fd = -1
+        self._size = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether lines can be appended."""
+        return self._fd >= 0
+
+    def open(self) -> bytes | None:
+        """Open the log, and cut off an incomplete last line; a missing log is created.
+
+        Returns:
+            Its complete lines; None if another process has it open.
+
+        Raises:
+            OSError: It cannot be opened or read, or is not one of our files.
+        """
+        fd = open_locked(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        if fd is None:
+            return None
+        try:
+            data = self._read(fd)
+        except BaseException:
+            close_locked(fd)
+            raise
+        self._fd, self._size = fd, len(data)
+        return data
+
+    def _read(self, fd: int) -> bytes:
+        if os.fstat(fd).st_size > self._max_bytes:
+            raise _too_large(self._max_bytes)
+        data = read_rest(fd, max_bytes=self._max_bytes)
+        complete = data[: data.rfind(b"\n") + 1]
+        if len(complete) < len(data):
+            os.ftruncate(fd, len(complete))
+        if not complete:
+            fsync_directory(self._path.parent)
+        return complete
+
+    def append(self, lines: bytes) -> None:
+        """Append lines; they are durable when this returns.
+
+        Args:
+            lines: The lines, each with its newline.
+
+        Raises:
+            LogChangedError: Another program has changed the log; nothing was appended.
+            OSError: The lines are not in the log.
+        """
+        self.require_unchanged()
+        append(self._fd, lines, max_bytes=self._max_bytes)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(lines)
+
+    def require_unchanged(self) -> None:
+        """Check that the log is as this process left it.
+
+        Raises:
+            LogChangedError: Another program has changed it.
+        """
+        if not is_file_at(self._path, self._fd):
+            raise LogChangedError(f"{self._path} was removed or replaced")
+        size = os.fstat(self._fd).st_size
+        if size != self._size:
+            raise LogChangedError(f"{self._path} has {size} bytes, not {self._size}")
+
+    def close(self) -> None:
+        """Close the log. Idempotent."""
+        fd, self._fd = self._fd, -1
+        close_locked(fd)

@@ -58,13 +58,36 @@ def lock_file(path: Path) -> int | None:
         OSError: The file cannot be opened, or is not one of ours; see
             :func:`clawblox.system.regular_files.open_own`.
     """
+    fd = open_locked(path, os.O_RDWR | os.O_CREAT)
+    if fd is None:
+        return None
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, " ".join(map(str, own_lock())).encode(), 0)
+    except BaseException:
+        close_locked(fd)
+        raise
+    return fd
+
+
+def open_locked(path: Path, flags: int) -> int | None:
+    """Open a file that this package writes, and lock it until :func:`close_locked`.
+
+    Args:
+        path: The file.
+        flags: As for :func:`clawblox.system.regular_files.open_own`.
+
+    Returns:
+        An open descriptor of the file that has the path; None if the file is locked already.
+
+    Raises:
+        OSError: As for :func:`lock_file`.
+    """
     while True:
-        fd = open_own(path, os.O_RDWR | os.O_CREAT)
+        fd = open_own(path, flags)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file(path, fd):
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, " ".join(map(str, own_lock())).encode(), 0)
+            if is_file_at(path, fd):
                 _held_locks.add(fd)
                 return fd
         except BlockingIOError:
@@ -76,6 +99,13 @@ def lock_file(path: Path) -> int | None:
         os.close(fd)
 
 
+def close_locked(fd: int) -> None:
+    """Close a file that :func:`open_locked` opened. In a forked child, this does nothing."""
+    if fd in _held_locks:
+        _held_locks.remove(fd)
+        os.close(fd)
+
+
 def renew_lock(path: Path, fd: int) -> int:
     """Take a lock again whose file was removed or replaced; return its descriptor from now on.
 
@@ -84,15 +114,17 @@ def renew_lock(path: Path, fd: int) -> int:
     Raises:
         OSError: The file cannot be opened, or is not one of ours.
     """
-    if fd not in _held_locks or _is_file(path, fd) or (new := lock_file(path)) is None:
+    if fd not in _held_locks or is_file_at(path, fd) or (new := lock_file(path)) is None:
         return fd
-    _held_locks.discard(fd)
-    os.close(fd)
+    close_locked(fd)
     return new
 
 
-def _is_file(path: Path, fd: int) -> bool:
-    # The previous owner may have removed the file between our open and our lock.
+def is_file_at(path: Path, fd: int) -> bool:
+    """Return whether a path still leads to an open file; its owner may have removed or replaced it.
+
+    A link to the file is another file.
+    """
     try:
         return os.path.samestat(os.fstat(fd), os.lstat(path))
     except OSError:
@@ -109,13 +141,12 @@ def unlock_file(path: Path, fd: int) -> None:
     """
     if fd not in _held_locks:
         return
-    _held_locks.remove(fd)
     try:
-        if _is_file(path, fd):
+        if is_file_at(path, fd):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
     finally:
-        os.close(fd)
+        close_locked(fd)
 
 
 def _drop_inherited_locks() -> None:
