@@ -55,6 +55,8 @@ SAMPLES: dict[str, Any] = {
     "value": ["bash", 7],
     "line": 12,
     "offset": 4096,
+    "journal": Path("/experiments/panda/journal.jsonl"),
+    "kept": Path("/experiments/panda/journal.lost-20260622T185925Z.jsonl"),
     "changes": (PlanChange("duration", 60.0, 90.0, "amendment"),),
     "others": ("run.port: missing", "limits.memory: not a size"),
     "subject": "timeout",

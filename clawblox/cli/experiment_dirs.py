@@ -168,10 +168,14 @@ def require_experiment(directory: Path) -> None:
         directory: The directory, which exists.
 
     Raises:
-        UsageError: There is no experiment; the hint has the command for what is there.
+        UsageError: There is no experiment, or its journal was lost; the hint has the command for
+            what is there.
     """
+    from clawblox.experiment.history.journal import require_none_lost  # slow to import
+
     if (directory / JOURNAL_NAME).exists():
         return
+    require_none_lost(directory)
     shown, command = shorten_path(directory), _command_name()
     part = find_experiment_part(directory)
     if part is not None:

@@ -11,6 +11,7 @@
     ├── RunLockedError                    another orchestrator owns this instance or run
     ├── BatchError                        an operation failed for some of many instances
     ├── PlanChangedError                  a plan differs from that of its experiment
+    ├── JournalLostError (OSError)        another program changed the journal of an experiment
     ├── ControlError                      an orchestrator refused a request, or ended
     │   └── OrchestratorSuspendedError    SIGSTOP or Ctrl-Z stopped it, so it cannot answer
     ├── CheckpointError                   an archive cannot be created or loaded
@@ -69,7 +70,7 @@ from clawblox.errors.checkpoint import (
     CheckpointSecretError,
     CheckpointVersionError,
 )
-from clawblox.errors.experiment import PlanChangedError
+from clawblox.errors.experiment import JournalLostError, PlanChangedError
 from clawblox.errors.general import (
     BatchError,
     ClawbloxError,
@@ -118,6 +119,7 @@ __all__ = [
     "ConfigError",
     "ControlError",
     "FetchError",
+    "JournalLostError",
     "ManifestError",
     "OrchestratorSuspendedError",
     "PlanChangedError",

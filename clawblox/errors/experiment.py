@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
@@ -33,6 +34,36 @@ class PlanChangedError(ClawbloxError):
         return [
             *(f"{change.field}: {_describe(change)}" for change in self.changes),
             *_list_ways(self.changes),
+        ]
+
+
+class JournalLostError(ClawbloxError, OSError):
+    """Another program has changed the journal of an experiment while the experiment ran.
+
+    Args:
+        message: What was changed.
+        journal: The journal.
+        kept: The file with the history of the session; None if it could not be written.
+        hint: How to continue.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        journal: Path | None = None,
+        kept: Path | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.journal = journal
+        self.kept = kept
+
+    def details(self) -> list[str]:
+        """Name the journal, and the file with the history of the session."""
+        return [
+            *([f"journal: {self.journal}"] if self.journal else []),
+            *([f"kept: {self.kept}"] if self.kept else []),
         ]
 
 

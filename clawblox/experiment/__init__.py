@@ -8,7 +8,7 @@
 - ``inputs``, ``layout``: the files that a plan names, and the names and paths of its own files.
 - ``imports``, ``harness_import``: takes over what the public generation scripts did, checked.
 - ``replacing``: renames an experiment, so that another one can begin in its place.
-- ``leftovers``: finds and removes what an experiment does not need.
+- ``leftovers``, ``links``: finds and removes what an experiment does not need; refuses links.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
 - ``history``: the journal, the state that follows from it, and what comes next.
 - ``schedule``: runs chains within the limits of a plan, over protocols for worlds and agents.

@@ -222,12 +222,12 @@ class Experiment:
         tasks.start_soon(self._files.run)
 
     async def _close_session(self) -> None:
-        if self._session is not None:
-            with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):
+            if self._session is not None:
                 self._session.halt()
                 await self._session.is_over.wait()
-        with anyio.CancelScope(shield=True):
-            await self._files.flush()
+            if not self._require_open().journal.is_lost:  # else another program has the directory
+                await self._files.flush()
 
     def _require_open(self) -> OpenExperiment:
         if self._opened is None:

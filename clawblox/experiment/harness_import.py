@@ -23,7 +23,7 @@ from clawblox.checkpoint.api import read_metadata
 from clawblox.errors import CheckpointError, ConfigError
 from clawblox.errors.general import shorten
 from clawblox.experiment import layout
-from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.plan.naming import is_name
 from clawblox.experiment.tables.chain_files import COLUMNS
 from clawblox.foreign_values import finite_number
 from clawblox.system.clock import parse_utc
@@ -34,7 +34,6 @@ Row: TypeAlias = Mapping[str, str]
 
 _MAX_TABLE_BYTES: Final = 16 << 20
 _MAX_TEXT_CHARS: Final = 8192
-_MAX_NAME_CHARS: Final = 255
 _RESUME_FROM: Final = "continue from an archive, in the directory checkpoints of its run"
 
 
@@ -342,16 +341,11 @@ def _check_row(row: Mapping[str, Any], path: Path, line: int) -> Row:
     return {column: row[column] for column in COLUMNS}
 
 
-def _is_name(text: str) -> bool:
-    is_safe = text == safe_name(text) and text.strip(".") != ""
-    return is_safe and len(text) <= _MAX_NAME_CHARS
-
-
 def _is_path(text: str) -> bool:
     return 0 < len(text) <= _MAX_TEXT_CHARS and "\0" not in text
 
 
-_NAME: Final = (_is_name, "a name of letters, digits, dots, underscores and hyphens")
+_NAME: Final = (is_name, "a name of letters, digits, dots, underscores and hyphens")
 _PATH: Final = (_is_path, f"a path of at most {_MAX_TEXT_CHARS} characters")
 _TIME: Final = (lambda text: parse_utc(text) is not None, "a time such as 2026-06-22T18:59:25Z")
 _COUNT: Final = (re.compile(r"0{0,8}[1-9][0-9]{0,8}").fullmatch, "a whole number, 1 or more")
@@ -361,7 +355,7 @@ _CHECKS: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "agent_index": (re.compile(r"[0-9]{1,6}").fullmatch, "a whole number"),
     "agent_name": _NAME,
     "run_id": _NAME,
-    "tmux_session": (lambda text: text == "" or _is_name(text), f"empty or {_NAME[1]}"),
+    "tmux_session": (lambda text: text == "" or is_name(text), f"empty or {_NAME[1]}"),
     "template_in": (lambda text: text == "" or _is_path(text), f"empty or {_PATH[1]}"),
     "workspace_out": _PATH,
     "start_utc": _TIME,

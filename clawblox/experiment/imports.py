@@ -28,7 +28,7 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About, Line, LineType
 from clawblox.experiment.history.state import IMPORTED, ExperimentState
 from clawblox.experiment.live.ended_attempts import set_aside
-from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.plan.naming import is_name, safe_name
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.tables.chain_files import moved_attempts
 from clawblox.rundir.claims import find_owner
@@ -73,6 +73,7 @@ def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> bool:
     """
     generations = _read_generations(chain, chain_dir)
     if archive is not None:
+        _require_names(chain_dir, archive)
         _find_point(chain, archive, last=max((g.number for g in generations), default=0))
     return bool(generations) or archive is not None
 
@@ -114,6 +115,7 @@ def import_archive(
     """
     generations = state.chain(chain.name).generations.values()
     last = max((generation.number for generation in generations if generation.is_over), default=0)
+    _require_names(chain_dir, archive)
     point = _find_point(chain, archive, last=last)
     directory, path = _place(chain_dir, archive, read_metadata(archive))
     moved = {name: attempt for attempt, name in moved_attempts(journal.lines).items()}
@@ -192,9 +194,8 @@ def _read_facts(path: Path, point: ResumePoint) -> Mapping[str, Any]:
 def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple[str, Path]:
     """Return the attempt of an archive, and its path in the directory of the chain."""
     resolved = archive.resolve()
-    runs = layout.runs_dir(chain_dir).resolve()
-    if resolved.is_relative_to(runs) and resolved.parent.name == "checkpoints":
-        return resolved.relative_to(runs).parts[0], resolved
+    if (directory := _find_directory(chain_dir, resolved)) is not None:
+        return directory, resolved
     attempt = safe_name(str(metadata.get("run_id") or "imported")).strip(".") or "imported"
     place = layout.archive_path(chain_dir, attempt[:200], archive.name)
     make_private_dir(place.parent)
@@ -203,6 +204,27 @@ def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple
         shutil.copyfile(resolved, partial)
         partial.replace(place)
     return attempt[:200], place
+
+
+def _find_directory(chain_dir: Path, archive: Path) -> str | None:
+    """Return the name of the run directory that an archive is in; None outside of the chain."""
+    runs = layout.runs_dir(chain_dir).resolve()
+    if archive.parent.name == "checkpoints" and archive.parents[1].parent == runs:
+        return archive.parents[1].name
+    return None
+
+
+def _require_names(chain_dir: Path, archive: Path) -> None:
+    """Check that an archive and its run have names that a journal may contain."""
+    directory = _find_directory(chain_dir, archive.resolve())
+    if directory is not None and not is_name(directory):
+        raise ConfigError(
+            f"the name of its run directory must consist of letters, digits, dots, underscores and"
+            f" hyphens, not {shorten(repr(directory), 80)}",
+            key="resume_from",
+            value=str(archive),
+            hint="rename that directory",
+        )
 
 
 def set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:

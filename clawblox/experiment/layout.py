@@ -20,6 +20,8 @@ from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.runs.pointer import POINTER_NAME
 
 CHAINS_DIR: Final = "chains"
+INPUTS_DIR: Final = "inputs"
+"""Copies of prompts and templates."""
 TABLE_NAME: Final = "generation_chain.csv"
 RUN_DIRS: Final = ("runtime", "recordings", "logs", "agents", "checkpoints")
 """The directories of every run."""

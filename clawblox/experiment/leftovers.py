@@ -15,12 +15,11 @@ import attrs
 
 from clawblox.checkpoint.archive import registry
 from clawblox.experiment import layout
-from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.journal import Journal, fold_lines
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.state import (
     AttemptState,
     CheckpointRef,
-    ExperimentState,
     GenerationState,
 )
 from clawblox.experiment.live.preparing import find_archive, find_attempt
@@ -56,7 +55,12 @@ def list_leftovers(record: ExperimentRecord) -> list[Leftover]:
 
     Args:
         record: The experiment.
+
+    Raises:
+        ClawbloxError: A directory of the experiment is a link.
+        OSError: A directory cannot be read.
     """
+    record.require_no_links()
     return [
         leftover
         for chain in record.state.chains.values()
@@ -79,7 +83,7 @@ def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
         OSError: A file cannot be removed.
     """
     with Journal(directory) as journal:
-        sources = ExperimentState(journal.lines).fork_sources
+        sources = fold_lines(directory, journal.lines).fork_sources
         for leftover in leftovers:
             if sources.isdisjoint(leftover.checkpoints):
                 _record_removal(journal, leftover)

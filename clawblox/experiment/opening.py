@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal
+from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
 from clawblox.experiment.history.lines import About, Line
 from clawblox.experiment.history.machine import Over, last_generation, next_step
 from clawblox.experiment.history.state import ExperimentState
@@ -24,11 +24,12 @@ from clawblox.experiment.imports import (
     set_aside_unknown,
 )
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
-from clawblox.experiment.layout import chain_dir, run_prefix
+from clawblox.experiment.layout import INPUTS_DIR, chain_dir, run_prefix
+from clawblox.experiment.links import require_no_link
 from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.plan.save_times import require_time_to_work
-from clawblox.experiment.record import read_plans
+from clawblox.experiment.record import read_plans, read_record
 from clawblox.results import PlanChange
 from clawblox.rundir.experiments import PLAN_NAME
 from clawblox.system.clock import parse_utc
@@ -82,7 +83,8 @@ def open_experiment(
         OSError: A file cannot be written.
     """
     lines = journal.lines
-    if not any(line.type == "experiment.begun" for line in lines):
+    require_no_link(directory / INPUTS_DIR)  # the first directory to which anything is written
+    if not lines:
         if plan is None:
             hint = "give the directory of an experiment, by default experiments/<name>"
             raise UsageError(f"there is no experiment in {directory}", hint=hint)
@@ -93,8 +95,9 @@ def open_experiment(
         _begin(journal, directory, plan, check)
     else:
         _amend(journal, directory, plan, accept, check)
-    plans = read_plans(directory, lines)
-    state = ExperimentState(lines)
+    record = read_record(directory, lines)
+    plans, state = list(record.plans), record.state
+    record.require_no_links()
     _end_killed_session(journal, state)
     _import(journal, state, directory, plans[-1], resume_from)
     if retry_failed:
@@ -111,7 +114,7 @@ def _begin(journal: Journal, directory: Path, plan: Plan, check: Callable[[], No
 
 def _write_plan(directory: Path, name: str, plan: Plan, check: Callable[[], None]) -> Plan:
     """Copy the files that a plan names, write it, and return it with the names of the copies."""
-    kept = copy_inputs(plan, directory / "inputs", check=check)
+    kept = copy_inputs(plan, directory / INPUTS_DIR, check=check)
     publish_bytes(directory / name, kept.dumps(base=directory).encode())
     return kept
 
@@ -127,7 +130,7 @@ def _amend(
     recorded = read_plans(directory, journal.lines)
     plan = given or recorded[-1]
     inputs = digest_inputs(plan, experiment_dir=directory, check=check)
-    before = Inputs(**_last_inputs(journal.lines))
+    before = _last_inputs(directory, journal.lines)
     changes = [*compare(recorded[-1], plan), *before.compare(inputs)]
     has_worked = any(line.type in _WORK for line in journal.lines)
     require_acceptable(changes, accept, has_worked=has_worked)
@@ -147,8 +150,11 @@ def _amend(
     journal.append("plan.amended", facts)
 
 
-def _last_inputs(lines: Sequence[Line]) -> dict[str, Any]:
-    return next(dict(line.data["inputs"]) for line in reversed(lines) if "inputs" in line.data)
+def _last_inputs(directory: Path, lines: Sequence[Line]) -> Inputs:
+    for line in reversed(lines):
+        if (facts := line.data.get("inputs")) is not None:
+            return Inputs(**{name: facts[name] for name in ("world", "prompts", "templates")})
+    raise invalid_line(directory, "no line has the digests of the files that the plan names")
 
 
 def _describe(change: PlanChange) -> dict[str, Any]:

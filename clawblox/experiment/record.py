@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from clawblox.config.arguments import check_path
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.history.journal import read_lines
+from clawblox.experiment.history.journal import (
+    fold_lines,
+    invalid_line,
+    read_lines,
+    require_none_lost,
+)
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.state import Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.history.state import ChainState, Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.links import require_no_link, require_no_links
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.selection import find_checkpoint
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import Results, make_results
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, make_status
 from clawblox.system.clock import utc_now
+
+_OF_AGENTS: Final = ("usage", "used", "agents", "workspaces")
+"""Members of lines that have an element for each agent, or none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +56,16 @@ class ExperimentRecord:
     def chains(self) -> dict[str, Chain]:
         """The chains by name, branches included."""
         return all_chains(self.plan, self.state)
+
+    def require_no_links(self) -> None:
+        """Check that nothing is written or removed through a link, whoever made the directory.
+
+        Raises:
+            ClawbloxError: A directory of the experiment is a link.
+            OSError: A directory cannot be read.
+        """
+        runs = {name: _run_names(self.state.chain(name)) for name in self.chains}
+        require_no_links(self.directory, runs, self.plan.layout)
 
     def checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
         """Return a checkpoint; see :meth:`Experiment.checkpoint`.
@@ -85,28 +105,69 @@ def read_experiment(directory: str | os.PathLike[str]) -> ExperimentRecord:
 
     Raises:
         UsageError: There is no experiment.
-        ClawbloxError: Its journal or its plan cannot be read.
+        ClawbloxError: Its journal or its plan cannot be read, or is not valid.
     """
     path = check_path(directory, "directory").absolute()
-    lines = read_lines(path)
-    plans = read_plans(path, lines)
-    return ExperimentRecord(directory=path, plans=plans, state=ExperimentState(lines), lines=lines)
+    try:
+        return read_record(path, read_lines(path))
+    except ClawbloxError:
+        require_none_lost(path)  # says more than what another program has left of the journal
+        raise
+
+
+def read_record(directory: Path, lines: Sequence[Line]) -> ExperimentRecord:
+    """Return an experiment from its lines and its directory. Blocks.
+
+    Args:
+        directory: The directory, absolute.
+        lines: The lines of the journal.
+
+    Raises:
+        ClawbloxError: A plan cannot be read, or a line contradicts it or the lines before.
+    """
+    state = fold_lines(directory, lines)
+    plans = read_plans(directory, lines)
+    _require_fitting(directory, lines, all_chains(plans[-1], state))
+    return ExperimentRecord(directory=directory, plans=plans, state=state, lines=lines)
 
 
 def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:
     """Return the plan of an experiment in each revision. Blocks.
 
     Raises:
-        ClawbloxError: A plan is missing or not valid.
+        ClawbloxError: A plan is missing or not valid, or is a link.
     """
-    files = [
-        str(line.data["plan"])
-        for line in lines
-        if line.type in ("experiment.begun", "plan.amended")
-    ]
-    if not files:
+    if not lines or lines[0].type != "experiment.begun":
         raise ClawbloxError(
             f"the experiment in {directory} was interrupted before it began",
             hint="remove the directory, and run the experiment again",
         )
-    return [Plan.load(directory / file) for file in files]
+    types = ("experiment.begun", "plan.amended")
+    paths = [directory / str(line.data["plan"]) for line in lines if line.type in types]
+    require_no_link(*paths)
+    return [Plan.load(path) for path in paths]
+
+
+def _run_names(chain: ChainState) -> set[str]:
+    """Return the names of the runs of a chain, those of the public scripts included."""
+    imported = (generation.imported for generation in chain.generations.values())
+    return {
+        *(attempt.run_id for attempt in chain.attempts),
+        *(str(data["run_id"]) for data in imported if data is not None),
+    }
+
+
+def _require_fitting(directory: Path, lines: Sequence[Line], chains: Mapping[str, Chain]) -> None:
+    """Check that the lines are about chains of the plan, and about as many agents as they have."""
+    agents = {name: len(chain.plan.agents) for name, chain in chains.items()}
+    for line in lines:
+        if line.chain is None:
+            continue
+        if line.chain not in agents:
+            message = f"line {line.seq} is not valid: the plan has no chain {line.chain}"
+            raise invalid_line(directory, message)
+        counts = (0, agents[line.chain])
+        for member in _OF_AGENTS:
+            if line.type != "imported" and len(line.data.get(member, ())) not in counts:
+                message = f"{member} must have {counts[1]} members, as many as there are agents"
+                raise invalid_line(directory, f"line {line.seq} is not valid: {message}")

@@ -10,6 +10,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import JournalLostError
 from clawblox.experiment.experiment_run import RunOutcome, RunStatus
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.machine import Commit, Over, last_generation, next_step
@@ -171,6 +172,8 @@ class Session:
     async def _write_end(self, facts: Mapping[str, Any]) -> None:
         try:
             await self._recorder.write("session.ended", facts)
+        except JournalLostError:
+            raise
         except OSError as error:  # on a full disk; the next session ends it
             _log.warning("end of a session not recorded", error=str(error))
 

@@ -17,20 +17,22 @@ import anyio
 import attrs
 import pytest
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import (
     ConfigError,
     ControlError,
+    JournalLostError,
     PlanChangedError,
     RunLockedError,
     UsageError,
 )
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.history import journal
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.system.append_log import append
+from clawblox.experiment.schedule.ports import Order
+from clawblox.system.append_log import OwnedLog
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock
 from tests.support import make_world
@@ -259,16 +261,53 @@ async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_c
 ) -> None:
     is_full = True
 
-    def append_until_full(fd: int, lines: bytes, *, max_bytes: int) -> int:
+    def append_until_full(log: OwnedLog, lines: bytes) -> None:
         if is_full and len(read_lines(scene.directory)) >= room:
             raise OSError(errno.ENOSPC, "no space")
-        return append(fd, lines, max_bytes=max_bytes)
+        append(log, lines)
 
-    monkeypatch.setattr(journal, "append", append_until_full)
+    append = OwnedLog.append
+    monkeypatch.setattr(OwnedLog, "append", append_until_full)
     outcome = await run(scene, scene.plan())
     assert outcome.exit_status == 75
     assert "the journal cannot be written" in outcome.text
     is_full = False
+    assert (await run(scene, None)).status == "done"
+
+
+async def test_a_session_whose_journal_is_replaced_stops_everything_and_keeps_its_history(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = scene.directory / "journal.jsonl"
+
+    def replace() -> None:
+        path.rename(scene.directory / "before.jsonl")
+        path.touch()
+
+    async def prepare(order: Order) -> Mapping[str, Any]:
+        if (order.chain.name, order.generation) == ("r1", 2):
+            await run_blocking(replace)
+        return await FakeWorkshop.prepare(scene.workshop, order)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.workshop, "prepare", prepare)
+        async with (
+            scene.experiment(scene.plan(repeats=2)) as exp,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(scene.tick)
+            with pytest.raises(JournalLostError, match="changed by another program") as raised:
+                await exp.run()
+            tasks.cancel_scope.cancel()
+    assert scene.workshop.open_now == []
+    assert path.read_text() == ""
+    kept = raised.value.kept
+    assert kept is not None
+    with pytest.raises(UsageError, match="lost its journal"):
+        await run(scene, None)
+    with pytest.raises(UsageError, match="lost its journal"):
+        await run_blocking(read_experiment, scene.directory)
+    await run_blocking(partial(kept.rename, path))  # as the hint says
     assert (await run(scene, None)).status == "done"
 
 

@@ -262,6 +262,18 @@ async def test_an_archive_of_a_complete_generation_is_refused(scene: Scene) -> N
             pass
 
 
+async def test_an_archive_in_a_run_whose_name_no_journal_may_contain_is_refused(
+    scene: Scene,
+) -> None:
+    archive = await run_blocking(own_archive, scene, 1)
+    run_dir = archive.parents[1]
+    archive = run_dir.rename(run_dir.with_name("my old run")) / "checkpoints" / archive.name
+    with pytest.raises(ConfigError, match="rename that directory"):
+        async with scene.experiment(flat_plan(scene), resume_from=archive):
+            pass
+    assert not read_lines(scene.directory)
+
+
 async def test_an_archive_of_agents_of_another_driver_is_refused(scene: Scene) -> None:
     archive = await run_blocking(make_archive, scene.directory.with_name("gen.ckpt"), 1)
     plan = flat_plan(scene).but(agents=[AgentSpec("codex", name="Eko")])

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from clawblox.errors import RunLockedError
+from clawblox.errors import ClawbloxError, RunLockedError
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
@@ -61,7 +61,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 OPENED = ("opened", {"origin": None, "phase": "work", "revision": 0})
-COMMITTED = ("committed", {"usage": []})
+COMMITTED = ("committed", {"usage": [], "agents": [], "workspaces": []})
 
 
 def checkpoint(file: str, kind: str = "periodic") -> tuple[Any, dict[str, Any]]:
@@ -160,7 +160,7 @@ def test_nothing_behind_a_link_is_removed(scene: Scene, tmp_path: Path) -> None:
     scene.runs.mkdir(parents=True)
     (scene.runs / "a.failed-1").symlink_to(outside)
     scene.write("a", 1, OPENED, failed("a.failed-1"))
-    with pytest.raises(OSError, match="symbolic link"):
+    with pytest.raises(ClawbloxError, match="symbolic link"):
         scene.remove()
     assert (outside / "file").exists()
 

@@ -3,18 +3,27 @@
 Every line is on disk before the next step begins. A last line that a killed writer left incomplete
 is cut off when the journal is opened. A small reserve file is given up when the disk is full, so
 that the last lines fit.
+
+A lock file and a lock on the journal keep a second process away. Before each line, both must still
+be those of this process, and the journal as long as it left it. Otherwise nothing is appended any
+longer: the lines go into a file of their own, beside the journal, and a person decides which of the
+two histories continues.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from clawblox.errors import ClawbloxError, RunLockedError, UsageError
+from clawblox.errors import ClawbloxError, JournalLostError, RunLockedError, UsageError
+from clawblox.experiment import layout
+from clawblox.experiment.history.facts import check_members
 from clawblox.experiment.history.lines import (
     EXPERIMENT,
     About,
@@ -24,19 +33,22 @@ from clawblox.experiment.history.lines import (
     decode,
     encode,
 )
+from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.links import require_no_link
 from clawblox.printable import quote_words
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.experiments import JOURNAL_NAME, experiment_lock
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
-from clawblox.system.append_log import append, complete_lines
+from clawblox.system.append_log import LogChangedError, OwnedLog, complete_lines
 from clawblox.system.clock import Clock, SystemClock, format_utc_ms
-from clawblox.system.files import fsync_directory, make_private_dir, publish_bytes
-from clawblox.system.locks import lock_file, lock_owner, unlock_file
-from clawblox.system.regular_files import open_own, read_regular
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.locks import is_file_at, lock_file, lock_owner, renew_lock, unlock_file
+from clawblox.system.regular_files import find_files, read_regular
 
 MAX_JOURNAL_BYTES: Final = 1 << 30
 JOURNAL_FORMAT: Final = 1
 """Version of the journal's format, in the line ``experiment.begun``, which is its first."""
+_LOST_PREFIX: Final = "journal.lost-"
 _RESERVE_NAME: Final = "reserve"
 _RESERVE_BYTES: Final = 1 << 20
 
@@ -59,27 +71,24 @@ class Journal:
         self.directory = directory
         self._clock = clock or SystemClock()
         self._path = directory / JOURNAL_NAME
+        self._log = OwnedLog(self._path, max_bytes=MAX_JOURNAL_BYTES)
         self._lock_path = experiment_lock(directory)
-        self._reserve = state_dir(directory) / _RESERVE_NAME
         self._lock = -1
-        self._fd = -1
+        self._lost: JournalLostError | None = None
+        self._reserve = state_dir(directory) / _RESERVE_NAME
         self.lines: list[Line] = []
 
     def __enter__(self) -> Self:
-        """Take the lock, and read the lines.
+        """Take the locks, and read the lines.
 
         Raises:
             RunLockedError: Another process runs the experiment.
+            UsageError: A session has lost the journal, and nobody has decided what continues.
             ClawbloxError: The journal cannot be read, or a line is not valid.
         """
         try:
-            make_private_dir(self._lock_path.parent)
-            lock = lock_file(self._lock_path)
-            if lock is None:
-                raise _locked_error(self.directory, self._lock_path)
-            self._lock = lock
-            self._fd = open_own(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            self.lines = self._read()
+            require_none_lost(self.directory)
+            self.lines = _decode_all(self._path, self._take())
             self._make_reserve()
         except OSError as error:
             self.__exit__()
@@ -89,23 +98,31 @@ class Journal:
             raise
         return self
 
+    def _take(self) -> bytes:
+        """Take both locks, and return the complete lines.
+
+        The journal comes first: where it has an owner, the lock file is left to that owner.
+        """
+        require_no_link(self._lock_path.parent)
+        make_private_dir(self._lock_path.parent)
+        data = self._log.open()
+        lock = None if data is None else lock_file(self._lock_path)
+        if data is None or lock is None:
+            raise _locked_error(self.directory, self._lock_path)
+        self._lock = lock
+        return data
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another program has changed the journal, so that nothing is appended any more."""
+        return self._lost is not None
+
     def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._log.close()
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 unlock_file(self._lock_path, self._lock)
             self._lock = -1
-
-    def _read(self) -> list[Line]:
-        data = read_regular(self._path, max_bytes=MAX_JOURNAL_BYTES)
-        complete = data.rfind(b"\n") + 1
-        if complete < len(data):
-            os.ftruncate(self._fd, complete)
-        if not data:
-            fsync_directory(self.directory)
-        return _decode_all(self._path, data)
 
     def append(
         self,
@@ -122,10 +139,13 @@ class Journal:
 
         Raises:
             UsageError: The journal is closed.
+            JournalLostError: Another program has changed the journal; nothing is appended any more.
             OSError: The line is not in the journal.
         """
-        if self._fd < 0:
+        if not self._log.is_open:
             raise UsageError("the experiment is closed")
+        if self._lost is not None:
+            raise self._lost
         line = Line(
             seq=len(self.lines) + 1,
             at=format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000),
@@ -135,23 +155,47 @@ class Journal:
             attempt=about.attempt,
             data=dict(data or {}),
         )
-        self._write(encode(line))
+        text = encode(line)
+        check_members(text, type)
+        try:
+            self._keep_lock()
+            self._write(text)
+        except LogChangedError as error:
+            self._lost = self._keep_lines([*self.lines, line], str(error))
+            raise self._lost from error
         self.lines.append(line)
         return line
 
+    def _keep_lock(self) -> None:
+        """Take the lock file again if it was removed or replaced, unless another process has it."""
+        with contextlib.suppress(OSError):
+            self._lock = renew_lock(self._lock_path, self._lock)
+        if not is_file_at(self._lock_path, self._lock):
+            raise LogChangedError(f"{self._lock_path} was removed or replaced")
+
     def _write(self, text: bytes) -> None:
         try:
-            size = append(self._fd, text, max_bytes=MAX_JOURNAL_BYTES)
+            self._log.append(text)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             self._reserve.unlink(missing_ok=True)
-            size = append(self._fd, text, max_bytes=MAX_JOURNAL_BYTES)
+            self._log.append(text)
+
+    def _keep_lines(self, lines: Sequence[Line], reason: str) -> JournalLostError:
+        """Write all lines into a file beside the journal; return the error that names it."""
+        stamp = layout.format_stamp(self._clock.utc())
+        names = (f"{_LOST_PREFIX}{stamp}{suffix}.jsonl" for suffix in _suffixes())
+        kept = next(path for name in names if not os.path.lexists(path := self.directory / name))
+        message = f"the journal was changed by another program: {reason}"
         try:
-            os.fdatasync(self._fd)
-        except OSError:
-            os.ftruncate(self._fd, size)
-            raise
+            make_private_dir(self.directory)
+            publish_bytes(kept, b"".join(map(encode, lines)))
+        except OSError as error:
+            hint = f"the history of this session could not be kept in {kept}: {error}"
+            return JournalLostError(message, journal=self._path, hint=hint)
+        hint = _explain_lost(self._path, kept)
+        return JournalLostError(message, journal=self._path, kept=kept, hint=hint)
 
     def _make_reserve(self) -> None:
         """Reserve space for the last lines of a full disk, if there is any."""
@@ -180,6 +224,33 @@ def read_lines(directory: Path) -> list[Line]:
         raise _unusable(path, error) from error
 
 
+def fold_lines(directory: Path, lines: Sequence[Line]) -> ExperimentState:
+    """Return the state of an experiment.
+
+    Args:
+        directory: Its directory.
+        lines: The lines of its journal.
+
+    Raises:
+        ClawbloxError: A line contradicts the lines before it.
+    """
+    try:
+        return ExperimentState(lines)
+    except ValueError as error:
+        raise invalid_line(directory, str(error)) from error
+
+
+def invalid_line(directory: Path, message: str) -> ClawbloxError:
+    """Return the error for a line of an experiment's journal.
+
+    Args:
+        directory: The directory of the experiment.
+        message: The line, and what is wrong with it.
+    """
+    hint = "restore the file from a copy: no line of it can be left out"
+    return ClawbloxError(f"{directory / JOURNAL_NAME}: {message}", hint=hint)
+
+
 def _decode_all(path: Path, data: bytes) -> list[Line]:
     with collector_paused():
         return list(_decode(path, data))
@@ -189,22 +260,54 @@ def _decode(path: Path, data: bytes) -> Iterator[Line]:
     for number, text in enumerate(complete_lines(data), start=1):
         try:
             line = decode(text, number)
+            if line.type == "experiment.begun":
+                _require_known_format(path, line.data.get("format"))
+            check_members(text, line.type)
         except ValueError as error:
-            raise ClawbloxError(
-                f"{path}: {error}",
-                hint="restore the file from a copy: no line of it can be left out",
-            ) from error
-        if line.type == "experiment.begun":
-            _require_known_format(path, line.data.get("format"))
+            raise invalid_line(path.parent, f"line {number} is not valid: {error}") from error
         yield line
 
 
 def _require_known_format(path: Path, version: object) -> None:
-    if not isinstance(version, int) or version > JOURNAL_FORMAT:
+    if type(version) is not int or not 1 <= version <= JOURNAL_FORMAT:
         raise ClawbloxError(
             f"{path} has the format {version}, and this clawblox reads up to {JOURNAL_FORMAT}",
             hint=UPDATE_HINT,
         )
+
+
+def require_none_lost(directory: Path) -> None:
+    """Refuse an experiment with two histories, of which a person has chosen none. Blocks.
+
+    Args:
+        directory: The directory of the experiment.
+
+    Raises:
+        UsageError: A session has lost its journal; the hint has the ways to continue.
+    """
+    lost = sorted(file.path for file in find_files(directory, f"{_LOST_PREFIX}*.jsonl"))
+    if lost:
+        journal = directory / JOURNAL_NAME
+        raise UsageError(
+            f"a session of the experiment in {directory} has lost its journal, and kept its history"
+            f" in {lost[-1].name}",
+            hint=_explain_lost(journal, lost[-1]),
+        )
+
+
+def _explain_lost(journal: Path, kept: Path) -> str:
+    """Return how to continue after another program has changed a journal."""
+    path, copy, aside = (shlex.quote(str(file)) for file in (journal, kept, f"{kept}.old"))
+    return (
+        f"stop the other program, and compare both files. To continue from the kept history: mv"
+        f" {copy} {path} ; to continue from the journal as it is: mv {copy} {aside} ; then:"
+        f" clawblox experiment resume {shlex.quote(str(journal.parent))}"
+    )
+
+
+def _suffixes() -> Iterator[str]:
+    yield ""
+    yield from (f".{number}" for number in itertools.count(2))
 
 
 def _locked_error(directory: Path, lock: Path) -> RunLockedError:

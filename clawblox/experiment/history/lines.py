@@ -134,9 +134,9 @@ def decode(text: bytes, number: int) -> Line:
     try:
         line = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"line {number} is not valid: {error}") from error
+        raise ValueError(str(error)) from error
     if line.seq != number:
-        raise ValueError(f"line {number} has the number {line.seq}")
+        raise ValueError(f"it has the number {line.seq}")
     return line
 
 

@@ -301,6 +301,9 @@ class ExperimentState:
     Args:
         lines: Lines of the journal, from the first.
 
+    Raises:
+        ValueError: A line contradicts the lines before it.
+
     Attributes:
         chains: Its chains with any line, by name, in the order of their first line.
         revision: Revision of the plan.
@@ -357,6 +360,8 @@ class ExperimentState:
             self._advance(line)
 
     def _begin(self, line: Line) -> None:
+        if line.seq != 1:
+            raise _contradiction(line, "an experiment begins in line 1")
         self.plan_file = str(line.data.get("plan", self.plan_file))
 
     def _begin_session(self, line: Line) -> None:
@@ -371,7 +376,9 @@ class ExperimentState:
         self.waits = {name: wait for wait in line.data.get("waits", ()) for name in wait["chains"]}
 
     def _amend(self, line: Line) -> None:
-        self.revision = int(line.data["revision"])
+        self.revision += 1
+        if line.data["revision"] != self.revision:
+            raise _contradiction(line, f"the revision must be {self.revision}")
         self.plan_file = str(line.data["plan"])
         if line.data.get("mends"):
             for latest in filter(None, (chain.latest for chain in self.chains.values())):
@@ -385,9 +392,11 @@ class ExperimentState:
 
     def _fork(self, line: Line) -> None:
         data = dict(line.data)
-        source = CheckpointRef(**data.pop("source"))
-        chain = self._own_chain(line)
-        chain.branch = Branch(source=source, **data)
+        source = self._read_ref(line, data.pop("source"))
+        if line.chain in self.chains:
+            raise _contradiction(line, f"{line.chain} has lines before")
+        facts = {name: data[name] for name in _BRANCH if name in data}
+        self._own_chain(line).branch = Branch(source=source, **facts)
 
     def _retry(self, line: Line) -> None:
         latest = self._own_chain(line).latest
@@ -395,18 +404,25 @@ class ExperimentState:
             latest.failures_from = line.seq
 
     def _open(self, line: Line) -> None:
-        origin = line.data.get("origin")
-        generation = self._own_generation(line)
+        data, generation = line.data, self._own_generation(line)
+        origin = None if data.get("origin") is None else self._read_ref(line, data["origin"])
+        if generation.find_attempt(str(line.attempt)) is not None:
+            raise _contradiction(line, f"there is an attempt {line.attempt} before")
+        previous = self._own_chain(line).generations.get(generation.number - 1)
+        if (inherited := data.get("inherited")) not in (None, previous and previous.source):
+            raise _contradiction(line, f"generation {generation.number - 1} has no {inherited}")
+        if (revision := data.get("revision", 0)) > self.revision:
+            raise _contradiction(line, f"there is no revision {revision} of the plan")
         generation.attempts.append(
             AttemptState(
                 chain=generation.chain,
                 generation=generation.number,
                 run_id=str(line.attempt),
                 opened=line,
-                phase=line.data.get("phase", "work"),
-                origin=None if origin is None else CheckpointRef(**origin),
-                elapsed_s=line.data.get("elapsed_s", 0.0),
-                idle_s=line.data.get("idle_s", 0.0),
+                phase=data.get("phase", "work"),
+                origin=origin,
+                elapsed_s=data.get("elapsed_s", 0.0),
+                idle_s=data.get("idle_s", 0.0),
             )
         )
 
@@ -474,8 +490,21 @@ class ExperimentState:
     def _own_attempt(self, line: Line) -> AttemptState:
         attempt = self._own_generation(line).find_attempt(str(line.attempt))
         if attempt is None:
-            raise ValueError(f"line {line.seq}: there is no attempt {line.attempt}")
+            raise _contradiction(line, f"there is no attempt {line.attempt}")
         return attempt
+
+    def _read_ref(self, line: Line, data: Mapping[str, Any]) -> CheckpointRef:
+        """Return a checkpoint of an earlier attempt: so no chain of them leads back to itself."""
+        ref = CheckpointRef(**{name: data[name] for name in _REF})
+        chain = self.chains.get(ref.chain)
+        generation = None if chain is None else chain.generations.get(ref.generation)
+        if generation is None or generation.find_attempt(ref.attempt) is None:
+            raise _contradiction(line, f"there is no attempt {ref.attempt} of {ref.chain}")
+        return ref
+
+
+def _contradiction(line: Line, message: str) -> ValueError:
+    return ValueError(f"line {line.seq} is not valid: {message}")
 
 
 def _read_checkpoint(line: Line) -> Checkpoint:
@@ -500,6 +529,8 @@ def _read_checkpoint(line: Line) -> Checkpoint:
     )
 
 
+_REF: Final = tuple(field.name for field in attrs.fields(CheckpointRef))
+_BRANCH: Final = tuple(field.name for field in attrs.fields(Branch) if field.name != "source")
 _HANDLERS: Final[Mapping[str, Callable[[ExperimentState, Line], None]]] = {
     "experiment.begun": ExperimentState._begin,
     "session.begun": ExperimentState._begin_session,

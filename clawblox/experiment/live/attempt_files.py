@@ -18,6 +18,7 @@ import msgspec
 from clawblox.agents.usage import read_usage
 from clawblox.agents.values import Usage
 from clawblox.errors import AgentError, UsageError
+from clawblox.experiment.history.facts import FilePath, Name
 from clawblox.experiment.layout import agent_index
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
@@ -46,9 +47,9 @@ class RecordedAgent:
             or cannot be copied; the first ten of its source, and of the world.
     """
 
-    name: str
+    name: Name
     before: Usage = attrs.field(factory=Usage)
-    forked_from: str | None = None
+    forked_from: Name | None = None
     left_out: tuple[str, ...] = ()
 
 
@@ -67,13 +68,13 @@ class AttemptRecord:
     """
 
     agents: tuple[RecordedAgent, ...]
-    snapshot: str | None = None
+    snapshot: FilePath | None = None
     sha256: str | None = None
-    agents_of: str | None = None
+    agents_of: Name | None = None
     schema_version: Literal[1] = 1
 
 
-_decoder: Final = msgspec.json.Decoder(AttemptRecord)
+_DECODER: Final = msgspec.json.Decoder(AttemptRecord)
 
 
 def read_record(run_dir: Path) -> AttemptRecord | None:
@@ -85,7 +86,7 @@ def read_record(run_dir: Path) -> AttemptRecord | None:
     path = state_dir(run_dir) / RECORD_NAME
     try:
         content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
-        return _decoder.decode(content)
+        return _DECODER.decode(content)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:

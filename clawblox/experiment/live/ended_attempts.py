@@ -47,7 +47,7 @@ def validate_agent_dir(agent_dir: Path, driver: str) -> None:
 
 def _has_content(agent_dir: Path, path: str) -> bool:
     with contextlib.suppress(OSError):
-        fd = open_file(agent_dir, path)
+        fd = open_file(agent_dir.parent, f"{agent_dir.name}/{path}")
         try:
             return os.fstat(fd).st_size > 0
         finally:
@@ -57,7 +57,7 @@ def _has_content(agent_dir: Path, path: str) -> bool:
 
 def _has_entries(agent_dir: Path, path: str) -> bool:
     with contextlib.suppress(OSError):
-        fd = open_directory(agent_dir, path)
+        fd = open_directory(agent_dir.parent, f"{agent_dir.name}/{path}")
         try:
             with os.scandir(fd) as entries:
                 return next(entries, None) is not None
@@ -75,7 +75,8 @@ def prune_agent_dir(agent_dir: Path) -> None:
         agent_dir: The directory of the agent, which has stopped.
     """
     for path in _PRUNED:
-        with contextlib.suppress(OSError), opened_parent(agent_dir, path) as (parent, name):
+        place = f"{agent_dir.name}/{path}"  # the agent's directory may be a link, too
+        with contextlib.suppress(OSError), opened_parent(agent_dir.parent, place) as (parent, name):
             remove_tree(name, dir_fd=parent)  # an error for a link
 
 

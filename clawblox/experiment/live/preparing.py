@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,7 +45,7 @@ def find_archive(chain_dir: Path, checkpoint: CheckpointRef) -> Path | None:
     """Return an archive, also of an attempt whose directory was set aside; None without one."""
     places = _attempt_dirs(chain_dir, checkpoint.attempt)
     paths = (place / "checkpoints" / checkpoint.file for place in places)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if path.is_file() and not path.is_symlink()), None)
 
 
 def find_attempt(chain_dir: Path, attempt: str) -> Path | None:
@@ -54,7 +55,8 @@ def find_attempt(chain_dir: Path, attempt: str) -> Path | None:
 
 def _attempt_dirs(chain_dir: Path, attempt: str) -> list[Path]:
     """Return where an attempt may be. The public scripts may have given its name to another run."""
-    aside = sorted(layout.runs_dir(chain_dir).glob(f"{attempt}.failed-*"), reverse=True)
+    pattern = f"{glob.escape(attempt)}.failed-*"
+    aside = sorted(layout.runs_dir(chain_dir).glob(pattern), reverse=True)
     return [layout.attempt_dir(chain_dir, attempt), *aside]
 
 

@@ -20,6 +20,9 @@ import attrs
 
 from clawblox.experiment.plan.values import fields_by_key, to_plain
 
+NAME_PATTERN: Final = r"\A(?!\.+\Z)[A-Za-z0-9._-]{1,255}\Z"
+"""Names of chains, runs and agents, by this package and by the public generation scripts."""
+
 _DISPLAY_NAMES: Final = ("Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
@@ -35,6 +38,11 @@ _MAX_LABEL_CHARS: Final = 60
 def safe_name(text: str) -> str:
     """Return a name for files, with ``_`` for all but letters, digits, ``.``, ``_`` and ``-``."""
     return _UNSAFE.sub("_", text)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may be the name of a chain, a run or an agent."""
+    return re.search(NAME_PATTERN, text) is not None
 
 
 def display_name(index: int) -> str:

@@ -205,7 +205,8 @@ def _rows(
 
 def _imported_rows(chain_dir: Path, line: Line) -> Iterator[dict[str, Any]]:
     for row in line.data["rows"]:
-        yield {**row, "workspace_out": str(chain_dir / row["workspace_out"])}
+        workspace = str(chain_dir / row["workspace_out"])
+        yield {**{column: row[column] for column in COLUMNS}, "workspace_out": workspace}
 
 
 def _committed_rows(
@@ -257,7 +258,8 @@ class _Origins:
         if origin is not None:
             return f"{CHECKPOINT_PREFIX}{self._find_archive(origin, str(opened.chain))}"
         if inherited is not None:
-            return str(self._chain_dir / self._workspaces[inherited][index])
+            workspaces = self._workspaces[inherited]  # of an imported generation, perhaps fewer
+            return str(self._chain_dir / workspaces[index]) if index < len(workspaces) else ""
         template = planned.templates[index]
         return "" if template is None else str(template)
 

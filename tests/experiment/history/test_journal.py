@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from clawblox.errors import ClawbloxError, UsageError
-from clawblox.experiment.history import journal as module
+from clawblox.errors import ClawbloxError, JournalLostError, UsageError
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.lines import About
-from clawblox.system.append_log import append
+from clawblox.system import append_log
+from clawblox.system.append_log import OwnedLog
 from tests.support import HANG_S
+
+ATTEMPT = About("r1", 1, "a")
 
 
 def write(directory: Path, count: int) -> None:
     with Journal(directory) as journal:
         for number in range(count):
-            journal.append("opened", {"number": number}, About("r1", 1, "a"))
+            journal.append("opened", {"number": number}, ATTEMPT)
 
 
 def test_lines_are_read_again_as_they_were_written(tmp_path: Path) -> None:
     write(tmp_path, 3)
     with Journal(tmp_path) as journal:
         assert [line.data["number"] for line in journal.lines] == [0, 1, 2]
-        assert journal.append("saved", about=About("r1")).seq == 4
+        assert journal.append("saved", about=ATTEMPT).seq == 4
         assert read_lines(tmp_path) == journal.lines
 
 
@@ -40,7 +45,7 @@ def test_every_torn_last_line_is_cut_off(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with Journal(tmp_path) as journal:
             assert len(journal.lines) == 1
-            journal.append("saved")
+            journal.append("saved", about=ATTEMPT)
         assert [line.type for line in read_lines(tmp_path)] == ["opened", "saved"]
 
 
@@ -61,12 +66,12 @@ def test_a_line_and_its_file_are_on_disk_when_append_returns(
 ) -> None:
     synced: list[bytes | Path] = []
     path = tmp_path / JOURNAL_NAME
-    monkeypatch.setattr(module.os, "fdatasync", lambda _fd: synced.append(path.read_bytes()))
-    monkeypatch.setattr(module, "fsync_directory", synced.append)
+    monkeypatch.setattr(append_log.os, "fdatasync", lambda _fd: synced.append(path.read_bytes()))
+    monkeypatch.setattr(append_log, "fsync_directory", synced.append)
     with Journal(tmp_path) as journal:
         assert synced == [tmp_path]
         for count in (1, 2):
-            journal.append("opened")
+            journal.append("chain.retried", about=ATTEMPT)
             assert synced[-1] == path.read_bytes()
             assert len(synced) == 1 + count
     with Journal(tmp_path):
@@ -80,12 +85,12 @@ def test_a_line_that_may_not_be_durable_is_withdrawn(
         raise OSError(errno.EIO, "input/output error")
 
     with Journal(tmp_path) as journal:
-        journal.append("opened")
+        journal.append("opened", about=ATTEMPT)
         with monkeypatch.context() as broken:
-            broken.setattr(module.os, "fdatasync", fail)
+            broken.setattr(append_log.os, "fdatasync", fail)
             with pytest.raises(OSError, match="input/output"):
-                journal.append("prepared")
-        journal.append("saved")
+                journal.append("prepared", about=ATTEMPT)
+        journal.append("saved", about=ATTEMPT)
         assert [line.type for line in journal.lines] == ["opened", "saved"]
         assert read_lines(tmp_path) == journal.lines
 
@@ -122,20 +127,139 @@ def test_a_second_process_is_refused_and_can_read(tmp_path: Path) -> None:
         assert read_lines(tmp_path) == journal.lines
 
 
+def test_a_second_process_is_refused_when_the_lock_file_was_removed_or_replaced(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, 1)
+    lock = tmp_path / ".clawblox" / "experiment.lock"
+    with Journal(tmp_path) as journal:
+        for content in (None, "1 host 2026-06-22T18:59:25Z"):
+            lock.unlink()
+            if content is not None:
+                lock.write_text(content)
+            words = [sys.executable, "-c", SECOND, tmp_path]
+            answer = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+            assert "runs the experiment" in answer.stdout
+            journal.append("saved", about=ATTEMPT)
+            assert lock.read_text().startswith(f"{os.getpid()} ")
+        assert read_lines(tmp_path) == journal.lines
+
+
+def test_a_second_process_that_has_both_files_ends_the_first(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    path, lock = tmp_path / JOURNAL_NAME, tmp_path / ".clawblox" / "experiment.lock"
+    with Journal(tmp_path) as first:
+        lock.unlink()
+        replace(path)
+        with Journal(tmp_path) as second:
+            with pytest.raises(JournalLostError, match="removed or replaced"):
+                first.append("saved", about=ATTEMPT)
+            second.append("saved", about=ATTEMPT)
+        assert not lock.exists()
+    assert len(second.lines) == 2
+
+
+def replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+
+
+def put_a_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def put_a_hard_link(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    path.unlink()
+    path.hardlink_to(other)
+
+
+def put_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def add_a_line(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(path.read_bytes())
+
+
+TAMPERINGS: tuple[Callable[[Path], object], ...] = (
+    Path.unlink,
+    replace,
+    put_a_link,
+    put_a_hard_link,
+    put_a_pipe,
+    add_a_line,
+    lambda path: os.truncate(path, 10),
+    lambda path: shutil.rmtree(path.parent),
+)
+
+
+@pytest.mark.parametrize("tamper", TAMPERINGS)
+def test_a_journal_that_another_program_changes_is_left_to_it_and_the_lines_are_kept(
+    tmp_path: Path, tamper: Callable[[Path], object]
+) -> None:
+    directory = tmp_path / "exp"
+    directory.mkdir()
+    path = directory / JOURNAL_NAME
+    with Journal(directory) as journal:
+        journal.append("opened", about=ATTEMPT)
+        tamper(path)
+        left = path.read_bytes() if path.is_file() else None
+        for _ in range(2):
+            with pytest.raises(JournalLostError, match="changed by another program") as raised:
+                journal.append("saved", about=ATTEMPT)
+        assert journal.is_lost
+    assert left == (path.read_bytes() if path.is_file() else None)
+    kept = raised.value.kept
+    assert kept is not None
+    assert [*directory.glob("journal.lost-*.jsonl")] == [kept]
+    with pytest.raises(UsageError, match="lost its journal") as refused, Journal(directory):
+        pass
+    for file in (path, kept):
+        assert f"{file}" in str(refused.value)
+    kept.replace(path)  # as the hint says
+    with Journal(directory) as journal:
+        assert [line.type for line in journal.lines] == ["opened", "saved"]
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_no_change_of_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_half(fd: int, data: bytes) -> None:
+        os.write(fd, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Journal(tmp_path) as journal:
+        journal.append("opened", about=ATTEMPT)
+        with monkeypatch.context() as full:
+            full.setattr(append_log, "write_all", write_half)
+            for _ in range(2):
+                with pytest.raises(OSError, match="No space"):
+                    journal.append("prepared", about=ATTEMPT)
+        journal.append("saved", about=ATTEMPT)
+        assert [line.type for line in read_lines(tmp_path)] == ["opened", "saved"]
+
+
 def test_a_full_disk_gives_up_the_reserve_for_the_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve = tmp_path / ".clawblox" / "reserve"
 
-    def append_if_free(fd: int, lines: bytes, *, max_bytes: int) -> int:
+    def append_if_free(log: OwnedLog, lines: bytes) -> None:
         if reserve.exists():
             raise OSError(errno.ENOSPC, "no space")
-        return append(fd, lines, max_bytes=max_bytes)
+        append(log, lines)
 
     with Journal(tmp_path) as journal:
         assert reserve.stat().st_size == 1 << 20
-        monkeypatch.setattr(module, "append", append_if_free)
-        journal.append("opened")
+        append = OwnedLog.append
+        monkeypatch.setattr(OwnedLog, "append", append_if_free)
+        journal.append("opened", about=ATTEMPT)
         assert not reserve.exists()
     with Journal(tmp_path) as journal:
         assert [line.type for line in journal.lines] == ["opened"]

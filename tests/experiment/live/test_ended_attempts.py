@@ -94,7 +94,7 @@ def test_a_tree_of_any_depth_is_removed(agent_dir: Path) -> None:
     assert not any((agent_dir / name).exists() for name in PRUNED)
 
 
-@pytest.mark.parametrize("at", ["runtime/python", "workspace", "sandbox-home/.local"])
+@pytest.mark.parametrize("at", [".", "runtime/python", "workspace", "sandbox-home/.local"])
 def test_nothing_behind_a_link_is_removed(agent_dir: Path, tmp_path: Path, at: str) -> None:
     for name in PRUNED:
         (agent_dir / name).mkdir(parents=True)

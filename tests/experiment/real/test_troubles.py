@@ -211,3 +211,20 @@ def test_an_agent_that_renames_its_directories_ends_its_own_attempt_with_a_reaso
     assert status == expected
     assert part in said["text"]
     assert "defect" not in {line.data.get("cause") for line in trial.lines}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", ["rm {0}", "rm -r {1}", "cp {0} {0}.new; mv {0}.new {0}"])
+def test_a_journal_that_is_taken_away_ends_worlds_and_agents_and_is_continued_by_a_person(
+    tmp_path: Path, command: str
+) -> None:
+    trial = make_trial(tmp_path)
+    journal, flag = trial.directory / "journal.jsonl", tmp_path / "was-here"
+    taken = command.format(journal, trial.directory)
+    trial = trial.with_prompt(f"Begin\nRUN [ -e {flag} ] || {{ touch {flag}; {taken}; }}")
+    assert trial.run() == (1, {})  # and nothing of it is left
+    (kept,) = trial.directory.glob("journal.lost-*.jsonl")
+    assert trial.run() == (1, {})
+    if (trial.directory / "plan.toml").exists():
+        kept.rename(journal)
+        assert trial.run() == (0, {"status": "done", "text": ""})
