@@ -37,10 +37,11 @@ from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, peak_resident_bytes, report, reset_peak
 from benchmarks.worlds import write_world
 from clawblox.experiment import AgentSpec, Experiment, Plan
+from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.lines import Line, encode
 from clawblox.experiment.history.machine import next_step
-from clawblox.experiment.history.state import Branch, Checkpoint, ExperimentState
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.plan.parts import Retry
 from clawblox.experiment.schedule.ports import Order

@@ -20,10 +20,10 @@ from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment_run import ExperimentRun
 from clawblox.experiment.forking import Fork, plan_fork, record_branches
+from clawblox.experiment.history.checkpoints import Checkpoint, CheckpointRef
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import Checkpoint, CheckpointRef
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.opening import OpenExperiment, open_experiment
 from clawblox.experiment.plan.plan import Plan

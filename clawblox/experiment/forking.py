@@ -13,9 +13,10 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
 from clawblox.config.arguments import check_count, check_seed, mismatch
 from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import Branch, Checkpoint, ExperimentState
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.plan import Chain
 
 CONTROL: Final = "control"

@@ -15,13 +15,10 @@ import attrs
 
 from clawblox.checkpoint.archive import registry
 from clawblox.experiment import layout
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.journal import Journal, fold_lines
 from clawblox.experiment.history.lines import About
-from clawblox.experiment.history.state import (
-    AttemptState,
-    CheckpointRef,
-    GenerationState,
-)
+from clawblox.experiment.history.state import AttemptState, GenerationState
 from clawblox.experiment.live.preparing import find_archive, find_attempt
 from clawblox.experiment.record import ExperimentRecord
 from clawblox.experiment.runs.pointer import read_pointer

@@ -11,6 +11,7 @@ import attrs
 
 from clawblox.config.arguments import check_path
 from clawblox.errors import ClawbloxError
+from clawblox.experiment.history.checkpoints import Checkpoint, CheckpointRef
 from clawblox.experiment.history.journal import (
     fold_lines,
     invalid_line,
@@ -18,7 +19,7 @@ from clawblox.experiment.history.journal import (
     require_none_lost,
 )
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.state import ChainState, Checkpoint, CheckpointRef, ExperimentState
+from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.links import require_no_link, require_no_links
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.selection import find_checkpoint

@@ -8,9 +8,10 @@ import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
+from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import Checkpoint, GenerationState
+from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks

@@ -11,7 +11,8 @@ from typing import Final
 
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError
-from clawblox.experiment.history.state import Checkpoint, ExperimentState, GenerationState
+from clawblox.experiment.history.checkpoints import Checkpoint
+from clawblox.experiment.history.state import ExperimentState, GenerationState
 from clawblox.spelling import nearest_name
 
 _PLACE: Final = re.compile(r"(?P<chain>[^/@]+)(/g?(?P<generation>[0-9]{1,6}))?(@(?P<at>.+))?")

@@ -15,7 +15,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.history.state import CheckpointRef
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.plan import AgentSpec, Plan

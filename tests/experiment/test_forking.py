@@ -9,9 +9,10 @@ import pytest
 
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.forking import Fork, plan_fork, record_branches
+from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import Branch, Checkpoint, ExperimentState
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.plan.plan import Chain
 from tests.experiment.journals import Journal, make_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,17 @@ from clawblox.cli.running.experiment_table import watch_experiment
 from clawblox.cli.running.plan_settings import (
     apply_score,
     apply_settings,
+    naming_lines,
     score_option,
     settings_option,
 )
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.config.toml_text import read_toml_text
-from clawblox.errors import ConfigError, UsageError
+from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.plan.plan_file import locate_fault
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
@@ -184,7 +184,7 @@ def run(
     if not call.is_spawned:  # else the directory has the log of this process
         require_new(directory)
         look = partial(survey_plan, plan, directory, are_variables_needed=not dry_run)
-        with _naming_lines(plan_file, settings):
+        with naming_lines(plan_file, settings):
             survey = anyio.run(look)  # a plan with faults leaves nothing
         if dry_run:
             chains = {chain.name: to_plain(chain.condition) for chain in plan.chains()}
@@ -194,18 +194,6 @@ def run(
         for text in survey.notes:
             note(text)
     return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
-
-
-@contextlib.contextmanager
-def _naming_lines(plan_file: str | None, settings: Collection[str]) -> Iterator[None]:
-    """Name the file of a plan and the line in errors of the block about what is in it."""
-    try:
-        yield
-    except ConfigError as error:
-        if plan_file is None or error.key in settings:
-            raise
-        path = Path(plan_file)
-        raise locate_fault(error, read_toml_text(path), path) from error
 
 
 def require_new(directory: Path) -> None:
@@ -288,7 +276,7 @@ def resume(
         accept=accept,
         retry_failed=retry_failed,
     )
-    with _naming_lines(plan_file, settings):
+    with naming_lines(plan_file, settings):
         if changed.score not in (None, recorded.score):
             load_score(changed.score)  # before the change is recorded
         return anyio.run(run_experiment, _call(ctx, place, **how), make)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import click
 
+from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.dotted import set_value
+from clawblox.experiment.plan.plan_file import locate_fault
 from clawblox.experiment.plan.values import check_function, to_function
 from clawblox.experiment.schedule.score_functions import load_score
 
@@ -108,3 +112,15 @@ settings_option = click.option(
     help="Set a field of the plan, such as limits.worlds=8 or agents.*.model=MODEL; can be "
     "repeated.",
 )
+
+
+@contextlib.contextmanager
+def naming_lines(plan_file: str | None, settings: Collection[str]) -> Iterator[None]:
+    """Name the file of a plan and the line in errors of the block about what is in it."""
+    try:
+        yield
+    except ConfigError as error:
+        if plan_file is None or error.key in settings:
+            raise
+        path = Path(plan_file)
+        raise locate_fault(error, read_toml_text(path), path) from error

@@ -70,10 +70,11 @@ class UsageFacts(Struct):
     reasoning_tokens: Count = 0
     cost_usd: Dollars | None = None
     turns: Count = 0
+    missing_costs: Count = 0
 
 
 class RefFacts(Struct):
-    """A checkpoint; see :class:`clawblox.experiment.history.state.CheckpointRef`."""
+    """A checkpoint; see :class:`clawblox.experiment.history.checkpoints.CheckpointRef`."""
 
     chain: Name
     generation: Number
@@ -140,6 +141,7 @@ class Amended(Struct):
     plan: str
     inputs: InputFacts | UnsetType = UNSET
     changes: list[Any] = []
+    mends: bool = False
 
     def __post_init__(self) -> None:
         expected = f"plan-{self.revision}.toml"
@@ -154,11 +156,20 @@ class SessionBegun(Struct):
     hooks: dict[str, HookFacts] = {}
 
 
+class WaitFacts(Struct):
+    """Chains that wait, and the reason."""
+
+    chains: list[Name]
+    reason: PauseReason
+    text: str = ""
+
+
 class SessionEnded(Struct):
     """A process has stopped running the experiment."""
 
     elapsed_s: Seconds = 0.0
     reason: str = ""
+    waits: list[WaitFacts] = []
 
 
 class Limited(Struct):
@@ -176,7 +187,7 @@ class Cleared(Struct):
 
 
 class Forked(Struct):
-    """A branch; see :class:`clawblox.experiment.history.state.Branch`."""
+    """A branch; see :class:`clawblox.experiment.history.checkpoints.Branch`."""
 
     source: RefFacts
     group: Number
@@ -256,6 +267,13 @@ class Closing(Struct):
     reason: str
     elapsed_s: Seconds | UnsetType = UNSET
     idle_s: Seconds | UnsetType = UNSET
+    world_time: WorldTime | None = None
+
+
+class Saved(Struct):
+    """The agents have had their time for saving."""
+
+    world_time: WorldTime | None = None
 
 
 class Scored(Struct):
@@ -263,6 +281,7 @@ class Scored(Struct):
 
     scores: dict[str, Score] = {}
     error: str = ""
+    function: HookFacts | None = None
 
 
 class Ended(Struct):
@@ -387,7 +406,7 @@ _DECODERS: Final[Mapping[LineType, msgspec.json.Decoder[Any]]] = {
     "checkpoint.failed": msgspec.json.Decoder(_AttemptLine[CheckpointFailed]),
     "checkpoint.removed": msgspec.json.Decoder(_AttemptLine[CheckpointRemoved]),
     "closing": msgspec.json.Decoder(_AttemptLine[Closing]),
-    "saved": msgspec.json.Decoder(_AttemptLine[NoFacts]),
+    "saved": msgspec.json.Decoder(_AttemptLine[Saved]),
     "scored": msgspec.json.Decoder(_AttemptLine[Scored]),
     "committed": msgspec.json.Decoder(_AttemptLine[Committed]),
     "paused": msgspec.json.Decoder(_AttemptLine[PausedFacts]),

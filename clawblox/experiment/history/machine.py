@@ -27,15 +27,9 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from clawblox.agents.values import Usage
+from clawblox.experiment.history.checkpoints import Branch, Checkpoint, CheckpointRef
 from clawblox.experiment.history.lines import FailureCause, Phase
-from clawblox.experiment.history.state import (
-    AttemptState,
-    Branch,
-    ChainState,
-    Checkpoint,
-    CheckpointRef,
-    GenerationState,
-)
+from clawblox.experiment.history.state import AttemptState, ChainState, GenerationState
 from clawblox.experiment.plan.parts import Retry
 
 _FATAL: Final[frozenset[FailureCause]] = frozenset({"setup", "secret", "plan"})

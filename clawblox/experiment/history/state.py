@@ -11,14 +11,13 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.history.lines import (
-    ENDINGS,
-    CheckpointKind,
-    Line,
-    Phase,
-    collector_paused,
-    read_usage,
+from clawblox.experiment.history.checkpoints import (
+    Branch,
+    Checkpoint,
+    CheckpointRef,
+    read_checkpoint,
 )
+from clawblox.experiment.history.lines import ENDINGS, Line, Phase, collector_paused, read_usage
 from clawblox.experiment.history.scores import Scores, format_version
 
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
@@ -28,86 +27,6 @@ IMPORTED: Final = "imported"
 """Reason of the line that opens an attempt which ended elsewhere, after its checkpoint."""
 
 _STEPS: Final = frozenset({"prepared", "working", "closing", "saved", "scored"})
-
-
-@attrs.frozen(kw_only=True)
-class CheckpointRef:
-    """A checkpoint in the directory of an experiment.
-
-    Attributes:
-        chain: The chain that made it.
-        generation: The generation that made it.
-        attempt: The attempt that made it; the archive is in ``checkpoints`` of its run directory.
-        file: Name of the archive.
-        sha256: Its digest.
-    """
-
-    chain: str
-    generation: int
-    attempt: str
-    file: str
-    sha256: str
-
-
-@attrs.frozen(kw_only=True)
-class Branch:
-    """Why a chain begins at a checkpoint of another chain.
-
-    Attributes:
-        source: The checkpoint.
-        group: Number of the fork in the experiment, from 1; its branches share it.
-        number: Number of the branch in the fork, from 1.
-        prompt: First message to the agents; None continues as if nothing had happened.
-        label: Short name of the prompt, for tables.
-        elapsed_s: Active seconds of its generation when the checkpoint was made.
-        duration_s: Active seconds of the branch; None means the rest of its generation.
-        generations: Number of generations of the branch, the first of them begun by the source.
-        reseed: Seed of the world's random state from then on; None keeps the random state.
-    """
-
-    source: CheckpointRef
-    group: int
-    number: int
-    prompt: str | None = None
-    label: str = ""
-    elapsed_s: float = 0.0
-    duration_s: float | None = None
-    generations: int = 1
-    reseed: int | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Checkpoint:
-    """A checkpoint with the facts of its line.
-
-    Attributes:
-        ref: The checkpoint.
-        seq: Number of the line.
-        at: UTC time of the line.
-        kind: Why it was made.
-        elapsed_s: Active seconds of its generation.
-        idle_s: Seconds of the generation in which all agents only waited for their providers.
-        world_time: Simulation time; None if the world has none.
-        usage: Usage of each agent in the committed history of the generation up to here.
-        mid_turn: Names of agents that were cut in the middle of a turn.
-        reason: Why the generation closes; empty unless the checkpoint is one of its end.
-    """
-
-    ref: CheckpointRef
-    seq: int
-    at: str
-    kind: CheckpointKind
-    elapsed_s: float
-    idle_s: float = 0.0
-    world_time: float | None = None
-    usage: tuple[Usage, ...] = ()
-    mid_turn: tuple[str, ...] = ()
-    reason: str = ""
-
-    @property
-    def second(self) -> int:
-        """Whole active seconds of its generation, as in the name of its archive."""
-        return int(self.elapsed_s)
 
 
 @attrs.define(kw_only=True)
@@ -441,7 +360,7 @@ class ExperimentState:
 
     def _checkpoint(self, line: Line) -> None:
         attempt = self._own_attempt(line)
-        checkpoint = _read_checkpoint(line)
+        checkpoint = read_checkpoint(line)
         attempt.checkpoints.append(checkpoint)
         attempt.reason = checkpoint.reason or attempt.reason
         attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
@@ -505,28 +424,6 @@ class ExperimentState:
 
 def _contradiction(line: Line, message: str) -> ValueError:
     return ValueError(f"line {line.seq} is not valid: {message}")
-
-
-def _read_checkpoint(line: Line) -> Checkpoint:
-    data = line.data
-    return Checkpoint(
-        ref=CheckpointRef(
-            chain=str(line.chain),
-            generation=int(line.generation or 0),
-            attempt=str(line.attempt),
-            file=data["file"],
-            sha256=data["sha256"],
-        ),
-        seq=line.seq,
-        at=line.at,
-        kind=data["kind"],
-        elapsed_s=data["elapsed_s"],
-        idle_s=data.get("idle_s", 0.0),
-        world_time=data.get("world_time"),
-        usage=read_usage(data.get("usage")),
-        mid_turn=tuple(data.get("mid_turn", ())),
-        reason=data.get("reason", ""),
-    )
 
 
 _REF: Final = tuple(field.name for field in attrs.fields(CheckpointRef))

@@ -17,7 +17,7 @@ from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ManifestError
 from clawblox.experiment import layout
-from clawblox.experiment.history.state import CheckpointRef
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.live.attempt_files import (
     AttemptRecord,
     RecordedAgent,

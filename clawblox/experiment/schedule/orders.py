@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.machine import Begin
-from clawblox.experiment.history.state import ChainState, CheckpointRef, ExperimentState
+from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.ports import Order
 

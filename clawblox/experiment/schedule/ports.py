@@ -16,8 +16,8 @@ import attrs
 
 from clawblox.agents.values import Usage
 from clawblox.errors.agent import ErrorKind
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.history.lines import CheckpointKind, FailureCause, Phase
-from clawblox.experiment.history.state import Branch, CheckpointRef
 from clawblox.experiment.plan.plan import Chain, Plan
 
 

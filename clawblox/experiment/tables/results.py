@@ -20,7 +20,8 @@ import attrs
 
 from clawblox.columns import Column, format_lines
 from clawblox.config.arguments import mismatch
-from clawblox.experiment.history.state import CheckpointRef, ExperimentState
+from clawblox.experiment.history.checkpoints import CheckpointRef
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.rows import AgentRow, Row, make_chain_rows

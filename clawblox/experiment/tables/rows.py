@@ -15,12 +15,12 @@ import attrs
 
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment import layout
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import read_usage
 from clawblox.experiment.history.scores import Scores, is_same_version
 from clawblox.experiment.history.state import (
     AttemptState,
     ChainState,
-    CheckpointRef,
     ExperimentState,
     GenerationState,
 )

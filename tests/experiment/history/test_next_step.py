@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.history.machine import Begin, Over, last_generation, next_step
-from clawblox.experiment.history.state import Branch, CheckpointRef
 from clawblox.experiment.plan.parts import Retry
 from tests.experiment.journals import Journal
 

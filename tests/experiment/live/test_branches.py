@@ -10,7 +10,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.ports import AttemptError, Order

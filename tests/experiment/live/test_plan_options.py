@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from clawblox.agents.options import AgentOptions
-from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.attempt_files import AttemptRecord
 from clawblox.experiment.live.live_attempt import LiveAttempt

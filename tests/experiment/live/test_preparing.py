@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
 from clawblox.errors import UsageError
-from clawblox.experiment.history.state import Branch, CheckpointRef
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.live.preparing import Preparation, find_archive
 from clawblox.experiment.plan import AgentSpec, Plan

@@ -20,7 +20,8 @@ from clawblox.checkpoint import read_metadata
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
 from clawblox.experiment import Experiment, LiveGeneration
-from clawblox.experiment.history.state import AttemptState, Checkpoint
+from clawblox.experiment.history.checkpoints import Checkpoint
+from clawblox.experiment.history.state import AttemptState
 from clawblox.rundir.manifest import read_manifest
 from tests.agents.standins import told
 from tests.experiment.real.trials import AGENTS, CUT_OFF, KEYS, SAVE, Trial, act, count_answers

@@ -18,9 +18,10 @@ import attrs
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.experiment import AgentSpec, ExperimentRecord, Plan, read_experiment
+from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.state import AttemptState, Checkpoint
+from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
 from tests.agents.standins import ANSWER, install, misbehave, told
 from tests.support import make_world, processes_in, wait_until

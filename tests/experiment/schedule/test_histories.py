@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawblox.experiment.history.state import Branch, GenerationState
+from clawblox.experiment.history.checkpoints import Branch
+from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.spending import Spending

@@ -7,8 +7,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.machine import Begin
-from clawblox.experiment.history.state import CheckpointRef, ExperimentState
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Inherit, Plan
 from clawblox.experiment.schedule.orders import find_family, make_order
 from tests.experiment.journals import Journal, used

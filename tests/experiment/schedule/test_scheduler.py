@@ -8,8 +8,9 @@ import anyio
 import attrs
 import pytest
 
+from clawblox.experiment.history.checkpoints import Branch
 from clawblox.experiment.history.lines import About
-from clawblox.experiment.history.state import Branch, ChainState
+from clawblox.experiment.history.state import ChainState
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.pauses import Pause
 from clawblox.experiment.schedule.scheduler import Scheduler

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.agents.values import Usage, sum_usage
+from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import Line, read_usage
-from clawblox.experiment.history.state import CheckpointRef
 from clawblox.experiment.plan.parts import Price
 from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.results import make_results
