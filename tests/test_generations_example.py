@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from click.core import ParameterSource
 
 from clawblox.cli.commands.generations import command as generations
 from clawblox.cli.running.generation_plans import GenerationOptions
@@ -48,8 +49,13 @@ def test_it_makes_the_plan_of_the_command(
     example = load_example()
     words = ["--world-dir", "counter", "--experiment-id", "e1", *words]
     context = generations.make_context("generations", list(words))
-    values = dict(context.params)
-    expected = GenerationOptions(values={**values, "full_save_phase": True}, given=()).new_plan()
+    values = {**context.params, "full_save_phase": True}
+    given = [
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+    ]
+    expected = GenerationOptions(values=values, given=given).new_plan()
     assert example.make_plan(example.parse_arguments(words)) == expected
 
 

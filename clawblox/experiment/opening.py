@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
-from clawblox.experiment.history.lines import About, Line
+from clawblox.experiment.history.lines import WORK, About, Line
 from clawblox.experiment.history.machine import Over, last_generation, next_step
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.imports import (
@@ -34,9 +34,6 @@ from clawblox.results import PlanChange
 from clawblox.rundir.experiments import PLAN_NAME
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
-
-_WORK: Final = frozenset({"working", "checkpoint", "imported"})
-"""Lines after which a plan has done something."""
 
 
 @attrs.frozen(kw_only=True)
@@ -132,7 +129,7 @@ def _amend(
     inputs = digest_inputs(plan, experiment_dir=directory, check=check)
     before = _last_inputs(directory, journal.lines)
     changes = [*compare(recorded[-1], plan), *before.compare(inputs)]
-    has_worked = any(line.type in _WORK for line in journal.lines)
+    has_worked = any(line.type in WORK for line in journal.lines)
     require_acceptable(changes, accept, has_worked=has_worked)
     if not changes:
         return

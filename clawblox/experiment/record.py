@@ -18,7 +18,7 @@ from clawblox.experiment.history.journal import (
     read_lines,
     require_none_lost,
 )
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import WORK, Line
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.links import require_no_link, require_no_links
 from clawblox.experiment.plan.plan import Chain, Plan
@@ -159,10 +159,17 @@ def _run_names(chain: ChainState) -> set[str]:
 
 
 def _require_fitting(directory: Path, lines: Sequence[Line], chains: Mapping[str, Chain]) -> None:
-    """Check that the lines are about chains of the plan, and about as many agents as they have."""
+    """Check that the lines are about chains of the plan, and about as many agents as they have.
+
+    A plan whose chains had never worked may have been mended: then it may have other chains now.
+    """
     agents = {name: len(chain.plan.agents) for name, chain in chains.items()}
+    mended = max((line.seq for line in lines if line.data.get("mends")), default=0)
     for line in lines:
-        if line.chain is None:
+        if line.seq < mended and line.type in WORK:
+            message = f"its plan cannot be mended in line {mended}"
+            raise invalid_line(directory, f"line {line.seq} is not valid: {message}")
+        if line.chain is None or line.seq < mended:
             continue
         if line.chain not in agents:
             message = f"line {line.seq} is not valid: the plan has no chain {line.chain}"

@@ -183,7 +183,7 @@ def mutate(lines: list[dict[str, Any]], rng: random.Random) -> list[dict[str, An
     return number(changed) if rng.random() < 0.9 else changed
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(4000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [12, pytest.param(1500, marks=pytest.mark.thorough)])
 def test_a_changed_journal_gives_an_error_of_its_line_or_is_read_and_touches_nothing_else(
     tmp_path: Path, count: int
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_changed_journal_gives_an_error_of_its_line_or_is_read_and_touches_not
     assert not [error for error in refused if str(scene.directory) not in error]
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(4000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [100, pytest.param(1500, marks=pytest.mark.thorough)])
 def test_a_journal_with_changed_bytes_is_refused_with_the_line_or_is_read(
     tmp_path: Path, count: int
 ) -> None:

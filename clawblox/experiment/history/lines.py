@@ -68,6 +68,9 @@ Ending: TypeAlias = Literal["committed", "paused", "failed", "interrupted"]
 
 ENDINGS: Final[frozenset[str]] = frozenset({"committed", "paused", "failed", "interrupted"})
 
+WORK: Final[frozenset[str]] = frozenset({"working", "checkpoint", "imported"})
+"""Types of the lines after which a plan has done something."""
+
 
 @attrs.frozen
 class About:
