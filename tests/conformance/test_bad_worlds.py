@@ -144,7 +144,8 @@ async def check(
     parent: Path, clock: str, defect: str | None = None, ids: Sequence[str] = ()
 ) -> Report:
     make = partial(make_provable_world, parent, clock=clock, defect=defect)
-    return await check_world(await run_blocking(make), ids, seed=1)
+    world = await run_blocking(make)
+    return await check_world(world, ids, seed=1, bodies_dir=parent / "bodies")
 
 
 @pytest.mark.parametrize(

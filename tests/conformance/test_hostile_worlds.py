@@ -79,7 +79,8 @@ def make_world(parent: Path, way: str) -> Path:
 
 async def check(parent: Path, way: str, *ids: str) -> Report:
     with anyio.fail_after(LIMIT_S):
-        return await check_world(await run_blocking(partial(make_world, parent, way)), ids, seed=1)
+        world = await run_blocking(partial(make_world, parent, way))
+        return await check_world(world, ids, seed=1, bodies_dir=parent / "bodies")
 
 
 def find(report: Report, check_id: str) -> CheckResult:
