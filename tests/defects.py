@@ -34,6 +34,12 @@ EXEMPT = {
 }
 """Functions into which nothing is injected, with the reason."""
 
+EXEMPT_MODULES = {
+    "system.scratch": "the last handler",
+    "system.trees": "a directory that it does not remove stays",
+}
+"""Modules into which nothing is injected, with the reason."""
+
 
 @attrs.define
 class Program:
@@ -128,7 +134,10 @@ def inject_all(kind: str, directory: Path, *, share: tuple[int, int]) -> tuple[i
     number, count = share
 
     def choose(entered: Mapping[str, Mapping[str, int]]) -> Sequence[Point]:
-        return [one for one in points(entered) if one.name not in EXEMPT][number::count]
+        meant = (one for one in points(entered) if one.name not in EXEMPT)
+        return [one for one in meant if one.name.partition(":")[0] not in EXEMPT_MODULES][
+            number::count
+        ]
 
     return _inject(kind, directory, choose)
 

@@ -186,7 +186,8 @@ class Ledger:
         A cumulative reading below the last one starts a new count, because the program has lost the
         old count. The cost of a conversation is the exception: a program that was killed continues
         from an older total, which cannot be told from the cost of the turn. So a reading below the
-        last one, or without a last one, adds nothing and is the base of the next. Files that record
+        last one, equal to it after a turn with tokens, or without a last one, adds nothing and is
+        the base of the next. Files that record
         less than before add nothing: their content was lost, or moved.
 
         Args:
@@ -267,7 +268,7 @@ def _count_session_cost(tokens: Usage, cost: float | None, before: float | None)
     """
     if cost is None:
         return attrs.evolve(tokens, cost_usd=None)
-    if before is None or cost < before:
+    if before is None or cost < before or (cost == before > 0.0 and tokens.tokens > 0):
         return attrs.evolve(tokens, cost_usd=None, missing_costs=int(tokens.tokens > 0))
     return attrs.evolve(tokens, cost_usd=cost - before)
 
