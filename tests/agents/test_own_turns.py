@@ -176,6 +176,23 @@ async def test_a_message_that_became_part_of_a_turn_of_the_programs_own_is_answe
         assert stand.told() == ["SAY one", "SAY two"]
 
 
+@both_versions
+async def test_an_empty_turn_of_the_programs_own_answers_no_message_however_long_that_takes(
+    stand: Stand,
+) -> None:
+    misbehave(stand.workspace, own_turns_within={"count": 2})
+    async with stand.agent() as agent, agent.events() as events:
+        agent._limits = attrs.evolve(agent._limits, pass_over_timeout=0.0)
+        with hold(stand.workspace):
+            await stand.start(agent)
+            await until_own(events)
+            await until_own(events)
+            assert agent.state == "working"
+        answered = await until(events, "turn.finished")
+        assert answered[-1].data["text"] == "one"
+        assert ((await agent.wait()).state, agent.usage.turns) == ("idle", 1)
+
+
 async def test_an_agent_continues_by_itself_whatever_its_program_begins(stand: Stand) -> None:
     misbehave(stand.workspace, own_turns_before={"count": 2}, own_turns_after={"count": 1})
     async with stand.agent(auto_continue=True, budget=Budget(turns=3)) as agent:

@@ -2,7 +2,7 @@
 
 Measured with versions 2.1.197 to 2.1.330. A ``result`` ends a turn, but the program also begins
 turns by itself, for example when something that it ran in the background reports. Such a turn
-answers none of our messages, unless the program has read one in the middle of it.
+answers none of our messages, unless the program has read one in it, and has asked the model.
 """
 
 from __future__ import annotations
@@ -104,6 +104,9 @@ _SYNTHETIC: Final = "<synthetic>"
 
 _HUMAN: Final = "human"
 """Origin of a message from a person; ours usually have none."""
+
+_UNKNOWN: Final = "unknown"
+"""Origin of a turn that nothing names, in which the model was not asked."""
 
 _KEY: Final = "ANTHROPIC_API_KEY"
 _TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - a name, not a token
@@ -397,20 +400,22 @@ class _MessageLoop(RecordConversation):
         if failed:
             yield self._read_failure(record)
         end = {"ok": not failed, "text": text_in(record, "result")}
-        yield Report("turn.finished", {**end, "origin": origin} if origin else end)
+        if origin:
+            may_answer = origin == _UNKNOWN or not _is_empty(record)
+            end |= {"origin": origin, "may_answer": may_answer}
+        yield Report("turn.finished", end)
         self._has_output = False
         if not origin:
             self._has_begun = self._is_queued = self._is_loading = False
 
     def _find_origin(self, record: Record) -> str:
         """Return what began the turn of a result that answers no message; '' if one does."""
-        if self._has_begun:  # even if it was read within a turn that something else began
-            return ""
         origin = text_in(record, "origin") or text_in(record_in(record, "origin"), "kind")
-        if origin:
-            return "" if origin == _HUMAN else origin
-        is_empty = whole_number(record.get("num_turns")) == 0 and not self._has_output
-        return "unknown" if is_empty and not _has_failed(record) else ""
+        if origin and origin != _HUMAN:
+            # The program may have read our message within this turn, and asked the model about it.
+            return "" if self._has_begun and not _is_empty(record) else origin
+        is_answer = origin or self._has_begun or self._has_output or _has_failed(record)
+        return _UNKNOWN if not is_answer and _is_empty(record) else ""
 
     def _read_failure(self, record: Record) -> Report:
         failure = _read_failure(record, self._error_word)
@@ -426,6 +431,11 @@ def _encode_message(text: str, *, has_id: bool) -> bytes:
     # The program drops a message whose id it has seen before.
     named = {**message, "uuid": str(uuid.uuid4())} if has_id else message
     return json.dumps(named).encode() + b"\n"
+
+
+def _is_empty(record: Record) -> bool:
+    """Return whether the model was not asked in a turn."""
+    return whole_number(record.get("num_turns")) == 0
 
 
 def _has_failed(record: Record) -> bool:

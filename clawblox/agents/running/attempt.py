@@ -405,7 +405,7 @@ class Attempt:
         if has_exited:
             return
         is_unread = self._conversation.has_unread_message
-        if dialogue.is_passed_over(now, limits.pass_over_timeout) and not is_unread:
+        if dialogue.is_absorbed(now, limits.pass_over_timeout) and not is_unread:
             dialogue.end_turn({"ok": True, "text": ""}, None, now)
         if not dialogue.is_confirmed and now >= self._confirm_by:
             message = f"the program did not confirm its session within {limits.confirm_timeout:g} s"
@@ -446,7 +446,7 @@ class Attempt:
             return
         now, is_unread = anyio.current_time(), self._conversation.has_unread_message
         has_failed = self.exit != ProcessExit(status=0) or dialogue.last_error is not None
-        is_lost = is_unread or dialogue.is_passed_over(now)
+        is_lost = is_unread or dialogue.is_passed_over
         if has_failed or is_lost or not dialogue.is_confirmed:
             words = await run_blocking(self.last_output)
             report = self._order.driver.explain(words)

@@ -73,6 +73,7 @@ class Dialogue:
         self._stall_timeout = stall_timeout
         self._message: Message | None = message
         self._passed_over_at: float | None = None
+        self._may_be_absorbed = False
         self._turn_began_at = self._silent_since = self._excused_until = 0.0
         self._has_worked = False
         self._error: ProgramError | None = None
@@ -117,16 +118,20 @@ class Dialogue:
         """The message of a turn without any work so far; None once the turn has produced some."""
         return None if self._has_worked else self._message
 
-    def is_passed_over(self, now: float, least_s: float = 0.0) -> bool:
-        """Return whether a turn of another origin has ended, and nothing has followed.
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether a turn of another origin has ended, and nothing has followed."""
+        return self._passed_over_at is not None
 
-        The message may have become part of that turn.
+    def is_absorbed(self, now: float, least_s: float) -> bool:
+        """Return whether the message must have become part of a turn of another origin.
 
         Args:
             now: Monotonic time in seconds.
-            least_s: Seconds for which nothing has followed.
+            least_s: Seconds for which nothing has followed that turn.
         """
-        return self._passed_over_at is not None and now - self._passed_over_at >= least_s
+        ended_at = self._passed_over_at
+        return self._may_be_absorbed and ended_at is not None and now - ended_at >= least_s
 
     # -- reports of the program -------------------------------------------------------------
 
@@ -263,9 +268,12 @@ class Dialogue:
         """Process the end of a turn that the program began by itself: it answers no message."""
         self.is_working, self.is_usage_due = self._message is not None, True
         self.is_budget_due = True
-        self._has_worked = False  # its output belongs to no message
+        may_answer = bool(data.get("may_answer"))
+        if may_answer:
+            self._has_worked = False  # its output belongs to no message
         self._error = self._limit = None
         if self._message is not None:
+            self._may_be_absorbed = may_answer or (self.is_passed_over and self._may_be_absorbed)
             self._passed_over_at = now
         self._books.end_own_turn(data, offset, is_within_turn=self.is_working)
         if data.get("ok"):

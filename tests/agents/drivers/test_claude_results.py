@@ -83,6 +83,12 @@ def test_a_turn_in_which_a_message_was_read_answers_it_whatever_began_the_turn(d
     ]
 
 
+def test_a_turn_in_which_the_model_was_not_asked_answers_no_message_that_was_read(directory):
+    empty = {**RESULT, **NOTICE, "num_turns": 0}
+    records = [STARTED, empty, ANSWER, empty, {**RESULT, "num_turns": 1}]
+    assert read_ends(directory, *records) == ["task-notification", "task-notification", None]
+
+
 def test_a_message_is_unread_until_the_program_begins_with_it(directory):
     conversation = CLAUDE.converse(build_setup(directory), RESUMED)
     unread = []

@@ -26,10 +26,11 @@ start and before each turn:
 - ``api_error``: status of the model's API (400, 401, 403, 429, 500, 529) that ends each turn.
 - ``needs_login``: it refuses to work without a key in its environment (Claude).
 - ``cannot_load`` and ``loads_unknown``: it continues no conversation, or any id (ACP).
-- ``own_turns_before`` and ``own_turns_after``: how many turns it begins by itself before and after
-  each message, as when something that it ran in the background reports (Claude); with the requests
-  to the model in each and its origin: ``{"count": 2, "steps": 1, "origin": null}``. Before the
-  message itself is the phase ``message`` (``crash_at_message``).
+- ``own_turns_before``, ``own_turns_within`` and ``own_turns_after``: how many turns it begins by
+  itself before, during and after the turn of each message, as when something that it ran in the
+  background reports (Claude); with the requests to the model in each and its origin: ``{"count":
+  2, "steps": 1, "origin": null}``. Before the message itself is the phase ``message``
+  (``crash_at_message``).
 - ``joins_own_turn``: it reads each message in the middle of such a turn, and ends only that
   (Claude).
 - ``dump``: it notes what it was started with; :func:`read_dumps` returns that.

@@ -392,6 +392,7 @@ class Claude:
         self.told.append(prompt)
         more = {"permissionMode": self.mode, "promptSource": "sdk"}
         self.keep("user", {"role": "user", "content": prompt}, **more)
+        self.own_turns("within")
         common.leave_behind()
         if common.fault("torn"):
             common.tear(self.path)
