@@ -240,7 +240,7 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
         number("ACTIVE", 1, map(_describe_active, chains)),
         number("WORLD", 7, (_format_world_time(chain.world_time) for chain in chains)),
         text("AGENTS", 2, (" ".join(map(_mark, chain.agents)) for chain in chains), shortest=9),
-        number("OUTPUT", 3, (format_count(chain.usage.output_tokens) for chain in chains)),
+        number("OUTPUT", 3, map(_describe_output, chains)),
         number("$", 6, map(_describe_cost, chains)),
         number("SAVED", 4, (_format_age(chain.last_checkpoint_age_s) for chain in chains)),
         number("SCORE", 5, map(_first_score, chains)),
@@ -267,8 +267,13 @@ def _mark(agent: AgentActivity) -> str:
     return f"{agent.name} {mark}" if agent.is_over or agent.is_working else agent.name
 
 
+def _describe_output(chain: ChainStatus) -> str:
+    return "" if chain.usage is None else format_count(chain.usage.output_tokens)
+
+
 def _describe_cost(chain: ChainStatus) -> str:
-    about = "~" if chain.is_estimated else "≥" if chain.usage.missing_costs else ""
+    is_part = chain.usage is not None and chain.usage.missing_costs > 0
+    about = "~" if chain.is_estimated else "≥" if is_part else ""
     return f"{about}{chain.cost_usd:.2f}" if chain.cost_usd else ""
 
 

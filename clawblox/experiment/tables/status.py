@@ -109,7 +109,8 @@ class ChainStatus:
         duration_s: Active seconds after which it ends.
         world_time: Simulation time; None if it is not known.
         agents: What the agents do; empty unless the live facts are known.
-        usage: Usage of all agents in the generation, without attempts that were lost.
+        usage: Usage of all agents in the generation, without attempts that were lost; None if the
+            generation was imported, because that is not known.
         cost_usd: Its cost in US dollars; None if a part of it is not known.
         is_estimated: Whether a part of the cost is computed from prices.
         last_checkpoint_age_s: Seconds since the latest checkpoint of the generation; None without.
@@ -131,7 +132,7 @@ class ChainStatus:
     duration_s: float
     world_time: float | None = None
     agents: tuple[AgentActivity, ...] = ()
-    usage: Usage = attrs.field(factory=Usage)
+    usage: Usage | None = attrs.field(factory=Usage)
     cost_usd: float | None = 0.0
     is_estimated: bool = False
     last_checkpoint_age_s: float | None = None
@@ -306,7 +307,8 @@ class _View:
         )
         point = generation.latest_checkpoint
         usage = self.live.used or committed_usage(generation)
-        cost = self._cost(usage)
+        is_imported = generation.imported is not None
+        cost = Cost(None) if is_imported else self._cost(usage)
         saved_at = None if point is None else parse_utc(point.at)
         scores = self._latest_scores()
         return ChainStatus(
@@ -319,7 +321,7 @@ class _View:
             duration_s=self.chain.plan.duration,
             world_time=self._world_time(generation),
             agents=self.live.agents,
-            usage=sum_usage(usage),
+            usage=None if is_imported else sum_usage(usage),
             cost_usd=cost.usd,
             is_estimated=cost.is_estimated,
             last_checkpoint_age_s=(

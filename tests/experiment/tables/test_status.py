@@ -17,6 +17,8 @@ from clawblox.experiment.tables.status import (
     encode_live,
     make_status,
 )
+from clawblox.views.experiments import describe_status
+from clawblox.views.rows import plain_facts
 from tests.experiment.journals import Journal, make_plan, used
 
 USAGE = [used(100, 1.0), used(50, 0.5)]
@@ -66,6 +68,15 @@ def test_a_chain_that_runs_is_at_the_step_of_its_attempt(
         attempt.write(step, {"reason": "duration"})
     assert first_chain(journal).state == state
     assert first_chain(journal, pid=None).state == "waiting"
+
+
+def test_the_usage_of_an_imported_generation_is_unknown_not_0(journal: Journal) -> None:
+    journal.write("imported", {"run_id": "gen-g001", "rows": []}, chain="r1", generation=1)
+    status = make_status_from(journal, pid=None, generations=1, layout="flat", repeats=1)
+    (chain,) = status.chains
+    assert (chain.state, chain.usage, chain.cost_usd) == ("done", None, None)
+    assert plain_facts(status)["chains"][0]["usage"] is None
+    assert describe_status(status)[-1].split() == ["r1", "1/1", "done", "0s", "of", "1h"]
 
 
 def test_an_attempt_that_began_with_the_save_prompt_is_saving(journal: Journal) -> None:
