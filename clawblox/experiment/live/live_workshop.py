@@ -215,7 +215,15 @@ class LiveWorkshop:
         Cancellation: a part of it may remain.
         """
         run_dir = self._run_dir(order.chain.name, order.run_id)
-        await run_blocking(discard_tree, run_dir)
+
+        def discard() -> None:
+            removed = run_dir.with_name(f"{run_dir.name}.removed")
+            with contextlib.suppress(FileNotFoundError):
+                # In its place, the world that is still open would make its control socket again.
+                run_dir.rename(removed)
+            discard_tree(removed)
+
+        await run_blocking(discard)
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 from clawblox import ClawbloxError
-from clawblox.experiment.live import ended_attempts
+from clawblox.experiment.layout import chain_dir, runs_dir
+from clawblox.experiment.live import ended_attempts, live_workshop
 from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
+from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.schedule.ports import Order
+from clawblox.system.trees import discard_tree
 from tests.deep import constrained, make_deep
+from tests.support import make_world
 
 FILES = (
     "logs/agent.log",
@@ -132,3 +138,24 @@ def test_no_other_run_is_replaced(tmp_path: Path) -> None:
         (tmp_path / "runs" / name).mkdir(parents=True)
     with pytest.raises(FileExistsError):
         set_aside(tmp_path, "exp-g001", "exp-g001.failed-S")
+
+
+@pytest.mark.anyio
+async def test_a_scored_attempt_is_out_of_the_way_while_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(make_world(tmp_path), [AgentSpec("claude")], name="exp")
+    runs = runs_dir(chain_dir(tmp_path / "exp", "r1", "chains"))
+    run_dir = runs / "exp-r1-g001.rescored-1"
+    (run_dir / ".clawblox" / "control").mkdir(parents=True)
+    order = Order(chain=plan.chains()[0], generation=1, run_id=run_dir.name, phase="score")
+
+    def discard(path: Path) -> None:
+        assert not run_dir.exists()  # else its world makes its control socket again
+        discard_tree(path)
+
+    monkeypatch.setattr(live_workshop, "discard_tree", discard)
+    workshop = LiveWorkshop(tmp_path / "exp", "chains", {})
+    for _ in range(2):
+        await workshop.discard(order)
+        assert list(runs.iterdir()) == []
