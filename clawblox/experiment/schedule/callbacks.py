@@ -202,8 +202,10 @@ def _describe_hook(hook: Callable[..., object]) -> Mapping[str, str | None]:
 def _find_place(error: BaseException | None, hook: Callable[..., object]) -> str:
     """Return the file and line of a hook's module where an error occurred, for its text.
 
+    An error that did not come through the hook, such as that of a wrong call, has its beginning.
+
     Args:
-        error: The error; None means the beginning of the hook.
+        error: The error; None for what is no error of its code.
         hook: The hook.
     """
     hook = _unwrap(hook)
@@ -213,8 +215,8 @@ def _find_place(error: BaseException | None, hook: Callable[..., object]) -> str
         return ""
     file, lines = Path(code.co_filename), [code.co_firstlineno]
     if error is not None:
-        lines = [line for path, line in find_places(error.__traceback__) if path == file]
-    return f" ({file}:{lines[-1]})" if lines else ""
+        lines += [line for path, line in find_places(error.__traceback__) if path == file]
+    return f" ({file}:{lines[-1]})"
 
 
 # -- what a score function returns --------------------------------------------------------------

@@ -76,9 +76,12 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
         ) from error
     function = getattr(imported, name, None)
     if not callable(function):
-        nearest = nearest_name(name, [word for word in vars(imported) if not word.startswith("_")])
+        names = [word for word in vars(imported) if not word.startswith("_") and word != name]
+        nearest, kind = nearest_name(name, names), type(function).__name__
         raise ConfigError(
-            "there is no such function",
+            f"must be a function, not of the type {kind}"
+            if hasattr(imported, name)
+            else "there is no such function",
             key=key,
             value=text,
             path=file,
@@ -88,10 +91,10 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and the message of an error in a user's code."""
+    """Return the type and the message of an error in a user's code, as one line."""
     try:
         text = error.msg if isinstance(error, SyntaxError) else str(error)
-        return clean_text(f"{type(error).__name__}: {text}")
+        return clean_text(" ".join(f"{type(error).__name__}: {text}".splitlines()))
     except Exception:  # noqa: BLE001 - a foreign `__str__` may raise anything
         return type(error).__name__
 

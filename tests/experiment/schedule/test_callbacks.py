@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import sys
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -83,6 +86,26 @@ async def test_scores_are_numbers() -> None:
 @pytest.mark.parametrize("number", [7, 7.0, Fraction(7)])
 async def test_a_single_number_is_called_score(number: Any) -> None:
     assert await Callbacks(lambda _end: number).score(ATTEMPT) == {"scores": {"score": 7.0}}
+
+
+@pytest.mark.parametrize(
+    ("score", "error"),
+    [
+        (lambda: 1, "TypeError: "),
+        (lambda _end: sys.exit(3), "RuntimeError: it raised SystemExit(3) ("),
+        (lambda _end: "text", "TypeError: score: must return a number, "),
+        (lambda _end: [][0], "IndexError: "),
+        (lambda _end: json.loads("\n["), "JSONDecodeError: "),
+        (lambda _end: os.open("/no\nfile", 0), "FileNotFoundError: "),
+        (lambda _end: exec("raise ValueError('one\\ntwo')"), "ValueError: one two ("),
+    ],
+)
+async def test_an_error_of_a_score_is_one_line_with_file_and_line(score: Any, error: str) -> None:
+    scored = await Callbacks(score).score(ATTEMPT)
+    assert scored is not None
+    assert scored["error"].startswith(error)
+    assert scored["error"].endswith(f" ({__file__}:{score.__code__.co_firstlineno})")
+    assert "\n" not in scored["error"]
 
 
 class Unprintable:

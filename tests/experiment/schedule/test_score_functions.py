@@ -111,7 +111,7 @@ def test_a_module_is_imported_once_and_again_after_a_change(tmp_path: Path) -> N
         ("\n\nimport no_such_module\n", 3, "cannot be imported: ModuleNotFoundError: No module"),
         ("import sys\nsys.exit('enough')", 2, "cannot be imported: SystemExit: enough"),
         ("import json\n\njson.loads('[')", 3, "cannot be imported: JSONDecodeError: "),
-        ("gold = 3\n", None, "there is no such function"),
+        ("gold = 3\n", None, "must be a function, not of the type int"),
         ("def golds(end):\n    return 3\n", None, "there is no such function"),
     ],
 )
