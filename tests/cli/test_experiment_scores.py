@@ -95,7 +95,10 @@ def test_a_fault_of_the_score_is_among_all_faults(plan: Path, call: Start) -> No
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_dry_run_needs_no_secret_and_names_those_of_a_run(call: Start) -> None:
+def test_a_dry_run_needs_no_secret_and_names_those_of_a_run(
+    call: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     command = call("experiment", "run", "exp.toml", "--dry-run")
     assert command.wait() == 0, command.err
     needed = "score scores:points   a run needs values of ANTHROPIC_API_KEY   copied: template"
