@@ -32,7 +32,7 @@ from clawblox.extras import find_missing, install_command, name_extra
 from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.instance.listening import EXEC_HINT, Obstacle, is_in_use
+from clawblox.instance.listening import EXEC_HINT, Obstacle, find_in_use
 from clawblox.instance.supervised import SupervisedInstance
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.results import ProcessExit
@@ -81,7 +81,7 @@ def start_failure(
             return error
         if any(map(_NO_CLAWBLOX.search, error.log_lines)):
             error.hint = _interpreter_hint()
-        elif instance.launch.hands_listener_over and is_in_use(error.log_lines):
+        elif instance.launch.hands_listener_over and find_in_use(instance.port, error.log_lines):
             error.hint = EXEC_HINT
         return error
     if isinstance(error, ClawbloxError):

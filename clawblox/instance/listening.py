@@ -29,6 +29,8 @@ EXEC_HINT: Final = (
 )
 _IN_USE: Final = re.compile(r"address (is )?already in use|EADDRINUSE", re.IGNORECASE)
 """The error of a bind in the words of C libraries, Go and Node."""
+_PORT: Final = re.compile(r"(?:[:,] ?|\bport[ =])(\d{4,5})\b")
+"""A port in such an error, after its address or the word."""
 _SHOWN = 3
 
 
@@ -62,9 +64,14 @@ class NeverReady(Exception):  # noqa: N818 - names the condition; the caller rai
         self.obstacle = obstacle
 
 
-def is_in_use(log_lines: Iterable[str]) -> bool:
-    """Return whether a program has reported that an address is in use."""
-    return any(map(_IN_USE.search, log_lines))
+def find_in_use(port: int, log_lines: Iterable[str]) -> list[str]:
+    """Return the lines in which a program reports that a port, or one without number, is in use."""
+    return [line for line in log_lines if _IN_USE.search(line) and not _names_other(port, line)]
+
+
+def _names_other(port: int, line: str) -> bool:
+    ports = _PORT.findall(line)
+    return bool(ports) and str(port) not in ports
 
 
 def find_kept_socket(
@@ -86,7 +93,7 @@ def find_kept_socket(
         OSError: They cannot be looked at, for lack of file descriptors.
     """
     children = [proc.pid for proc in processes if proc.ppid == leader]
-    in_use = [line for line in log_lines if _IN_USE.search(line)]
+    in_use = find_in_use(port, log_lines)
     is_waiting = bool(children) and waits_for_child(leader)
     # Other programs than shells wait for more than their children; the port shows what failed.
     if not is_waiting and not any(re.search(rf"\b{port}\b", line) for line in in_use):

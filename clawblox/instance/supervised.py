@@ -35,11 +35,13 @@ class SupervisedInstance(Protocol):
 
     Attributes:
         name: Its name, once claimed.
+        port: Its port, once leased; 0 before.
         halt: Why the world has halted; None if it has not.
         rate: How fast the world runs, as it last reported; None if it did not.
     """
 
     name: str
+    port: int
     halt: str | None
     rate: TickRate | None
 
