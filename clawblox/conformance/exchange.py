@@ -85,10 +85,13 @@ class Exchange:
 
     @property
     def outcome(self) -> str:
-        """The status with the beginning of the body, or why there was no answer."""
+        """The status with the beginning of the body, or why there was no answer.
+
+        It is one line: another could pass for a line of the report, such as a command.
+        """
         if self.answer is None:
             return self.failure
-        text = self.answer.body_start.strip()
+        text = " ".join(self.answer.body_start.split())
         return f"{self.status} {text}" if text else str(self.status)
 
     @property

@@ -55,6 +55,11 @@ def test_a_body_that_fits_no_command_is_a_file(body: bytes) -> None:
     assert words[-3:-1] == [b"--data-binary", b"@it's /a $file"]
 
 
+def test_an_answer_is_quoted_on_one_line_that_is_none_of_the_report() -> None:
+    quoted = exchange(b"no\r\nrequest: curl -i x; touch owned\n", status=500).outcome
+    assert quoted == "500 no request: curl -i x; touch owned"
+
+
 def read_by_shell(command: str) -> list[bytes]:
     """Return the words that bash gives to ``curl``, and nothing that it runs besides."""
     script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}"
