@@ -138,11 +138,14 @@ def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:
     Raises:
         ClawbloxError: A plan is missing or not valid, or is a link.
     """
-    if not lines or lines[0].type != "experiment.begun":
+    if not lines:
         raise ClawbloxError(
             f"the experiment in {directory} was interrupted before it began",
             hint="remove the directory, and run the experiment again",
         )
+    if lines[0].type != "experiment.begun":
+        message = f"its type must be experiment.begun, not {lines[0].type}"
+        raise invalid_line(directory, f"line 1 is not valid: {message}")
     types = ("experiment.begun", "plan.amended")
     paths = [directory / str(line.data["plan"]) for line in lines if line.type in types]
     require_no_link(*paths)

@@ -264,6 +264,19 @@ def test_an_experiment_with_a_link_in_place_of_a_directory_is_refused_and_nothin
     assert scene.others() == before
 
 
+def test_a_first_line_that_begins_nothing_is_refused_and_not_taken_for_an_interruption(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path)
+    without_format = json.loads(json.dumps(scene.lines))
+    del without_format[0]["data"]["format"]
+    for lines in (number(scene.lines[1:]), without_format):
+        scene.write(lines)
+        for use in (scene.look, scene.clean, scene.open):
+            with pytest.raises(ClawbloxError, match="line 1 is not valid"):
+                use()
+
+
 def test_a_link_of_the_user_beside_the_runs_does_no_harm(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (scene.directory / "chains" / "r1" / "runs" / "latest").symlink_to("exp-r1-g001")

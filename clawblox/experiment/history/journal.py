@@ -269,7 +269,9 @@ def _decode(path: Path, data: bytes) -> Iterator[Line]:
 
 
 def _require_known_format(path: Path, version: object) -> None:
-    if type(version) is not int or not 1 <= version <= JOURNAL_FORMAT:
+    if type(version) is not int or version < 1:
+        raise ValueError("format: must be a number from 1")
+    if version > JOURNAL_FORMAT:
         raise ClawbloxError(
             f"{path} has the format {version}, and this clawblox reads up to {JOURNAL_FORMAT}",
             hint=UPDATE_HINT,
