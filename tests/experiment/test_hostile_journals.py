@@ -277,6 +277,15 @@ def test_a_first_line_that_begins_nothing_is_refused_and_not_taken_for_an_interr
                 use()
 
 
+def test_a_model_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    line = next(line for line in scene.lines if line["type"] == "working")
+    line["data"]["agents"] = [{"name": "Eko", "model": ["opus"]}]  # a key of the table of prices
+    scene.write(scene.lines)
+    with pytest.raises(ClawbloxError, match=f"line {line['seq']} is not valid"):
+        scene.look()
+
+
 def test_a_link_of_the_user_beside_the_runs_does_no_harm(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (scene.directory / "chains" / "r1" / "runs" / "latest").symlink_to("exp-r1-g001")

@@ -88,6 +88,7 @@ class AgentFacts(Struct):
 
     name: Name
     version: str | None = None
+    model: str | None = None
 
 
 class InputFacts(Struct):
