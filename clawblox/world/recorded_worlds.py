@@ -16,7 +16,7 @@ from clawblox.rundir.paths import records_journal
 from clawblox.rundir.recordings import FoundRecording, find_record
 from clawblox.system.regular_files import find_outsider
 
-_HINT: Final = "a world is a program: read it, then give its directory, world_dir= or --world"
+_HINT: Final = "a world is a program: read it, then give its directory with world_dir="
 
 
 def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path:

@@ -13,6 +13,7 @@ import pytest
 from clawblox import Agent, Checkpointer, Experiment, World, errors
 from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
+from clawblox.conformance import verify_run
 from tests.cli.commands import find_command as command_called
 from tests.cli.conftest import Start
 from tests.support import make_world
@@ -31,16 +32,26 @@ def hints() -> Iterator[tuple[str, str]]:
     """Yield place and text of each hint of the library."""
     for path in LIBRARY:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.keyword) and node.arg == "hint":
-                for part in ast.walk(node.value):
+            if (value := _hint(node)) is not None:
+                for part in ast.walk(value):
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        yield f"{path.name}:{node.value.lineno}", part.value
+                        yield f"{path.name}:{value.lineno}", part.value
+
+
+def _hint(node: ast.AST) -> ast.expr | None:
+    """Return the value of an argument ``hint``, or of a constant ``_HINT``."""
+    if isinstance(node, ast.keyword) and node.arg == "hint":
+        return node.value
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_HINT":
+        return node.value
+    return None
 
 
 def test_every_argument_that_a_hint_names_is_one_of_the_api() -> None:
     classes = [Agent, World, Checkpointer, Experiment]
     functions = [
-        member for of in classes for _, member in inspect.getmembers(of, inspect.isfunction)
+        verify_run,
+        *(member for of in classes for _, member in inspect.getmembers(of, inspect.isfunction)),
     ]
     known = {name for function in functions for name in inspect.signature(function).parameters}
     named = {name: place for place, hint in hints() for name in ARGUMENT.findall(hint)}
