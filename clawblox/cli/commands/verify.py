@@ -120,8 +120,7 @@ async def _verify(
                     await bar.write_line(output, describe_replay(replay))
 
             async def show_world(world: str) -> None:
-                if not is_quiet:
-                    await bar.note(f"World: {shorten_path(Path(world))}")
+                await bar.note(f"World: {shorten_path(Path(world))}")
 
             with scope:
                 verify = partial(work, on_progress=bar.reach, on_world=show_world)
