@@ -47,7 +47,7 @@ _SHORT_S, _LONG_S, _LONGEST_S = 1.2, 8.0, 60.0
 """Real time in seconds for which documents without a time are asked for, for which more than the
 necessary is seen, and for which documents are asked for at most."""
 _MOST_LIVES: Final = 6
-"""How many lives from a save are watched at most, to see enough times of an earlier life."""
+"""Maximum number of lives from a save that are watched to see enough times of an earlier life."""
 WARM_ROUNDS: Final = 4
 """How often each agent acts before the save."""
 _SAVE_EVERY: Final = 5

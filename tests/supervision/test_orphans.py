@@ -1,4 +1,4 @@
-"""Which processes are orphans, and which are left to their orchestrator or to another run."""
+"""Orphans are ended; processes of an orchestrator that lives, or of another run, are left alone."""
 
 from __future__ import annotations
 

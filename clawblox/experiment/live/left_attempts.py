@@ -1,4 +1,4 @@
-"""What killed orchestrators have left in an experiment: worlds and agents that still run."""
+"""Worlds and agents that still run in an experiment, left there by killed orchestrators."""
 
 from __future__ import annotations
 

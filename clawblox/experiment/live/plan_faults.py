@@ -34,7 +34,7 @@ from clawblox.system.regular_files import read_regular
 from clawblox.world.sources import is_source
 
 _RECORDING: Final = (RECORD_ENV.encode(), b"clawblox.server", b"clawblox.engine")
-"""What the source of a world names that can record itself."""
+"""Names of which the source of a world that can record itself has one."""
 _MAX_FILES: Final = 1000
 _MAX_SOURCE_BYTES: Final = 1 << 20
 _START_OPTIONS: Final = (

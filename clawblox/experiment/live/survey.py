@@ -34,7 +34,7 @@ from clawblox.system.files import available_bytes
 from clawblox.system.trees import tree_size
 
 Stage: TypeAlias = Literal["new", "recorded", "worked"]
-"""How far an experiment is: not begun; begun; some of its agents have worked."""
+"""Stage of an experiment: not begun; begun; some of its agents have worked."""
 
 _NOWHERE = Path("agents")
 """Directory of agents that are only checked; nothing is written there."""

@@ -21,7 +21,7 @@ from clawblox.experiment.plan.programs import COMMANDS, find_program, map_progra
 _MAX_FAULTS: Final = 20
 _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
 PROGRAM: Final = "program"
-"""What :func:`map_paths` calls the program of a command."""
+"""Name by which :func:`map_paths` calls the program of a command."""
 _WORLD_PATH: Final = "world.dir"
 _SCORE: Final = "score"
 

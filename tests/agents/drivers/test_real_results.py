@@ -1,4 +1,4 @@
-"""What versions of Claude Code report beside the answers to messages, and as cost, measured anew.
+"""Reports of versions of Claude Code beside the answers to messages, and costs, measured anew.
 
 They are installed from npm (``tests/programs.py``), and talk to a stand-in for their model.
 """

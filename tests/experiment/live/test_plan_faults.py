@@ -1,4 +1,4 @@
-"""What only a start would find is found before anything starts."""
+"""Faults of a plan that only a start would find are found before anything starts."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 class View:
-    """What hooks see of an attempt."""
+    """View of an attempt for hooks."""
 
     async def observe(self) -> str:
         return "seen"
@@ -34,7 +34,7 @@ class View:
 
 
 class BlockingView:
-    """What hooks see that are not async."""
+    """View of an attempt for hooks that are not async."""
 
     def __init__(self, view: View, call: Callable[..., Any]) -> None:
         self._view = view
