@@ -84,12 +84,17 @@ class _Digests:
         self._root = root
         self._max_bytes = max_bytes
         self._max_total_bytes = max_total_bytes
-        self._left = max_total_bytes
         self._skip = skip
         self._check = check
 
     def read(self) -> Iterator[tuple[str, str]]:
-        """Yield the paths and digests of files and links."""
+        """Yield the paths and digests of files and links; no file is read before all fit."""
+        for _ in self._visit(lambda _fd: ""):
+            pass
+        yield from self._visit(self._digest)
+
+    def _visit(self, read: Callable[[int], str]) -> Iterator[tuple[str, str]]:
+        self._left = self._max_total_bytes
         with TreeWalk(open_directory(self._root)) as walk:
             for entry in walk:
                 self._check()
@@ -102,7 +107,7 @@ class _Digests:
                     elif entry.kind == "link":
                         yield path, _digest_link(entry.name, walk.fd)
                     elif entry.kind == "file":
-                        yield path, self._digest_file(entry.name, walk.fd)
+                        yield path, self._read_file(entry.name, walk.fd, read)
                 except OSError as error:
                     error.filename = str(self._root / path)
                     raise
@@ -112,16 +117,19 @@ class _Digests:
             raise OSError(errno.ENAMETOOLONG, f"is more than {_MAX_DEPTH} directories deep")
         walk.enter(name)
 
-    def _digest_file(self, name: str, directory: int) -> str:
+    def _read_file(self, name: str, directory: int, read: Callable[[int], str]) -> str:
         fd = open_regular(name, dir_fd=directory, max_bytes=self._max_bytes)
         try:
             self._left -= os.fstat(fd).st_size
             if self._left < 0:
                 message = f"makes the directory larger than {self._max_total_bytes} bytes"
                 raise OSError(errno.EFBIG, message)
-            return digest_open(fd, max_bytes=self._max_bytes, check=self._check)
+            return read(fd)
         finally:
             os.close(fd)
+
+    def _digest(self, fd: int) -> str:
+        return digest_open(fd, max_bytes=self._max_bytes, check=self._check)
 
 
 def _digest_link(name: str, directory: int) -> str:

@@ -55,18 +55,29 @@ def test_files_that_are_too_large_together_are_refused(tree: Path) -> None:
         digest_files(tree, max_total_bytes=2 << 20)
 
 
+def test_files_are_measured_before_one_is_read(tree: Path) -> None:
+    for name in "abc":
+        (tree / name).touch()
+        os.truncate(tree / name, 1 << 40)
+    with pytest.raises(OSError, match=f"larger than {2 << 40} bytes"):
+        digest_tree(tree, max_bytes=1 << 40, max_total_bytes=2 << 40, check=ending_after(20))
+
+
 def test_a_sparse_file_is_read_until_the_caller_ends_it(tree: Path) -> None:
     os.truncate(tree / "notes/a.md", 1 << 42)
-    calls = 0
+    with pytest.raises(InterruptedError):
+        digest_tree(tree, max_bytes=1 << 43, max_total_bytes=1 << 43, check=ending_after(20))
+
+
+def ending_after(calls: int) -> Callable[[], None]:
+    """Return a check that ends the reading at its given call."""
+    left = iter(range(calls - 1))
 
     def check() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 20:
+        if next(left, None) is None:
             raise InterruptedError
 
-    with pytest.raises(InterruptedError):
-        digest_tree(tree, max_bytes=1 << 43, max_total_bytes=1 << 43, check=check)
+    return check
 
 
 def test_a_directory_that_is_too_deep_is_refused(tree: Path) -> None:
