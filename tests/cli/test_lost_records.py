@@ -74,6 +74,7 @@ def test_a_run_directory_that_was_moved_is_stopped_where_it_is(
 def test_no_resume_is_offered_of_a_run_directory_that_was_moved(up: Start, run_dir: Path) -> None:
     command = up()
     run_dir.rename(run_dir.with_name("moved"))
+    run_dir.touch()  # the records would be made again in its place, a second later
     assert command.interrupt() == 130
     assert command.out.count("stopped: exit status 0") == 3
     assert "resume:" not in command.out

@@ -74,3 +74,9 @@ def format_version(function: object) -> str:
 def is_same_version(one: str, other: str) -> bool:
     """Return whether two versions have the same source, wherever it was imported from."""
     return one.rpartition("@")[2] == other.rpartition("@")[2]
+
+
+def is_revision(version: str, before: str) -> bool:
+    """Return whether a version is of the function of an earlier one, and has another source."""
+    name = version.rpartition("@")[0]
+    return name != "" and name == before.rpartition("@")[0] and not is_same_version(version, before)

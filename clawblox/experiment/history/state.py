@@ -18,7 +18,7 @@ from clawblox.experiment.history.checkpoints import (
     read_checkpoint,
 )
 from clawblox.experiment.history.lines import ENDINGS, Line, Phase, collector_paused, read_usage
-from clawblox.experiment.history.scores import Scores, format_version
+from clawblox.experiment.history.scores import Scores, format_version, is_revision
 
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
 """The last step of an attempt that its lines record."""
@@ -233,7 +233,7 @@ class ExperimentState:
             runs.
         session: The line with which the current or a killed session began; None without one.
         hooks: Name and digest of each hook in the latest session, by its argument.
-        score_versions: Version of the function that computed each score last, by its name.
+        score_versions: Latest version of the function that computes each score, by its name.
         seq: Number of the last line.
         endings: Number of attempts that have ended.
     """
@@ -353,9 +353,14 @@ class ExperimentState:
         self._own_generation(line).rescored.append((line.data, version))
 
     def _note_version(self, line: Line, function: object) -> str:
-        """Return the version of the function that computed the scores of a line."""
+        """Return the version of the function that computed the scores of a line.
+
+        A function that has been changed, and fails, has not computed the scores that are kept.
+        """
         version = format_version(function)
-        self.score_versions |= Scores().merge(line.data, version).versions
+        known = self.score_versions
+        revised = {name: version for name in known if is_revision(version, known[name])}
+        self.score_versions |= revised | dict(Scores().merge(line.data, version).versions)
         return version
 
     def _checkpoint(self, line: Line) -> None:

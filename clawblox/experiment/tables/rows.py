@@ -116,8 +116,8 @@ class Row(RowFacts):
         scores: The scores, by name.
         score_versions: The version of the function that computed each score, by the name of the
             score: ``scores:points@`` and the digest of its source; empty if it is not recorded.
-        kept_scores: Names of the scores that were kept: another version of the function has
-            computed them since, but not for this generation.
+        kept_scores: Names of the scores that were kept from another version of their function,
+            as the latest one has not computed them for this generation.
         error: Why the latest attempt failed or paused, or why a score could not be computed; else
             empty.
         checkpoint: The archive of the end, else the latest archive; empty without one.
@@ -231,7 +231,7 @@ def find_world_time(generation: GenerationState) -> float | None:
 
 
 def find_kept(state: ExperimentState, scores: Scores) -> tuple[str, ...]:
-    """Return the names of scores that another version of their function has computed since."""
+    """Return the names of scores that the latest version of their function has not computed."""
     return tuple(
         name
         for name, version in scores.versions.items()

@@ -115,8 +115,7 @@ class ChainStatus:
         is_estimated: Whether a part of the cost is computed from prices.
         last_checkpoint_age_s: Seconds since the latest checkpoint of the generation; None without.
         scores: The latest scores of the chain.
-        kept_scores: Names of those that another version of their function has computed since, but
-            not for this generation.
+        kept_scores: Names of those that were kept from another version of their function.
         last: The latest action; empty if it is not known.
     """
 

@@ -72,3 +72,16 @@ def test_the_scores_of_an_attempt_that_was_lost_do_not_count() -> None:
     journal.open("r1", 1).work().write("scored", {"scores": {"cubes": 1.0}}).end("failed")
     journal.open("r1", 1).work().commit([])
     assert journal.state.chain("r1").generations[1].scores == Scores()
+
+
+def test_a_score_is_of_an_earlier_version_once_the_changed_function_has_failed() -> None:
+    journal = Journal()
+    journal.write("session.begun", {"hooks": {"score": POINTS}})
+    journal.open("r1", 1).work().write("scored", {"scores": {"cubes": 1.0}}).commit([])
+    for function, latest in (
+        ({"name": "scores:speed", "digest": "0" * 64}, VERSION),
+        ({**POINTS, "digest": "f" * 64}, "scores:points@ffffffffffff"),
+    ):
+        facts = {"error": "KeyError: 'cubes'", "function": function}
+        journal.write("rescored", facts, chain="r1", generation=1)
+        assert journal.state.score_versions == {"cubes": latest}

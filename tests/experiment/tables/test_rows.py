@@ -140,7 +140,7 @@ def test_a_score_that_another_version_computed_elsewhere_is_kept_and_named() -> 
     before, after = "scores:points@aaaaaaaaaaaa", "scores:points@bbbbbbbbbbbb"
     assert first.score_versions == {"cubes": before, "speed": before}
     assert second.score_versions == {"cubes": after, "speed": before}
-    assert (first.kept_scores, second.kept_scores) == (("cubes",), ())
+    assert (first.kept_scores, second.kept_scores) == (("cubes", "speed"), ("speed",))
 
 
 def test_a_new_score_replaces_the_old_one() -> None:
