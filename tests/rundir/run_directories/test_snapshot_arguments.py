@@ -184,8 +184,9 @@ async def test_many_go_where_the_latest_start_went(tmp_path: Path, run: Path) ->
         await world.start(run_dir=run)
         assert run_dirs(await world.start_many(2)) == {run}
         assert sorted(path.name for path in directory.iterdir()) == ["world.toml"]
-        assert (await world.start()).run_dir == directory
+        await world.start(run_dir=directory)
         assert run_dirs(await world.start_many(1)) == {directory}
+        assert (await world.start()).run_dir == run, "one goes where the first start went"
     async with AsyncWorld(dir=make_world(tmp_path, name="another")) as world:
         assert run_dirs(await world.start_many(1)) == {world.dir}
 
