@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 import attrs
@@ -188,7 +187,9 @@ async def run_abandonable(function: Callable[[Callable[..., Any]], _T]) -> _T:
     Cancellation: leaves the thread behind. What it waits for in the event loop is cancelled, and
         its later calls fail. It does not keep the process from ending.
     """
-    async with anyio.from_thread.BlockingPortal() as portal:
+    from anyio.from_thread import BlockingPortal  # here, since it loads the logging of Python
+
+    async with BlockingPortal() as portal:
         piece = _Piece(partial(function, portal.call))
         is_over = anyio.Event()
 
