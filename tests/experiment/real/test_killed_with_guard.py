@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("curl")
 DEAF_TOOL = "RUN trap '' TERM; sleep 600"
 
 
-def cookies_of(pids: set[int]) -> set[str]:
+def read_cookies(pids: set[int]) -> set[str]:
     entries = [Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in pids]
     prefix = f"{INSTANCE_ENV}=".encode()
     return {
@@ -39,7 +39,7 @@ def test_a_resume_ends_the_world_and_the_agents_of_the_attempt_before(tmp_path: 
     with program:
         kill_with_guard(program)
     left = marked_processes()
-    before = cookies_of(left)
+    before = read_cookies(left)
     assert len(before) == 3  # the world and two agents
     trial.close(1)
     with trial.start() as again:
