@@ -96,7 +96,7 @@ class Usage:
 
     @property
     def is_unreported(self) -> bool:
-        """Whether turns have ended, and the program has reported neither tokens nor a cost."""
+        """True if turns have ended, and the program has reported neither tokens nor a cost."""
         return self.turns > 0 and self.cost_usd is None and not self.tokens
 
     def plus(self, other: Usage) -> Usage:

@@ -234,7 +234,7 @@ class Conversation(ABC):
 
     @property
     def has_unread_message(self) -> bool:
-        """Whether the program has reported that it has a message, but has not begun with it."""
+        """True if the program has reported that it has a message, and has not begun with it."""
         return False
 
     def outgoing(self) -> bytes:

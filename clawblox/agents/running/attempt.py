@@ -370,7 +370,7 @@ class Attempt:
 
     @property
     def is_within_turn(self) -> bool:
-        """Whether it runs, and its program is within a turn, also one begun by itself."""
+        """True if it runs, and its program is within a turn, also one that it began by itself."""
         return self.exit is None and self.dialogue.is_working
 
     @property

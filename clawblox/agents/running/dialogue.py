@@ -120,7 +120,7 @@ class Dialogue:
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether a turn of another origin has ended, and nothing has followed."""
+        """True if a turn of another origin has ended, and nothing has followed."""
         return self._passed_over_at is not None
 
     def is_absorbed(self, now: float, least_s: float) -> bool:

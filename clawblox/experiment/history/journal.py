@@ -114,7 +114,7 @@ class Journal:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another program has changed the journal, so that nothing is appended any more."""
+        """True if another program has changed the journal; then nothing is appended any more."""
         return self._lost is not None
 
     def __exit__(self, *_: object) -> None:

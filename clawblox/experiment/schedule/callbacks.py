@@ -69,7 +69,7 @@ class Callbacks:
         self._errors = 0
         self._last_error = ""
         self.has_own_score = score is not None
-        """Whether a score was given, so that the one of the plan has no effect."""
+        """True if a score was given, which replaces the one of the plan."""
 
     @property
     def has_score(self) -> bool:
