@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -216,8 +217,13 @@ class _Api:
         self._find_session(request)
         body = await _read_object(request)  # the agent may leave during any await
         action = _read_text(body, "type")
-        await self._clock.submit(self._find_session(request), action, body.get("data"))
-        return _json_bytes(self._world.observe(self._find_session(request), is_fresh=True))
+        session, data = self._find_session(request), body.get("data")
+        observed = await self._clock.submit(session, action, data, partial(self._observe, request))
+        return _json_bytes(observed)
+
+    def _observe(self, request: Request) -> bytes:
+        """Return the observation that answers an input, whose agent may have been removed."""
+        return self._world.observe(self._find_session(request), is_fresh=True)
 
     async def chat(self, request: Request) -> Response:
         self._find_session(request)

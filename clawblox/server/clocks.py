@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import anyio
 
 from clawblox.protocol import TickRate
-from clawblox.server.hosted_world import HostedWorld
+from clawblox.server.hosted_world import HostedWorld, PendingInput
 from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Clock, Halted, InputError
 
@@ -24,6 +25,9 @@ real time; no tick is ever skipped."""
 CATCH_UP_S: Final = 0.025
 """Longest time in seconds for which due ticks are run without a pause, but for the last tick. A
 world that cannot keep up with real time still answers requests."""
+
+Answer: TypeAlias = Callable[[], bytes]
+"""Makes the answer to an input from the state after the tick that applied it; it may raise."""
 
 
 def make_clock(world: HostedWorld, kind: Clock) -> WorldClock:
@@ -37,19 +41,22 @@ class LockstepClock:
     def __init__(self, world: HostedWorld) -> None:
         self._world = world
 
-    async def submit(self, session: AgentSession, action: str, data: object) -> None:
-        """Apply an input and tick immediately; a refused input takes no time.
+    async def submit(
+        self, session: AgentSession, action: str, data: object, answer: Answer
+    ) -> bytes:
+        """Apply an input, tick immediately, and answer it; a refused input takes no time.
 
         Raises:
             InputError: The simulation refused it.
             Halted: The world has stopped.
+            Exception: ``answer`` raises it.
         """
         pending = self._world.queue(session, action, data)
         self._world.apply_inputs()
-        if pending.refusal is not None:
-            raise InputError(pending.refusal)
+        _require_taken(pending)
         for _ in range(self._world.simulation.ticks_per_input):
             self._world.step()
+        return answer()
 
     def catch_up(self) -> None:
         """Do nothing: no tick is ever due. Called before each request is answered."""
@@ -67,25 +74,27 @@ class RealtimeClock:
 
     def __init__(self, world: HostedWorld) -> None:
         self._world = world
-        self._waiting: list[anyio.Event] = []
+        self._waiting: list[_WaitingInput] = []
         self._due = math.inf
         self._meter = RateMeter(world.simulation.tick_rate)
 
-    async def submit(self, session: AgentSession, action: str, data: object) -> None:
-        """Queue an input and return after the tick that applied it.
+    async def submit(
+        self, session: AgentSession, action: str, data: object, answer: Answer
+    ) -> bytes:
+        """Queue an input, and answer it right after the tick that applied it.
+
+        A late world may tick again before the caller goes on: the answer does not show that.
 
         Raises:
             InputError: The simulation refused it.
             Halted: The world has stopped.
+            Exception: ``answer`` raises it.
 
         Cancellation: the input stays queued and is applied.
         """
-        pending = self._world.queue(session, action, data)
-        ticked = anyio.Event()
-        self._waiting.append(ticked)
-        await ticked.wait()
-        if pending.refusal is not None:
-            raise InputError(pending.refusal)
+        waiting = _WaitingInput(self._world.queue(session, action, data), answer)
+        self._waiting.append(waiting)
+        return await waiting.wait()
 
     async def run(self) -> None:
         """Tick at the simulation's rate until the world halts.
@@ -116,16 +125,56 @@ class RealtimeClock:
                 self._due = math.inf
                 return
             finally:
+                cost_s = time.thread_time() - begun_at
                 waiting, self._waiting = self._waiting, []
-                for ticked in waiting:
-                    ticked.set()
+                for item in waiting:
+                    item.settle()
             now = anyio.current_time()
-            self._meter.note_tick(now, time.thread_time() - begun_at)
+            self._meter.note_tick(now, cost_s)
             self._due = max(self._due + 1 / self._world.simulation.tick_rate, now - MAX_LAG_S)
 
     def rate(self) -> TickRate | None:
         """Return how fast the world runs; None in its first second."""
         return self._meter.read(anyio.current_time())
+
+
+class _WaitingInput:
+    """An input whose sender waits for the answer.
+
+    Args:
+        pending: The input.
+        answer: Makes the answer.
+    """
+
+    def __init__(self, pending: PendingInput, answer: Answer) -> None:
+        self._pending = pending
+        self._answer = answer
+        self._settled = anyio.Event()
+        self._outcome: bytes | Exception = b""
+
+    def settle(self) -> None:
+        """Make the answer now, or keep the error for the sender."""
+        try:
+            self._outcome = self._make()
+        except Exception as error:  # noqa: BLE001 - the sender gets it
+            self._outcome = error
+        self._settled.set()
+
+    def _make(self) -> bytes:
+        _require_taken(self._pending)
+        return self._answer()
+
+    async def wait(self) -> bytes:
+        """Return the answer, or raise its error, once there is one."""
+        await self._settled.wait()
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+def _require_taken(pending: PendingInput) -> None:
+    if pending.refusal is not None:
+        raise InputError(pending.refusal)
 
 
 WorldClock: TypeAlias = LockstepClock | RealtimeClock

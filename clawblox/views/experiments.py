@@ -15,7 +15,7 @@ from rich.text import Text
 
 from clawblox.columns import Column
 from clawblox.experiment.schedule.ports import AgentActivity
-from clawblox.experiment.tables.results import KEPT
+from clawblox.experiment.tables.results import KEPT, KEPT_NOTE
 from clawblox.experiment.tables.status import RUNNING, ChainStatus, ExperimentStatus
 from clawblox.printable import printable
 from clawblox.system.clock import parse_utc
@@ -45,6 +45,7 @@ _REQUEST: Final = "request"
 """Cause of a pause that a person has asked for."""
 _MIN_LAST: Final = len("limit until 21:40")
 """Width below which the latest action is left out rather than cut."""
+_SCORE: Final = "SCORE"
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
@@ -147,7 +148,10 @@ def _table(status: ExperimentStatus, columns: int, room: int | None) -> Iterator
     shown, hidden = _select(status.chains, room)
     if shown:
         styles = [STYLES.get(chain.state, "") for chain in shown]
-        yield from format_rows(chain_columns(shown), columns, styles)
+        rows = list(format_rows(chain_columns(shown), columns, styles))
+        yield from rows
+        if _SCORE in rows[0].plain and any(_first_score(c).endswith(KEPT) for c in shown):
+            yield join_parts(Text(KEPT_NOTE, style="dim"))
     if hidden:
         more = f"… and {len(hidden)} more: {_describe_hidden(hidden)}"
         yield join_parts(Text(printable(more), style="dim"))
@@ -243,7 +247,7 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
         number("OUTPUT", 3, map(_describe_output, chains)),
         number("$", 6, map(_describe_cost, chains)),
         number("SAVED", 4, (_format_age(chain.last_checkpoint_age_s) for chain in chains)),
-        number("SCORE", 5, map(_first_score, chains)),
+        number(_SCORE, 5, map(_first_score, chains)),
         text("LAST", 8, map(_describe_last, chains), shortest=_MIN_LAST),
     ]
 

@@ -110,6 +110,17 @@ def headings(columns: int, chains: tuple[ChainStatus, ...] = CHAINS) -> list[str
     return table(chains, columns)[0].split()
 
 
+def test_a_mark_of_a_score_is_explained_where_it_is_shown() -> None:
+    kept = attrs.evolve(CHAINS[0], kept_scores=("cubes",))
+    assert "*" not in "".join(table(CHAINS))
+    rows = table((kept, *CHAINS[1:]))
+    assert any(" 6* " in row for row in rows)
+    assert rows[-2].startswith("* scores of another version of their function")
+    narrow = table((kept, *CHAINS[1:]), columns=50)
+    assert "SCORE" not in narrow[0]
+    assert "*" not in "".join(narrow)
+
+
 def test_the_header_has_the_money_the_time_and_the_counts() -> None:
     title, counts, *_ = describe_status(status())
     assert title.startswith("panda-memory · experiments/panda-memory ")

@@ -6,6 +6,7 @@ import itertools
 
 import anyio
 import pytest
+from starlette.exceptions import HTTPException
 
 from clawblox.server import Clock, InputError
 from clawblox.server.clocks import make_clock
@@ -31,6 +32,10 @@ def lockstep(hosted):
     return make_clock(hosted, Clock.LOCKSTEP)
 
 
+def no_answer() -> bytes:
+    return b""
+
+
 async def test_in_real_time_the_world_ticks_without_input(hosted, realtime):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(realtime.run)
@@ -46,12 +51,12 @@ async def test_in_real_time_an_input_returns_after_the_tick_that_applied_it(
         tasks.start_soon(realtime.run)
         for total in range(1, 6):
             before = hosted.tick
-            await realtime.submit(session, "Add", 1)
+            await realtime.submit(session, "Add", 1, no_answer)
             assert simulation.sums[session.agent_id] == total
             assert hosted.tick > before
             assert hosted.pending == []
         with pytest.raises(InputError, match="whole number"):
-            await realtime.submit(session, "Add", "one")
+            await realtime.submit(session, "Add", "one", no_answer)
         tasks.cancel_scope.cancel()
 
 
@@ -59,7 +64,7 @@ async def test_in_real_time_inputs_of_one_tick_keep_their_order(hosted, simulati
     session = hosted.join("Rocky")
     async with anyio.create_task_group() as tasks:
         for number in range(10):
-            tasks.start_soon(realtime.submit, session, "Keep", number)
+            tasks.start_soon(realtime.submit, session, "Keep", number, no_answer)
             await wait_until_async(lambda: len(hosted.pending) == number + 1)  # noqa: B023
         tasks.start_soon(realtime.run)
         await wait_until_async(lambda: hosted.tick > 0)
@@ -67,10 +72,57 @@ async def test_in_real_time_inputs_of_one_tick_keep_their_order(hosted, simulati
     assert simulation.extra == 9
 
 
+async def test_the_answer_is_made_before_a_late_world_ticks_again(hosted, realtime, monkeypatch):
+    session = hosted.join("Rocky")
+    answers = []
+
+    async def act(number):
+        answer = await realtime.submit(session, "Keep", number, lambda: b"%d" % hosted.tick)
+        answers.append(int(answer))
+
+    begun = anyio.current_time()
+    late = itertools.chain([begun], itertools.repeat(begun + 0.1))  # as on a busy machine
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(act, 1)
+        tasks.start_soon(act, 2)
+        await wait_until_async(lambda: len(hosted.pending) == 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(anyio, "current_time", late.__next__)
+            tasks.start_soon(realtime.run)
+            await wait_until_async(lambda: hosted.tick > 0)
+        assert hosted.tick >= 20  # 200 ticks a second
+        await wait_until_async(lambda: len(answers) == 2)
+        tasks.cancel_scope.cancel()
+    assert answers == [1, 1]
+
+
+async def test_an_answer_that_cannot_be_made_is_the_error_of_its_sender_only(hosted, realtime):
+    session = hosted.join("Rocky")
+    answers = []
+
+    def fail() -> bytes:
+        raise HTTPException(400, "gone")
+
+    async def act(answer):
+        try:
+            answers.append(await realtime.submit(session, "Keep", 1, answer))
+        except HTTPException as error:
+            answers.append(error.detail)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(act, fail)
+        tasks.start_soon(act, lambda: b"here")
+        await wait_until_async(lambda: len(hosted.pending) == 2)
+        tasks.start_soon(realtime.run)
+        await wait_until_async(lambda: len(answers) == 2)
+        tasks.cancel_scope.cancel()
+    assert sorted(map(str, answers)) == ["b'here'", "gone"]
+
+
 async def test_a_waiting_input_is_in_the_snapshot(hosted, realtime):
     session = hosted.join("Rocky")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(realtime.submit, session, "Add", 4)
+        tasks.start_soon(realtime.submit, session, "Add", 4, no_answer)
         await wait_until_async(lambda: hosted.pending)
         document = make_snapshot(hosted)
         tasks.cancel_scope.cancel()
@@ -120,7 +172,7 @@ async def test_a_halt_ends_the_clock_and_all_waiting_inputs(hosted, realtime):
     finished = []
 
     async def wait_for(action):
-        await realtime.submit(session, action, None)
+        await realtime.submit(session, action, None, no_answer)
         finished.append(action)
 
     async with anyio.create_task_group() as tasks:
@@ -132,15 +184,15 @@ async def test_a_halt_ends_the_clock_and_all_waiting_inputs(hosted, realtime):
         await wait_until_async(lambda: len(finished) == 3)
     assert hosted.failure == "ZeroDivisionError: Divide"
     with pytest.raises(Halted):
-        await realtime.submit(session, "Keep", None)
+        await realtime.submit(session, "Keep", None, no_answer)
 
 
 async def test_in_lockstep_an_accepted_input_advances_the_world(hosted, lockstep):
     session = hosted.join("Rocky")
-    await lockstep.submit(session, "Add", 1)
+    await lockstep.submit(session, "Add", 1, no_answer)
     assert hosted.tick == 3
     with pytest.raises(InputError):
-        await lockstep.submit(session, "Add", None)
+        await lockstep.submit(session, "Add", None, no_answer)
     assert hosted.tick == 3
 
 
@@ -156,6 +208,6 @@ async def test_in_lockstep_waiting_inputs_are_applied_first(hosted, simulation, 
     session = hosted.join("Rocky")
     hosted.queue(session, "Keep", "old")
     hosted.queue(session, "Add", 10)
-    await lockstep.submit(session, "Keep", "new")
+    await lockstep.submit(session, "Keep", "new", no_answer)
     assert simulation.extra == "new"
     assert simulation.sums[session.agent_id] == 10

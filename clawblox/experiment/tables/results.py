@@ -34,10 +34,11 @@ AGENTS_NAME: Final = "agents.csv"
 _PREFIXES: Final = {"labels": "label", "scores": "score", "score_versions": "score_version"}
 KEPT: Final = "*"
 """Mark of a score of another version of its function, and of a mean with such a score."""
-_KEPT_NOTE: Final = (
+KEPT_NOTE: Final = (
     f"{KEPT} scores of another version of their function; the CSV has the versions, and rescore"
     " computes them again"
 )
+"""What the mark means, below a table."""
 _MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
 """Columns of which a table shows the mean, besides the scores."""
 _COUNT: Final = "n"
@@ -389,7 +390,7 @@ def _format_table(
     """
     columns = [_make_column(name, rank, flat) for name, rank in ranks.items()]
     is_marked = any(isinstance(facts.get(name), _KeptScore) for facts in flat for name in ranks)
-    return "\n".join([*format_lines(columns, width), *([_KEPT_NOTE] if is_marked else [])])
+    return "\n".join([*format_lines(columns, width), *([KEPT_NOTE] if is_marked else [])])
 
 
 def _make_column(name: str, rank: int, flat: Sequence[Mapping[str, Any]]) -> Column:
