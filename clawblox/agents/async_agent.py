@@ -263,6 +263,7 @@ class AsyncAgent:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Tasks]:
+        self._access.begin()
         try:
             async with Tasks(on_error=partial(_log.defect, "task of an agent failed")) as tasks:
                 tasks.start_soon(self._access.serve)

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, Self
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from clawblox.agents.access.grant import Grant, Policy
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import WorldCallError, WorldExitedError, WorldSessionError
+from clawblox.errors import UsageError, WorldCallError, WorldExitedError, WorldSessionError
 from clawblox.protocol import SESSION_HEADER, JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
@@ -357,6 +358,11 @@ def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitabl
             note=note,
             sandbox=sandbox,
         )
-        return attrs.evolve(access, base_url=await run_blocking(agent.grant_access, grant))
+        try:
+            base_url = await run_blocking(agent.grant_access, grant)
+        except UsageError:  # it was closed meanwhile
+            await anyio.lowlevel.checkpoint_if_cancelled()  # by what has closed it
+            raise
+        return attrs.evolve(access, base_url=base_url)
 
     return grant_access

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from clawblox import Agent, AgentResumeError, AsyncAgent, UsageError, World
+from clawblox import Agent, AgentResumeError, AsyncAgent, AsyncWorld, UsageError, World
+from clawblox.agents.access.agent_access import AgentAccess
+from clawblox.agents.access.grant import Grant
 from clawblox.concurrency.threads import run_blocking
 from tests.agents.small import make_agent, small
 from tests.running import running
-from tests.support import ask, make_world
+from tests.support import HANG_S, ask, make_world, wait_until_async
 
 __all__ = ["small"]
 
@@ -104,6 +108,45 @@ async def test_the_address_answers_from_connect_to_the_end_of_the_block(tmp_path
             assert await ask_status(access, "/api.md") == 503
         with pytest.raises(ConnectionRefusedError):
             await ask_status(access, "/api.md")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_an_agent_that_is_closed_while_it_is_connected_keeps_no_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
+) -> None:
+    granting, closed = threading.Event(), threading.Event()
+    grant, close = AgentAccess.grant, AgentAccess.close
+
+    def grant_late(access: AgentAccess, given: Grant) -> str:
+        granting.set()
+        assert closed.wait(HANG_S)
+        return grant(access, given)
+
+    def close_and_tell(access: AgentAccess) -> None:
+        close(access)
+        closed.set()
+
+    monkeypatch.setattr(AgentAccess, "grant", grant_late)
+    monkeypatch.setattr(AgentAccess, "close", close_and_tell)
+    ends = list[str]()
+
+    async def connect(world: AsyncWorld, agent: AsyncAgent) -> None:
+        try:
+            await world.connect(agent)
+        except UsageError as error:
+            ends.append(error.message)
+
+    async with running(tmp_path) as (world, _), anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as inner, make_agent(tmp_path) as agent:
+                (inner if is_cancelled else tasks).start_soon(connect, world, agent)
+                await wait_until_async(granting.is_set)
+                if is_cancelled:
+                    scope.cancel()
+    assert ends == ([] if is_cancelled else ["this agent was closed meanwhile"])
+    assert not agent.dir.joinpath("world_access.json").exists()
 
 
 @pytest.mark.usefixtures("small")

@@ -328,6 +328,7 @@ def test_frames_that_cost_much_are_taken_less_often(hosted, tmp_path, monkeypatc
 def test_a_world_runs_on_when_a_method_for_recordings_fails(
     hosted, tmp_path, monkeypatch, caplog, method
 ):
+    monkeypatch.setattr(recording_module, "FRAME_SHARE", 1e9)  # whatever they cost here
     hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
 
     def fail(tally: Tally) -> None:

@@ -23,7 +23,7 @@ import attrs
 from clawblox.agents.access.grant import Grant, host_name
 from clawblox.agents.access.proxy import Limits, Proxy
 from clawblox.agents.layout import AgentDir
-from clawblox.errors import AgentResumeError, AgentSetupError
+from clawblox.errors import AgentResumeError, AgentSetupError, UsageError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.ports import (
     LEASE_RANGE,
@@ -70,6 +70,7 @@ class AgentAccess:
         self._base_url: str | None = None
         self._own: tuple[Lease, socket.socket] | None = None
         self._is_resting = False
+        self._is_closed = False
         self._listeners: set[socket.socket] = set()
         self._served: set[socket.socket] = set()
         self._changed: int | None = None
@@ -92,6 +93,10 @@ class AgentAccess:
 
     # -- its address --------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Let addresses be opened again after :meth:`close`."""
+        self._is_closed = False
+
     def grant(self, grant: Grant) -> str:
         """Give the agent access to a world, replacing any previous world. Blocks.
 
@@ -104,10 +109,12 @@ class AgentAccess:
             The agent's address of the world.
 
         Raises:
+            UsageError: It was closed meanwhile: nothing would release the address.
             AgentResumeError: The agent knows its world by an address that is no longer available.
             AgentSetupError: No address is available, or it cannot be recorded.
         """
         with self._address_lock:
+            self._require_begun()
             self._is_resting = False
             recorded = self.read_recorded()
             base_url = self._base_url or recorded or self._new_address(grant.world)
@@ -123,12 +130,14 @@ class AgentAccess:
         return base_url
 
     def open(self) -> None:
-        """Open the address again after :meth:`close`; does nothing before a grant. Blocks.
+        """Open the address again if it was handed on; does nothing before a grant. Blocks.
 
         Raises:
+            UsageError: It was closed meanwhile.
             AgentResumeError: The address is taken.
         """
         with self._address_lock:
+            self._require_begun()
             self._is_resting = False
             if self._base_url is not None:
                 self._open_at(self._base_url)
@@ -144,10 +153,16 @@ class AgentAccess:
     def close(self) -> None:
         """Release the address and close the sockets of processes. Idempotent.
 
-        Sockets in use by :meth:`serve` are closed by that method.
+        Sockets in use by :meth:`serve` are closed by that method. No address is opened afterwards,
+        until :meth:`begin`: a thread may be about to do so for a caller that was cancelled.
         """
         with self._address_lock:
+            self._is_closed = True
             self._give_back()
+
+    def _require_begun(self) -> None:
+        if self._is_closed:
+            raise UsageError("this agent was closed meanwhile", hint="connect it while it is open")
 
     def hand_over(self, listener: socket.socket | None) -> None:
         """Serve on the listening socket of a new process too, and close the previous socket.

@@ -17,7 +17,7 @@ import pytest
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import host_name
 from clawblox.agents.layout import AgentDir
-from clawblox.errors import AgentResumeError, AgentSetupError
+from clawblox.errors import AgentResumeError, AgentSetupError, UsageError
 from clawblox.system.port_leases import leases
 from clawblox.system.ports import open_listener, take_free_port
 from tests.agents.access.support import HANG_S, Got, Served, make_grant, receive, serving
@@ -85,6 +85,11 @@ def test_a_closed_access_can_be_opened_again_with_the_same_port(tmp_path: Path) 
     access.open()
     base_url = access.grant(make_grant(None))
     access.close()
+    for late in (access.open, lambda: access.grant(make_grant(None))):
+        with pytest.raises(UsageError, match="closed"):
+            late()
+    assert not is_listening(port_number(base_url))
+    access.begin()
     access.open()
     access.open()
     assert is_listening(port_number(base_url))
