@@ -83,7 +83,7 @@ class RealtimeClock:
     ) -> bytes:
         """Queue an input, and answer it right after the tick that applied it.
 
-        A late world may tick again before the caller goes on: the answer does not show that.
+        A late world may tick again before the caller continues: the answer does not show that.
 
         Raises:
             InputError: The simulation refused it.
@@ -155,14 +155,11 @@ class _WaitingInput:
     def settle(self) -> None:
         """Make the answer now, or keep the error for the sender."""
         try:
-            self._outcome = self._make()
+            _require_taken(self._pending)
+            self._outcome = self._answer()
         except Exception as error:  # noqa: BLE001 - the sender gets it
             self._outcome = error
         self._settled.set()
-
-    def _make(self) -> bytes:
-        _require_taken(self._pending)
-        return self._answer()
 
     async def wait(self) -> bytes:
         """Return the answer, or raise its error, once there is one."""

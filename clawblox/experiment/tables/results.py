@@ -38,7 +38,7 @@ KEPT_NOTE: Final = (
     f"{KEPT} scores of another version of their function; the CSV has the versions, and rescore"
     " computes them again"
 )
-"""What the mark means, below a table."""
+"""Line below a table that explains the mark."""
 _MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
 """Columns of which a table shows the mean, besides the scores."""
 _COUNT: Final = "n"
