@@ -1,8 +1,16 @@
-"""Counts the bytes that a save or a check has done, and reports them."""
+"""Counts the bytes that a save, a load or a check has done, and reports them.
+
+Also lists the saves and loads that are under way in this process, for its displays.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
 
 from clawblox.concurrency.progress import Report
 
@@ -37,3 +45,56 @@ class Progress:
             yield chunk
             del chunk  # a traceback from the hook may print locals
             self.advance(size)
+
+
+@attrs.define(eq=False)
+class ArchiveWork:
+    """A save or a load of an archive that is under way.
+
+    Attributes:
+        verb: The action: ``Saving`` or ``Loading``.
+        name: Name of the archive's file.
+        done: Number of bytes that are done.
+        total: Number of bytes in all, as far as it is known.
+        begun_at: Monotonic time of its beginning, in seconds.
+    """
+
+    verb: str
+    name: str
+    done: int = 0
+    total: int = 0
+    begun_at: float = attrs.field(factory=time.monotonic)
+
+
+_under_way: list[ArchiveWork] = []
+
+
+def archive_work() -> tuple[ArchiveWork, ...]:
+    """Return the saves and loads that are under way in this process, the oldest first."""
+    return tuple(_under_way)
+
+
+@contextmanager
+def listed(verb: str, path: Path, report: Report | None) -> Iterator[Report]:
+    """List a save or a load as under way while the block runs.
+
+    Args:
+        verb: The action: ``Saving`` or ``Loading``.
+        path: Path of the archive.
+        report: Called with the bytes done and in all; None for no calls.
+
+    Yields:
+        The function to call in place of ``report``.
+    """
+    work = ArchiveWork(verb, path.name)
+
+    def note(done: int, total: int) -> None:
+        work.done, work.total = done, total
+        if report is not None:
+            report(done, total)
+
+    _under_way.append(work)
+    try:
+        yield note
+    finally:
+        _under_way.remove(work)

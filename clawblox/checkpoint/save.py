@@ -30,7 +30,7 @@ from clawblox.checkpoint.model import Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.os_errors import os_errors_as
-from clawblox.checkpoint.progress import Progress
+from clawblox.checkpoint.progress import Progress, listed
 from clawblox.checkpoint.refusals import (
     live_tokens,
     oversized_refusal,
@@ -70,15 +70,18 @@ def save(options: ArchiveOptions) -> SavedCheckpoint:
         with os_errors_as("the checkpoint cannot be saved", options.path):
             if not options.overwrite:
                 refuse_existing(options.path)
-            with reporting("Saving", options.progress) as report:
-                return _Save(options, report).run()
+            with (
+                reporting("Saving", options.progress) as report,
+                listed("Saving", options.path, report) as counted,
+            ):
+                return _Save(options, counted).run()
     except CheckpointSecretError as error:
         # A traceback may print locals, and a name among them may contain the secret.
         raise error.with_traceback(None) from None
 
 
 class _Save:
-    def __init__(self, options: ArchiveOptions, report: Report | None) -> None:
+    def __init__(self, options: ArchiveOptions, report: Report) -> None:
         self._options = options
         self._report = report
         self._runs = registry.find_runs(options.path)
@@ -111,8 +114,7 @@ class _Save:
         while time.monotonic() < deadline:
             if tiers.is_idle(self._options.agents, self._options.backend):
                 return
-            if self._report is not None:
-                self._report(0, 0)
+            self._report(0, 0)
             time.sleep(_IDLE_POLL_S)
 
     def _prepare_document(self) -> Document:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.cli.commands.run import _waiting
+from clawblox.checkpoint.progress import listed
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.concurrency.tasks import Tasks
 from tests.cli.conftest import Start
@@ -63,17 +64,19 @@ def test_a_wait_for_the_port_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_load_of_an_archive_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = ["loading gen1.ckpt"]
     lines: list[str] = []
+    loading = ExitStack()
+    count = loading.enter_context(listed("Loading", tmp_path / "gen1.ckpt", None))
+    count(2_000_000, 4_000_000)
 
     def show(text: str, **_: object) -> None:
         lines.append(text)
-        waits[:] = ["waiting for the port"]
+        loading.close()
 
     monkeypatch.setattr("clawblox.cli.running.start_progress.note", show)
     monkeypatch.setattr("clawblox.cli.running.start_progress._PLAIN_INTERVAL_S", 0.01)
     world = AsyncWorld(make_world(tmp_path))
-    progress = StartProgress(world, tmp_path, waiting=lambda: waits[0])
+    progress = StartProgress(world, tmp_path)
 
     async def run() -> None:
         async with Tasks() as tasks:
@@ -82,16 +85,8 @@ def test_the_load_of_an_archive_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
                 await anyio.sleep(0.001)
 
     anyio.run(run)
-    assert lines[0].endswith(" | loading gen1.ckpt")
+    assert " | Loading gen1.ckpt: 2.0 MB of 4.0 MB, " in lines[0]
     assert lines[1].endswith(" | waiting for the port")
-
-
-def test_a_start_from_an_archive_waits_for_the_load_then_for_the_port(tmp_path: Path) -> None:
-    archive = tmp_path / "gen1.ckpt"
-    assert _waiting(None, tmp_path) == "waiting for the port"
-    assert _waiting(archive, tmp_path) == "loading gen1.ckpt"
-    (tmp_path / "world.snapshot").touch()
-    assert _waiting(archive, tmp_path) == "waiting for the port"
 
 
 @pytest.mark.thorough

@@ -24,7 +24,7 @@ from clawblox.checkpoint.load.placing import Placing, agent_names, split_path
 from clawblox.checkpoint.load.staging import Staging, Target
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
-from clawblox.checkpoint.progress import Progress
+from clawblox.checkpoint.progress import Progress, listed
 from clawblox.concurrency.progress import Report, reporting
 from clawblox.errors import CheckpointError, CheckpointLimitError
 from clawblox.snapshot.rows import rows_beside
@@ -86,8 +86,11 @@ def load(options: LoadOptions) -> Loaded:
         if total > free * _USABLE:
             message = f"the archive contains {total} bytes, but only {free} bytes are free"
             raise CheckpointLimitError(message, path=target.path)
-        with reporting("Loading", options.progress) as report:
-            return _Load(archive, target, options.keep).run(report)
+        with (
+            reporting("Loading", options.progress) as report,
+            listed("Loading", options.path, report) as counted,
+        ):
+            return _Load(archive, target, options.keep).run(counted)
 
 
 def unload(loaded: Loaded) -> None:
@@ -115,7 +118,7 @@ class _Load:
         present = {entry.name for entry in self._members}
         self._world = [name for name in (SNAPSHOT_NAME, ROWS_NAME) if name in present]
 
-    def run(self, progress: Report | None) -> Loaded:
+    def run(self, progress: Report) -> Loaded:
         archive, target = self._archive, self._target
         placing = Placing(archive.metadata, archive.entries, target.path, self._keep)
         names = [*((_AGENTS, agent) for agent in self._agents), *((name,) for name in self._world)]
@@ -221,10 +224,15 @@ def extract_snapshot(path: Path, directory: Path, report: Report | None = None) 
         CheckpointError: It has no snapshot of a world, it cannot be read, or the file cannot be
             written.
     """
-    with Archive.open(path) as archive, located(path), _translated(directory):
+    with (
+        Archive.open(path) as archive,
+        located(path),
+        _translated(directory),
+        listed("Loading", path, report) as counted,
+    ):
         entry = _find_entry(archive)
         rows = next((other for other in archive.entries if other.name == ROWS_NAME), None)
-        progress = Progress(report, entry.size + (rows.size if rows else 0))
+        progress = Progress(counted, entry.size + (rows.size if rows else 0))
         sha256 = archive.member(entry).sha256
         make_private_dir(directory)
         sweep_partials(directory)

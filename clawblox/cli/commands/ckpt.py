@@ -22,7 +22,6 @@ from clawblox.checkpoint.audit.verify import (
     verify_checkpoint,
 )
 from clawblox.checkpoint.secrets import read_allowances
-from clawblox.checkpoint.twins import run_with_progress
 from clawblox.cli.experiment_dirs import refuse_experiment, refuse_new_run
 from clawblox.cli.parameters import (
     PATH,
@@ -33,7 +32,7 @@ from clawblox.cli.parameters import (
     show,
 )
 from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, ClawbloxError
 from clawblox.rundir.records import read_records
@@ -48,7 +47,7 @@ from clawblox.views.archives import (
     describe_repair,
     describe_verification,
 )
-from clawblox.views.formatting import format_bytes, format_json, shorten_path
+from clawblox.views.formatting import format_json, shorten_path
 
 _T = TypeVar("_T")
 
@@ -278,9 +277,4 @@ def repair(run_dir: str, as_json: bool) -> int:
 
 def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
     """Run ``function(report)`` with a progress bar; Ctrl-C ends it cleanly."""
-
-    async def run() -> _T:
-        async with progress_bar(verb, 0, format_bytes) as bar:
-            return await run_with_progress(function, bar.reach)
-
-    return anyio.run(run)
+    return anyio.run(work_with_bar, verb, function)

@@ -25,6 +25,7 @@ from clawblox.cli.running.orchestrator import BatchRun
 from clawblox.cli.running.resuming import require_interrupted, show_interruption
 from clawblox.cli.running.run_dirs import AGENTS_DIR, make_tokens, open_world
 from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import StartOptions
@@ -148,7 +149,7 @@ async def _run_with_agent(
     from clawblox.cli.running.companion import Companion
     from clawblox.cli.running.foreground import Foreground
 
-    aside = resume.restore()
+    aside = await work_with_bar("Loading", resume.restore)
     if aside is not None:
         name, place = resume.agent.options.agent_name, shorten_path(aside)
         click.echo(f"  later work of {name} is set aside in {place}")

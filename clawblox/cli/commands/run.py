@@ -12,7 +12,6 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.cli.field_options import (
     SectionedCommand,
     is_typed,
@@ -34,11 +33,9 @@ from clawblox.cli.running.run_dirs import (
     opened_run_dir,
     outer_run_dir,
 )
-from clawblox.cli.running.start_progress import WAITING_FOR_PORT
 from clawblox.config.options import StartOptions
 from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.rundir.snapshot_files import find_archive
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
@@ -223,7 +220,6 @@ async def _run(
 ) -> int:
     tokens = make_tokens()
     options = attrs.evolve(options, run_dir=run_dir, env=tokens, _tmux_session=tmux)
-    archive = find_archive(options.resume, world.dir, "resume")
     foreground = Foreground(
         world,
         run_dir,
@@ -231,7 +227,6 @@ async def _run(
         tokens=tokens,
         grace_seconds=stop_options.grace_seconds,
         companion=companion,
-        waiting=partial(_waiting, archive, run_dir),
     )
     return await foreground.run()
 
@@ -250,10 +245,3 @@ def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool)
     if is_typed(ctx, "record_dir"):
         return record_home
     return None if is_inner else outer_run_dir(os.environ) or record_home
-
-
-def _waiting(archive: Path | None, run_dir: Path) -> str:
-    """Describe what a start without a process waits for."""
-    if archive is None or (run_dir / SNAPSHOT_NAME).exists():
-        return WAITING_FOR_PORT
-    return f"loading {archive.name}"

@@ -14,6 +14,7 @@ import anyio
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.live_table import LiveTable, Look, Sight, make_rows, pressure_between
+from clawblox.cli.running.slow_archives import SLOW_S, describe_archives
 from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Outbox, Output, OutputGone
 from clawblox.results import WorldEvent
@@ -144,6 +145,10 @@ class TableOutput(Generic[_Sight]):
         """
         await self._table.clear()
 
+    def _last_line(self) -> str:
+        """Return the slow archives and the present activity."""
+        return " · ".join(filter(None, (describe_archives(SLOW_S), self._notice)))
+
     def report(self, text: str) -> None:
         """Show the present activity in the last line."""
         self._notice = text
@@ -211,7 +216,7 @@ class TableDisplay(TableOutput[Look]):
             ramp=self._ramp if "waiting" in counts else "",
             agents=now.agents,
             event_lines=self._recent_events.last(_RECENT_EVENTS),
-            notice=self._notice,
+            notice=self._last_line(),
         )
 
 

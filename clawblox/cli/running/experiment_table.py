@@ -92,7 +92,9 @@ class ExperimentTable(TableOutput[ExperimentLook]):
         for event in self._news.take(now.lines):
             self._recent_events.add(event)
         events = self._recent_events.last(lines)
-        return render_experiment(ExperimentView(now.status, events, self._notice), columns, lines)
+        return render_experiment(
+            ExperimentView(now.status, events, self._last_line()), columns, lines
+        )
 
 
 class ExperimentLines:

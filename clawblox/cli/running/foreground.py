@@ -23,7 +23,8 @@ import attrs
 from clawblox import protocol
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.command_signals import CommandSignals
-from clawblox.cli.running.start_progress import WAITING_FOR_PORT, StartProgress
+from clawblox.cli.running.slow_archives import note_slow_archives
+from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
@@ -68,7 +69,6 @@ class Foreground:
         grace_seconds: Seconds between TERM and KILL.
         companion: The agent that acts in it, whose actions are printed in place of the world's
             output, and whose end ends the world; None for none.
-        waiting: Describes what the start waits for while there is no process. Blocks.
     """
 
     _world: AsyncWorld
@@ -77,7 +77,6 @@ class Foreground:
     _tokens: Mapping[str, str]
     _grace_seconds: float
     _companion: Companion | None
-    _waiting: Callable[[], str] = lambda: WAITING_FOR_PORT
     _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
     _starting: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
     _is_ending: anyio.Event = attrs.field(init=False, factory=anyio.Event)
@@ -123,12 +122,12 @@ class Foreground:
             with self._starting:
                 if self._companion is not None:
                     await self._companion.live.check()
-                secrets = self._tokens.values()
-                progress = StartProgress(self._world, self._run_dir, secrets, waiting=self._waiting)
+                progress = StartProgress(self._world, self._run_dir, self._tokens.values())
                 started = await progress.accompany(self._start)
                 tasks.start_soon(self._print_output, started)
                 tasks.start_soon(self._follow, events, started)
                 if self._companion is not None:
+                    tasks.start_soon(DisplayContainment().keep_showing, note_slow_archives)
                     await self._companion.begin(started)
                     tasks.start_soon(self._follow_companion, self._companion)
             if self._starting.cancelled_caught:

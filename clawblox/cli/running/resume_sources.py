@@ -23,6 +23,7 @@ from clawblox.cli.running.run_agents import (
     require_turns_left,
     write_run_agent,
 )
+from clawblox.concurrency.progress import Report
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.experiment.runs.pointer import POINTER_NAME, read_pointer
@@ -173,8 +174,11 @@ class AgentResume:
     source: ResumeSource
     agent: RunAgent
 
-    def restore(self) -> Path | None:
+    def restore(self, report: Report) -> Path | None:
         """Replace the agent's directory by that in the checkpoint, if it has changed. Blocks.
+
+        Args:
+            report: Called with bytes done and bytes in all.
 
         Returns:
             Where the old directory is now; None if it stays.
@@ -187,7 +191,7 @@ class AgentResume:
         if self.agent.settled == archive:
             return None
         directory = find_agent_dir(self.run.run_dir, self.agent.options).path
-        restored = self.run.restore({name: directory})
+        restored = self.run.restore({name: directory}, report)
         if name not in restored:
             return None
         assert self.source.agent is not None

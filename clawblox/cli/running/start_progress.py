@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 import attrs
 
+from clawblox.cli.running.slow_archives import describe_archives
 from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import note, redraw
 from clawblox.concurrency.tasks import Tasks
@@ -33,7 +34,7 @@ from clawblox.telemetry.logs import last_lines
 from clawblox.views.formatting import format_seconds
 from clawblox.world.async_world import AsyncWorld
 
-WAITING_FOR_PORT: Final = "waiting for the port"
+_WAITING_FOR_PORT: Final = "waiting for the port"
 _FIRST_S = 0.5
 _TERMINAL_INTERVAL_S = 0.2
 _PLAIN_INTERVAL_S = 10.0
@@ -50,13 +51,11 @@ class StartProgress:
         world: The world.
         run_dir: The run directory of the start.
         secrets: Values to mask.
-        waiting: Describes what it waits for while there is no record. Blocks.
     """
 
     _world: AsyncWorld
     _run_dir: Path
     _secrets: Collection[str] = ()
-    _waiting: Callable[[], str] = attrs.field(kw_only=True, default=lambda: WAITING_FOR_PORT)
     _is_terminal: bool = attrs.field(init=False, factory=lambda: sys.stderr.isatty())
     _probe: StartProbe | None = attrs.field(init=False, default=None)
 
@@ -100,7 +99,7 @@ class StartProgress:
         if self._probe is None and (record := own_start(self._run_dir)) is not None:
             ready = read_world_config(self._world.dir).ready
             self._probe = StartProbe(record, ready, self._secrets)
-        return self._probe.look() if self._probe else [self._waiting()]
+        return self._probe.look() if self._probe else [describe_archives() or _WAITING_FOR_PORT]
 
     def _show(self, mark: str, text: str) -> None:
         if self._is_terminal:

@@ -15,10 +15,12 @@ from typing import TypeVar
 
 import anyio
 
+from clawblox.checkpoint.twins import run_with_progress
 from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.concurrency.progress import Report
 from clawblox.concurrency.tasks import Tasks
-from clawblox.views.formatting import format_seconds
+from clawblox.views.formatting import format_bytes, format_seconds
 
 _UP = "\x1b[{}A"
 _CLEAR_REST_OF_LINE = "\x1b[K"
@@ -220,6 +222,24 @@ async def progress_bar(
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+
+
+async def work_with_bar(verb: str, work: Callable[[Report], _R]) -> _R:
+    """Do work in a thread, and show a bar of the bytes that are done.
+
+    Args:
+        verb: The work, for example ``Loading``.
+        work: Does the work. It blocks, and calls its argument with bytes done and bytes in all.
+
+    Raises:
+        Exception: What ``work`` raised.
+
+    Cancellation: the call of ``work`` ends when it next counts bytes.
+    """
+    async with progress_bar(verb, 0, format_bytes) as bar:
+        return await run_with_progress(work, bar.reach)
+
+
 _SHOW_TIMEOUT_S = 1.0
 
 

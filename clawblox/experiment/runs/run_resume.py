@@ -14,6 +14,7 @@ import attrs
 
 from clawblox.checkpoint import load_checkpoint, read_metadata
 from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.concurrency.progress import Report
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.interrupted import Interrupted, Interruption
 from clawblox.rundir.paths import state_dir
@@ -62,13 +63,16 @@ class RunResume:
         found = attrs.evolve(found, instances=instances)
         return cls(run_dir=run_dir, archive=archive, instance=instance, found=found)
 
-    def restore(self, agents: Mapping[str, Path]) -> dict[str, Path | None]:
+    def restore(
+        self, agents: Mapping[str, Path], report: Report | None = None
+    ) -> dict[str, Path | None]:
         """Replace the directories of agents by those in the checkpoint. Blocks.
 
         A directory is left unchanged if the checkpoint has no conversation of its agent.
 
         Args:
             agents: Directories of the agents by name.
+            report: Called with bytes done and bytes in all; None for no calls.
 
         Returns:
             The new path of each replaced directory, by agent name; None if there was no directory.
@@ -83,7 +87,7 @@ class RunResume:
             return {}
         make_private_dir(state_dir(self.run_dir))
         with temporary_directory("loading-", parent=state_dir(self.run_dir)) as scratch:
-            loaded = load_checkpoint(self.archive, scratch)["agents"]
+            loaded = load_checkpoint(self.archive, scratch, progress=report or False)["agents"]
             return {name: self._exchange(loaded[name], agents[name]) for name in chosen}
 
     def _exchange(self, loaded: Path, place: Path) -> Path | None:
