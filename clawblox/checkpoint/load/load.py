@@ -80,17 +80,18 @@ def load(options: LoadOptions) -> Loaded:
         CheckpointError: It cannot be read, it cannot be written there, or something that it
             contains is there already.
     """
-    with Archive.open(options.path, options.limits) as archive, located(options.path):
+    with (
+        reporting("Loading", options.progress) as report,
+        listed("Loading", options.path, report) as counted,
+        Archive.open(options.path, options.limits) as archive,
+        located(options.path),
+    ):
         target = Target.at(options.run_dir)
         total, free = _total(archive), target.free_bytes()
         if total > free * _USABLE:
             message = f"the archive contains {total} bytes, but only {free} bytes are free"
             raise CheckpointLimitError(message, path=target.path)
-        with (
-            reporting("Loading", options.progress) as report,
-            listed("Loading", options.path, report) as counted,
-        ):
-            return _Load(archive, target, options.keep).run(counted)
+        return _Load(archive, target, options.keep).run(counted)
 
 
 def unload(loaded: Loaded) -> None:
@@ -199,7 +200,7 @@ def require_snapshot(path: Path) -> None:
         CheckpointFormatError: The archive is not sound.
         CheckpointError: It has no snapshot of a world, or cannot be read.
     """
-    with Archive.open(path) as archive:
+    with listed("Loading", path, None), Archive.open(path) as archive:
         _find_entry(archive)
 
 
@@ -225,10 +226,10 @@ def extract_snapshot(path: Path, directory: Path, report: Report | None = None) 
             written.
     """
     with (
+        listed("Loading", path, report) as counted,
         Archive.open(path) as archive,
         located(path),
         _translated(directory),
-        listed("Loading", path, report) as counted,
     ):
         entry = _find_entry(archive)
         rows = next((other for other in archive.entries if other.name == ROWS_NAME), None)
