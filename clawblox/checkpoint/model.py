@@ -37,6 +37,7 @@ class Source:
         path: Its path, for messages.
         open: Opens a regular file for reading without following symbolic links, and
             returns a new descriptor; raises OSError.
+        keeps_mode: Whether it is archived as executable if it is executable.
         whole_lines: Whether to cut it after its last newline.
         transform: Rewrites its content; None leaves it unchanged.
         max_bytes: Apparent size above which it is not read; None means no limit.
@@ -45,6 +46,7 @@ class Source:
     name: str
     path: Path
     open: Callable[[], int] = attrs.field(repr=False)
+    keeps_mode: bool = False
     whole_lines: bool = False
     transform: Transform | None = None
     max_bytes: int | None = None

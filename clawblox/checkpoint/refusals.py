@@ -1,20 +1,24 @@
 """The errors of refused saves, and the tokens of live worlds, which no archive may contain.
 
-The text of a refusal contains neither a secret nor a terminal escape.
+The text of a refusal contains neither a secret nor a terminal escape, and the list of what was
+left out contains no secret.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import attrs
 
 from clawblox.checkpoint.archive.registry import above
 from clawblox.checkpoint.names import split_name
 from clawblox.checkpoint.secrets import KnownValues, Scanner
 from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
 from clawblox.protocol import SECRET_ENV
-from clawblox.results import Finding
+from clawblox.results import Excluded, Finding
 from clawblox.rundir.records import read_running
 from clawblox.system.process_tree import read_variables
 
@@ -116,6 +120,35 @@ def _list_names(message: str, remarks: Mapping[str, str], scanner: Scanner) -> s
     if len(remarks) > _SHOWN:
         lines.append(f"  and {len(remarks) - _SHOWN} more")
     return "\n".join(lines)
+
+
+def without_secrets(excluded: Sequence[Excluded], scanner: Scanner) -> list[Excluded]:
+    """Return entries that were left out, their paths without the secrets in them.
+
+    A file that is not archived must not make a save fail because of its name.
+
+    Args:
+        excluded: The entries.
+        scanner: Searches the paths for secrets.
+    """
+    if not _has_secret(excluded, scanner):
+        return list(excluded)
+    return [_without_secret(entry, scanner) for entry in excluded]
+
+
+def _without_secret(entry: Excluded, scanner: Scanner) -> Excluded:
+    if _has_secret([entry], scanner) and (findings := scanner.scan(entry.path, ())):
+        # The path of a finding in a name is the name without the secret.
+        entry = attrs.evolve(entry, path=findings[0].path)
+    while "/" in entry.path and _has_secret([entry], scanner):
+        entry = attrs.evolve(entry, path=entry.path.rpartition("/")[0])
+    return entry
+
+
+def _has_secret(excluded: Sequence[Excluded], scanner: Scanner) -> bool:
+    """Return whether a secret would be found in the metadata that list the entries."""
+    text = json.dumps([attrs.asdict(entry) for entry in excluded], ensure_ascii=False)
+    return bool(scanner.scan("", (text.encode(),)))
 
 
 def live_tokens(paths: Iterable[Path]) -> KnownValues:

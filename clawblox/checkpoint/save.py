@@ -37,6 +37,7 @@ from clawblox.checkpoint.refusals import (
     secret_refusal,
     unarchivable_refusal,
     unreadable_refusal,
+    without_secrets,
 )
 from clawblox.checkpoint.secrets import Scanner, known_values, read_allowances
 from clawblox.concurrency.progress import Report, reporting
@@ -139,6 +140,7 @@ class _Save:
         )
         self._leave_out_impossible(plan)
         self._leave_out_oversized(plan)
+        plan.excluded = without_secrets(plan.excluded, Scanner(self._known))
         world = options.world_snapshot
         snapshot = world_sources(world.path) if world else ()
         # Conversations first, because their ``mid_turn`` was determined just now.
@@ -153,16 +155,18 @@ class _Save:
         names = find_oversized(
             sizes, max_file_bytes=options.max_file_bytes, max_total_bytes=options.max_total_bytes
         )
-        oversized = {name: size for name, size in sizes.items() if name in names}
+        oversized = [source for source in plan.sources if source.name in names]
         if oversized and (options.on_unarchivable == "raise" or any(map(_is_vital, oversized))):
             limits = options.max_file_bytes, options.max_total_bytes
-            raise oversized_refusal(oversized, options.path, limits, Scanner(self._known))
+            listed = {source.name: sizes[source.name] for source in oversized}
+            raise oversized_refusal(listed, options.path, limits, Scanner(self._known))
         plan.sources = [
             attrs.evolve(source, max_bytes=options.max_file_bytes)
             for source in plan.sources
-            if source.name not in oversized
+            if source.name not in names
         ]
-        plan.excluded += [Excluded(path=name, reason=_OVERSIZED) for name in sorted(oversized)]
+        oversized.sort(key=lambda source: source.name)
+        plan.excluded += [self._list_excluded(source, _OVERSIZED) for source in oversized]
 
     def _leave_out_impossible(self, plan: Plan) -> None:
         """List unreadable files and forbidden names as excluded, or refuse the save."""
@@ -172,8 +176,7 @@ class _Save:
         if plan.unreadable and options.on_unarchivable == "raise":
             raise unreadable_refusal(plan.unreadable[0], options.path)
         plan.excluded += [
-            Excluded(path=ascii(name)[1:-1], reason="its name is not allowed in an archive")
-            for name in plan.unarchivable
+            Excluded(path=ascii(name)[1:-1], reason=tiers.NOT_ALLOWED) for name in plan.unarchivable
         ]
         plan.excluded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
 
@@ -210,13 +213,21 @@ class _Save:
 
     def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
         if isinstance(error, VanishedSource):
-            if _is_vital(source.name):
+            if _is_vital(source):
                 message = "a file that the archive needs vanished during the save"
                 raise CheckpointError(message, path=source.path, entry=source.name) from error
-            return Excluded(path=source.name, reason="vanished")
-        if self._options.on_unarchivable == "raise" or _is_vital(source.name):
+            return self._list_excluded(source, "vanished")
+        if self._options.on_unarchivable == "raise" or _is_vital(source):
             raise unreadable_refusal(source.name, source.path) from error
-        return Excluded(path=source.name, reason=_UNREADABLE)
+        return self._list_excluded(source, _UNREADABLE)
+
+    def _list_excluded(self, source: Source, reason: str) -> Excluded:
+        """Return the entry for a file of an agent, with its path in the agent's directory."""
+        path = source.name
+        if parts := split_name(path):
+            directory = self._options.agents[parts[0]]
+            path = f"agents/{parts[0]}/{source.path.relative_to(directory)}"
+        return Excluded(path=path, reason=reason)
 
     def _examine_whole(
         self, fd: int, members: Sequence[Member], examination: Examination
@@ -268,8 +279,10 @@ def _known_secrets(options: ArchiveOptions) -> Mapping[str, str]:
     return known_values(os.environ, directories) | tokens | given
 
 
-def _is_vital(name: str) -> bool:
-    return name in (SNAPSHOT_NAME, ROWS_NAME) or (_is_session(name) and name.endswith(".jsonl"))
+def _is_vital(source: Source) -> bool:
+    name = source.name
+    is_transcript = _is_session(name) and source.whole_lines and name.endswith(".jsonl")
+    return is_transcript or name in (SNAPSHOT_NAME, ROWS_NAME)
 
 
 def _is_session(name: str) -> bool:

@@ -611,7 +611,11 @@ def test_what_no_session_has_is_left_out_and_listed(load_bytes, run_dir):
     loaded = load_bytes(checkpoint(claude_files(**more), agents={"a": CLAUDE}), run_dir)
     left_out = {item["path"] for item in loaded["excluded"]}
     assert left_out == {f"agents/a/session/{name}" for name in more}
-    assert len(files_of(loaded["agents"]["a"])) == 1
+    project = f"session/projects/{project_slug(str(run_dir / 'agents/a/workspace'))}"
+    assert set(files_of(loaded["agents"]["a"])) == {
+        f"{project}/{SESSION_ID}.jsonl",
+        "claude_session_id.txt",
+    }
 
 
 @pytest.mark.parametrize(

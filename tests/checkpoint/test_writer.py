@@ -94,7 +94,7 @@ def random_bytes(size: int) -> bytes:
 
 def test_content_mode_and_time_of_a_file_are_kept(target: Target):
     content = b"some text\n" * 100_000
-    source = target.source("notes.txt", content)
+    source = target.source("notes.txt", content, keeps_mode=True)
     os.chmod(source.path, 0o755)
     os.utime(source.path, ns=(1, 1_234_567_890_123_456_789))
     target.writer.add(source)

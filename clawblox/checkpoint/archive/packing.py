@@ -93,7 +93,7 @@ def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
             if not is_small(source, intake.length):
                 return None
             content = b"".join(intake.chunks())
-            packed = _pack_content(content, earlier, **_facts(intake))
+            packed = _pack_content(content, earlier, **_facts(source, intake))
         if not packed.is_unstable:
             break
     return packed
@@ -116,15 +116,15 @@ def pack_to(sink: FileSink, source: Source, earlier: EarlierArchives, count: Cou
     for _ in range(1 + _RETRIES):
         with open_intake(source) as intake:
             packed = _Stream(sink, intake, earlier, count).pack()
-            packed = attrs.evolve(packed, **_facts(intake))
+            packed = attrs.evolve(packed, **_facts(source, intake))
         if not packed.is_unstable:
             break
     return packed
 
 
-def _facts(intake: Intake) -> dict[str, Any]:
+def _facts(source: Source, intake: Intake) -> dict[str, Any]:
     """Return the facts about a file that was read to its end."""
-    is_executable = intake.status.st_mode & stat.S_IXUSR
+    is_executable = source.keeps_mode and intake.status.st_mode & stat.S_IXUSR
     return {
         "mode": _EXECUTABLE_MODE if is_executable else PLAIN_MODE,
         "mtime_ns": intake.status.st_mtime_ns,

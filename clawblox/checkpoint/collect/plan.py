@@ -1,13 +1,13 @@
 """Plans the files of all agents for an archive: their workspaces and their conversations.
 
-``workspace`` lists workspaces, ``sessions`` collects conversations, and the writer reads the
-files. Everything here blocks.
+``workspace`` lists workspaces, ``sessions`` collects conversations, ``beside`` lists everything
+else, and the writer reads the files. Everything here blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ import attrs
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
+from clawblox.checkpoint.collect.beside import list_beside
 from clawblox.checkpoint.collect.sessions import (
     FORMATS,
     AgentSession,
@@ -27,7 +28,11 @@ from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
 
 WORKSPACE: Final = "workspace"
+NOT_ALLOWED: Final = "its name is not allowed in an archive"
 _NOT_IN_FORMAT: Final = "not a part of a session that is archived"
+_BESIDE: Final = "not in the workspace"
+_WORKSPACE_ONLY: Final = "only workspaces are archived"
+_STATE_DIRS: Final = frozenset(path for known in FORMATS.values() for path in known.state_dirs)
 
 
 @attrs.define(kw_only=True)
@@ -65,7 +70,8 @@ def plan(
     Args:
         agents: Agent directories by name; the names must be valid in an archive.
         backend: The driver of all agents. None detects each agent's driver by the session id that
-            its directory records; an agent without a recorded id has no session tier.
+            its directory records, or by its only conversation; an agent without either has no
+            session tier.
         workspace_only: Whether to leave out the session tiers.
         keep: As for ``policy.workspace_exclusion``.
 
@@ -76,11 +82,15 @@ def plan(
     """
     contents = Plan()
     for name, directory in agents.items():
-        session_format = None if workspace_only else _choose_format(directory, backend)
+        chosen = _WORKSPACE_ONLY if workspace_only else _choose_format(directory, backend)
         _add_workspace(contents, name, directory, keep)
         contents.agents[name] = AgentState()
-        if session_format is not None:
-            _add_session(contents, name, session_format.collect(directory))
+        if isinstance(chosen, str):
+            _list_beside(contents, name, directory, (), chosen)
+            continue
+        session = chosen.collect(directory)
+        _add_session(contents, name, session)
+        _list_beside(contents, name, directory, session.sources, _NOT_IN_FORMAT)
     return contents
 
 
@@ -98,13 +108,14 @@ def is_idle(agents: Mapping[str, Path], backend: str | None) -> bool:
     """
     for directory in agents.values():
         with contextlib.suppress(CheckpointError):
-            session_format = _choose_format(directory, backend)
-            if session_format is not None and session_format.is_mid_turn(directory):
+            chosen = _choose_format(directory, backend)
+            if not isinstance(chosen, str) and chosen.is_mid_turn(directory):
                 return False
     return True
 
 
-def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | None:
+def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | str:
+    """Return the format of an agent's conversation; or why none is archived."""
     if backend is not None:
         return find_format(backend)
     recorded = [
@@ -116,7 +127,18 @@ def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | None
             path=agent_dir,
             hint="choose one with backend=",
         )
-    return recorded[0] if recorded else None
+    return recorded[0] if recorded else _find_only_format(agent_dir)
+
+
+def _find_only_format(agent_dir: Path) -> SessionFormat | str:
+    """Return the format of the only conversation of an agent, whose id is not recorded."""
+    try:
+        found = [known for known in FORMATS.values() for _ in known.list_ids(agent_dir)]
+    except CheckpointError as error:
+        return f"no session id is recorded, and {error.message}"
+    if len(found) == 1:
+        return found[0]
+    return f"no session id is recorded, and there are {len(found) or 'no'} conversations"
 
 
 def _add_session(contents: Plan, agent: str, session: AgentSession) -> None:
@@ -124,10 +146,35 @@ def _add_session(contents: Plan, agent: str, session: AgentSession) -> None:
     contents.sources += [
         attrs.evolve(source, name=prefix + source.name) for source in session.sources
     ]
-    contents.excluded += [
-        Excluded(path=prefix + path, reason=_NOT_IN_FORMAT) for path in session.excluded
-    ]
     contents.agents[agent] = session.state
+
+
+def _list_beside(
+    contents: Plan, agent: str, agent_dir: Path, archived: Iterable[Source], reason: str
+) -> None:
+    """List as excluded everything beside the workspace that is not archived.
+
+    Args:
+        contents: The plan to add to.
+        agent: Name of the agent.
+        agent_dir: Its directory.
+        archived: The files of its session tier.
+        reason: Why the rest of the state directories of its program is left out.
+    """
+    paths = {str(source.path.relative_to(agent_dir)) for source in archived}
+    listed, further = list_beside(agent_dir, WORKSPACE, paths)
+    for path in listed:
+        why = reason if _is_state(path) else _BESIDE
+        if why == _NOT_IN_FORMAT and not names.is_name(f"agents/{agent}/session/{path}"):
+            why = NOT_ALLOWED
+        contents.excluded.append(Excluded(path=f"agents/{agent}/{tree.shown(path)}", reason=why))
+    if further:
+        why = f"{further} further entries are not listed"
+        contents.excluded.append(Excluded(path=f"agents/{agent}", reason=why))
+
+
+def _is_state(path: str) -> bool:
+    return any(f"{path}/".startswith(f"{directory}/") for directory in _STATE_DIRS)
 
 
 def _add_workspace(
@@ -147,6 +194,7 @@ def _add_workspace(
             name=prefix + path,
             path=agent_dir / WORKSPACE / path,
             open=tree.file_opener(agent_dir, f"{WORKSPACE}/{path}"),
+            keeps_mode=True,
         )
         for path in listing.files
     ]

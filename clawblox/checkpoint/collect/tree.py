@@ -98,8 +98,14 @@ def read_head(root: Path, path: str, size: int) -> bytes:
         return file.read(size)
 
 
-def list_files(root: Path, path: str) -> tuple[str, ...]:
+def list_files(root: Path, path: str, unreadable: list[str] | None = None) -> tuple[str, ...]:
     """Return the regular files below a directory, relative to it; nothing if it does not exist.
+
+    Args:
+        root: A directory; its own path is trusted.
+        path: Path of the directory below ``root``; no link is followed.
+        unreadable: Takes the paths, below ``root``, of directories in it that this process may not
+            read; None refuses them.
 
     Raises:
         CheckpointError: A directory cannot be read.
@@ -110,9 +116,10 @@ def list_files(root: Path, path: str) -> tuple[str, ...]:
         return ()
     except OSError as error:
         raise unreadable_error(root / path, error) from None
-    if listing.unreadable:
-        denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        raise unreadable_error(root / path / listing.unreadable[0], denied)
+    if unreadable is not None:
+        unreadable += [f"{path}/{entry}" for entry in listing.unreadable]
+    elif listing.unreadable:
+        raise forbidden_error(root / path / listing.unreadable[0])
     return tuple(listing.files)
 
 
@@ -163,9 +170,7 @@ class _Listing:
         is_directory = entry.kind == "directory"
         reason = self._judge(path, is_directory)
         if reason is not None:
-            # The name of an excluded entry may be any bytes; it must be safe on a terminal.
-            shown = path if path.isprintable() else ascii(path)[1:-1]
-            self.tree.excluded.append((shown, reason))
+            self.tree.excluded.append((shown(path), reason))
         elif not self._is_name(path):
             self.tree.unarchivable.append(path)
         elif is_directory:
@@ -220,6 +225,16 @@ def _is_tagged_cache(directory: int) -> bool:
 
 def _is_session_name(path: str) -> bool:
     return names.is_name(f"agents/any/session/{path}")
+
+
+def shown(path: str) -> str:
+    """Return the path of an entry that is left out; its name may be any bytes."""
+    return path if path.isprintable() else ascii(path)[1:-1]
+
+
+def forbidden_error(path: Path) -> CheckpointError:
+    """Return the error for a file or directory that this process may not read."""
+    return unreadable_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def unreadable_error(path: Path, error: OSError) -> CheckpointError:

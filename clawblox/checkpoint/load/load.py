@@ -161,7 +161,8 @@ class _Load:
         if self._archive.is_verified:
             recorded = self._archive.metadata["files"][entry.name]["mtime_ns"]
             mtime_ns = max(0, min(recorded, _LATEST_NS))
-        with staging.new_file(parts, mode=entry.mode, mtime_ns=mtime_ns) as write:
+        mode = entry.mode if place.keeps_mode else _FILE_MODE
+        with staging.new_file(parts, mode=mode, mtime_ns=mtime_ns) as write:
             for chunk in chunks:
                 write(chunk)
         if parts[-2:] == (".git", "HEAD"):

@@ -92,6 +92,7 @@ class Placing:
             agent: find_repositories(paths) for agent, paths in workspaces.items()
         }
         self._sessions = _find_sessions(metadata, names)
+        self._placed: dict[str, str] = {}  # ids of conversations with a place
         self._run_dir = run_dir
 
     def place(self, entry: Entry) -> Placement | None:
@@ -129,19 +130,19 @@ class Placing:
         split = split_name(name)
         if split is not None and split[1] == "session":
             return self._find_session(split[0], split[2])
-        is_world = name in (SNAPSHOT_NAME, ROWS_NAME)
-        reason = None if is_world else self._workspace_exclusion(name)
-        return Placement(path=name) if reason is None else reason
+        if name in (SNAPSHOT_NAME, ROWS_NAME):
+            return Placement(path=name)
+        return self._workspace_exclusion(name) or Placement(path=name, keeps_mode=True)
 
     def id_files(self) -> Iterator[tuple[Parts, str]]:
-        """Yield the paths of files to create with ids of conversations that no file records.
+        """Yield the paths of files to create with ids of placed conversations that no file records.
 
         If the archive has a file with the id, it is restored like any other member.
         """
-        for agent, session in self._sessions.items():
-            path = session.format.program.id_file
-            if isinstance(session.unrecorded, UnrecordedSession) and not session.has_id_file:
-                yield ("agents", agent, path), session.unrecorded.id
+        for agent, session_id in self._placed.items():
+            session = self._sessions[agent]
+            if not session.has_id_file:
+                yield ("agents", agent, session.format.program.id_file), session_id
 
     @property
     def lost_sessions(self) -> Mapping[str, str]:
@@ -182,6 +183,8 @@ class Placing:
             return _NO_PART
         # The path depends on the session id, and the archive is not trusted.
         check_name(f"agents/{agent}/session/{placement.path}")
+        if not name.startswith(_RECORD):
+            self._placed[agent] = session_id
         return attrs.evolve(placement, path=f"agents/{agent}/{placement.path}")
 
     def _workspace_exclusion(self, name: str, *, directory: bool = False) -> str | None:

@@ -9,6 +9,7 @@ import shutil
 import attrs
 import pytest
 
+from clawblox.checkpoint import read_metadata, save_checkpoint
 from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.errors import CheckpointError
 from clawblox.telemetry.log_segments import begin_segment, list_segments
@@ -105,21 +106,6 @@ def test_names_in_the_archive_do_not_contain_the_workspace_path(tmp_path, backen
         assert "projects" not in source.name
 
 
-@pytest.mark.parametrize(
-    ("backend", "excluded"),
-    [
-        ("claude", {"memory/ünï.md", "subagents/agent-a1.jsonl.bak", "tasks/.lock"}),
-        ("codex", set()),
-        ("kimi", {"cron/1.json", "logs/kimi-code.log", "notify/state.json", "tasks/1.json"}),
-    ],
-)
-def test_other_files_of_the_session_are_listed_as_excluded(tmp_path, backend, excluded):
-    agent = build_agent(tmp_path / "rocky", backend)
-    if backend == "claude":
-        (agent.transcript.parent / "memory" / "ünï.md").write_bytes(b"NEVER")
-    assert set(collect(agent).excluded) == excluded
-
-
 def test_a_record_that_cannot_be_read_is_an_error_that_names_it(tmp_path, monkeypatch):
     agent = build_agent(tmp_path / "rocky", "claude")
     real = os.open
@@ -160,6 +146,17 @@ def test_absent_companion_files_are_left_out(tmp_path):
     assert "record/world_session.txt" not in names_
     assert "record/runtime/system_prompt.md" not in names_
     assert "record/claude_session_id.txt" in names_
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_file_of_a_conversation_is_archived_as_executable(tmp_path, backend):
+    agent = build_agent(tmp_path / "rocky", backend)
+    for path in (*agent.dir.rglob("*"),):
+        path.chmod(0o700)
+    path = save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir})
+    modes = {name: file["mode"] for name, file in read_metadata(path)["files"].items()}
+    assert modes.pop("agents/rocky/workspace/SOUL.md") == 0o700
+    assert set(modes.values()) == {0o600}
 
 
 # Turns

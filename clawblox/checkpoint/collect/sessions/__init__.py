@@ -1,7 +1,8 @@
 """Agent sessions: the files of a conversation, and their places after a restore.
 
 - ``shape``: the base class of the session formats.
-- ``buckets``: Claude Code and Kimi Code, with a directory of sessions for each workspace.
+- ``buckets``: Kimi Code, and the base class of formats with a directory for each workspace.
+- ``claude``: Claude Code.
 - ``codex``: Codex, also its compressed conversations.
 - ``transcripts``: files with a JSON record on each line.
 """
@@ -12,7 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from clawblox.checkpoint.collect.sessions.buckets import ClaudeFormat, KimiFormat
+from clawblox.checkpoint.collect.sessions.buckets import KimiFormat
+from clawblox.checkpoint.collect.sessions.claude import ClaudeFormat
 from clawblox.checkpoint.collect.sessions.codex import CodexFormat
 from clawblox.checkpoint.collect.sessions.shape import (
     AgentSession,

@@ -1,12 +1,12 @@
-"""Conversations of Claude Code and Kimi Code: each keeps a directory of sessions per workspace.
+"""Conversations of programs that keep a directory of sessions per workspace, such as Kimi Code.
 
 The name of that directory, the bucket, depends on the absolute path of the workspace. Names in an
-archive do not contain it, so a conversation can be restored at any path. The layouts are those of
-version 2.1 of both programs. ``CLAUDE_CONFIG_DIR`` and ``KIMI_CODE_HOME`` name the state directory.
+archive do not contain it, so a conversation can be restored at any path.
 
-Kimi refuses a session of another working directory, and reuses the permissions that a session
-recorded. So an archive contains placeholders for the absolute paths in ``state.json`` and for the
-workspace id in the transcripts; a restore fills them in. Permissions are never archived.
+The layout of Kimi Code is that of version 2.1; ``KIMI_CODE_HOME`` names the state directory. Kimi
+refuses a session of another working directory, and reuses the permissions that a session recorded.
+So an archive contains placeholders for the absolute paths in ``state.json`` and for the workspace
+id in the transcripts; a restore fills them in. Permissions are never archived.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
-from clawblox.agents.programs import CLAUDE, KIMI
+from clawblox.agents.programs import KIMI
 from clawblox.agents.programs.kimi import (
     AGENT_NAME,
     MAIN_TRANSCRIPT,
@@ -28,7 +28,7 @@ from clawblox.agents.programs.kimi import (
     bind_state,
     work_dir_key,
 )
-from clawblox.agents.programs.program import project_slug
+from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.shape import (
     SessionFiles,
@@ -72,33 +72,35 @@ class BucketFormat(SessionFormat):
             CheckpointError: A directory cannot be read, or several other buckets have the
                 transcript.
         """
-        paths = list_session_files(agent_dir, state_dir, self.searched)
+        unreadable: list[str] = []
+        paths = list_session_files(agent_dir, state_dir, self.searched, unreadable)
         bucket = self._find_bucket(session_id, paths, agent_dir)
-        if bucket is None:
+        table = () if bucket is None else self.path_table(session_id, bucket)
+        places = [f"{state_dir}/{place}" for _, place in table]
+        for path in unreadable:
+            # Without a transcript, it may be in any directory.
+            if not places or any(_is_related(path, place) for place in places):
+                raise tree.forbidden_error(agent_dir / path)
+        if not table:
             return None
         listed = {
             prefix + path.removeprefix(place): f"{state_dir}/{path}"
-            for prefix, place in self.path_table(session_id, bucket)
+            for prefix, place in table
             for path in sorted(paths)
             if path.startswith(place)
         }
-        files = {name: path for name, path in listed.items() if self.allowed.fullmatch(name)}
-        return SessionFiles(
-            state_dir=state_dir,
-            transcript=files[self.transcript],
-            files=files,
-            excluded=tuple(name for name in listed if name not in files),
-        )
+        files = {name: path for name, path in listed.items() if self.allows(name)}
+        return SessionFiles(state_dir=state_dir, transcript=files[self.transcript], files=files)
+
+    def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
+        """Return the ids of the conversations whose transcript is in a bucket."""
+        paths = list_session_files(agent_dir, state_dir, self.searched)
+        return {session_id for session_id, _ in self._candidates(paths)}
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
         """Return the only conversation whose transcript is in a bucket; see the base class."""
         listed = tuple(paths)
-        candidates = [
-            (session_id, path.split("/")[1])
-            for path in listed
-            for session_id in self._ids_in(path)
-            if self._is_transcript(path, session_id)
-        ]
+        candidates = self._candidates(listed)
         if len(candidates) != 1:
             which = (
                 f"{len(candidates)} transcripts" if candidates else "no transcript with a valid id"
@@ -113,6 +115,15 @@ class BucketFormat(SessionFormat):
             if path.startswith(place)
         }
         return UnrecordedSession(id=session_id, names=names)
+
+    def _candidates(self, paths: Iterable[str]) -> list[tuple[str, str]]:
+        """Return id and bucket of each transcript."""
+        return [
+            (session_id, path.split("/")[1])
+            for path in paths
+            for session_id in self._ids_in(path)
+            if self._is_transcript(path, session_id)
+        ]
 
     def _ids_in(self, path: str) -> set[str]:
         """Return the parts of a path that may be ids of sessions."""
@@ -139,51 +150,15 @@ class BucketFormat(SessionFormat):
         return own if own in holding else next(iter(holding), None)
 
 
+def _is_related(path: str, place: str) -> bool:
+    """Return whether a directory contains a place of the path table, or is below it."""
+    return place.startswith(f"{path}/") or f"{path}/".startswith(place)
+
+
 def _to_path(name: str, table: PathTable) -> str:
     return next(
         place + name.removeprefix(prefix) for prefix, place in table if name.startswith(prefix)
     )
-
-
-class ClaudeFormat(BucketFormat):
-    """The transcript, the transcripts of sub-agents, large tool results, memory and task list."""
-
-    name = "claude-code-v1"
-    program = CLAUDE
-    resume_words = ("claude", "--setting-sources", "user", "--strict-mcp-config", "--resume")
-    system_prompt_option = "--append-system-prompt"
-    allowed = re.compile(
-        r"transcript\.jsonl"
-        r"|subagents/agent-[0-9A-Za-z]+\.(jsonl|meta\.json)"
-        r"|tool-results/[A-Za-z0-9_-]{1,80}\.(txt|json)"
-        r"|memory/(?:[A-Za-z0-9 _.-]+/){0,3}[A-Za-z0-9 _.-]+\.md"
-        r"|tasks/[0-9]+\.json"
-    )
-    transcript = "transcript.jsonl"
-    searched = ("projects", "tasks")
-
-    def bucket(self, workspace: Path) -> str:
-        """Return the name of the project directory of a workspace."""
-        return project_slug(os.path.realpath(workspace))
-
-    def path_table(self, session_id: str, bucket: str) -> PathTable:
-        """Return the place of each part of a session."""
-        project = f"projects/{bucket}"
-        return (
-            ("transcript.jsonl", f"{project}/{session_id}.jsonl"),
-            ("subagents/", f"{project}/{session_id}/subagents/"),
-            ("tool-results/", f"{project}/{session_id}/tool-results/"),
-            ("memory/", f"{project}/memory/"),
-            ("tasks/", f"tasks/{session_id}/"),
-        )
-
-    def ends_turn(self, record: Record) -> bool | None:
-        """Return whether an answer is complete; None for a record of bookkeeping."""
-        if record.get("isSidechain") or record.get("type") not in ("user", "assistant"):
-            return None
-        message = record.get("message")
-        stop = message.get("stop_reason") if isinstance(message, dict) else None
-        return record["type"] == "assistant" and stop not in (None, "tool_use", "pause_turn")
 
 
 _WORKSPACE: Final = "${workspace}"

@@ -131,6 +131,19 @@ class CodexFormat(SessionFormat):
         files = {name: path for name, path in rollouts.items() if threads[name] in family}
         return SessionFiles(state_dir=state_dir, transcript=rollouts[max(own)], files=files)
 
+    def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
+        """Return the threads that no other thread has started.
+
+        Raises:
+            CheckpointError: A directory or a rollout cannot be read.
+        """
+        rollouts = _rollouts(list_session_files(agent_dir, state_dir, ("sessions",)))
+        parents = {
+            str(thread_id(name)): _parent(_first_record(agent_dir, f"{state_dir}/{path}"))
+            for name, path in rollouts.items()
+        }
+        return {thread for thread, parent in parents.items() if parent not in parents}
+
     def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
         """Return the name unchanged: Codex finds a thread wherever it was started."""
         return name

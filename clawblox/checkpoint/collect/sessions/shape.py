@@ -1,7 +1,7 @@
 """What every session format has in common.
 
 A format is an allowlist of names in the session tier, with a path in the program's state directory
-for each. Save and load ignore every other name. Session ids come from files that the agent can
+for each. Save and load leave out every other name. Session ids come from files that the agent can
 write, and from archives of strangers, and they become parts of paths. So each must match the exact
 pattern of its program.
 """
@@ -57,10 +57,12 @@ class Placement:
     Attributes:
         path: Its path, relative to the agent directory.
         transform: Rewrites its content for the new place; None leaves it unchanged.
+        keeps_mode: Whether it is executable if the archive says so; no file of a conversation is.
     """
 
     path: str
     transform: Transform | None = None
+    keeps_mode: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -70,12 +72,10 @@ class AgentSession:
     Attributes:
         state: The agent's metadata.
         sources: Its files; their names are relative to the session tier.
-        excluded: Names of its files that the format does not allow.
     """
 
     state: AgentState
     sources: tuple[Source, ...]
-    excluded: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -86,13 +86,11 @@ class SessionFiles:
         state_dir: The state directory of the agent's program.
         transcript: The main transcript.
         files: All files, by name relative to the session tier.
-        excluded: Names of files that the format does not allow.
     """
 
     state_dir: str
     transcript: str
     files: Mapping[str, str]
-    excluded: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -137,18 +135,18 @@ class SessionFormat(ABC):
         return (STATE_DIR, *(f"{home}/{self.program.home_dir}" for home in _HOMES))
 
     def collect(self, agent_dir: Path) -> AgentSession:
-        """Collect all files of an agent's recorded conversation.
+        """Collect all files of an agent's conversation.
 
         Args:
             agent_dir: The agent directory.
 
         Raises:
-            CheckpointError: No valid session id is recorded, the conversation does not exist, or
-                one of its files cannot be read.
+            CheckpointError: The conversation is not known, as in :meth:`conversation_id`, it does
+                not exist, or one of its files cannot be read.
         """
         # Read the usage first, so that every turn is in the usage or in the log that is read later.
         usage = _read_usage(agent_dir)
-        session_id = self.recorded_id(agent_dir)
+        session_id = self.conversation_id(agent_dir)
         located = self.find(agent_dir, session_id)
         companions = self._companions() | _segments(agent_dir)
         return AgentSession(
@@ -167,16 +165,15 @@ class SessionFormat(ABC):
                     if tree.is_file(agent_dir, path)
                 ),
             ),
-            excluded=located.excluded,
         )
 
     def is_mid_turn(self, agent_dir: Path) -> bool:
-        """Return whether the recorded conversation is in the middle of a turn.
+        """Return whether an agent's conversation is in the middle of a turn.
 
         Raises:
             CheckpointError: As in :meth:`collect`.
         """
-        located = self.find(agent_dir, self.recorded_id(agent_dir))
+        located = self.find(agent_dir, self.conversation_id(agent_dir))
         return self._is_mid_turn(agent_dir, located.transcript)
 
     def find(self, agent_dir: Path, session_id: str) -> SessionFiles:
@@ -226,12 +223,17 @@ class SessionFormat(ABC):
             )
         if segment := _SEGMENT.fullmatch(name):
             return Placement(path=segment[1])
-        if not (self.allowed.fullmatch(name) and names.is_name(f"agents/any/session/{name}")):
+        if not self.allows(name):
             return None
         return Placement(
             path=f"{state_dir}/{self.path_in_state(name, session_id, workspace)}",
             transform=self.load_transform(name, session_id, workspace, state_dir),
         )
+
+    def allows(self, name: str) -> bool:
+        """Return whether a conversation may have a file with this name in the session tier."""
+        is_allowed = self.allowed.fullmatch(name) is not None
+        return is_allowed and names.is_name(f"agents/any/session/{name}")
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
         """Return the only conversation of a tier whose files are named as in the state directory.
@@ -246,6 +248,35 @@ class SessionFormat(ABC):
         """
         del paths
         return "the archive records no id of the conversation"
+
+    def conversation_id(self, agent_dir: Path) -> str:
+        """Return the id of an agent's conversation: the recorded id, or that of the only one.
+
+        Raises:
+            CheckpointError: No id is recorded and there is not exactly one conversation, the
+                recorded id is not an id of this program, or a directory cannot be read.
+        """
+        if not os.path.lexists(agent_dir / self.program.id_file):
+            ids = self.list_ids(agent_dir)
+            if len(ids) > 1:
+                raise CheckpointError(
+                    f"no session of {self.backend} is recorded, and there are {len(ids)} "
+                    "conversations",
+                    path=agent_dir / self.program.id_file,
+                    hint=f"write the id of one of them to this file; {WITHOUT_SESSION}",
+                )
+            for session_id in ids:
+                return session_id
+        return self.recorded_id(agent_dir)
+
+    def list_ids(self, agent_dir: Path) -> frozenset[str]:
+        """Return the ids of all conversations in an agent directory, recorded or not.
+
+        Raises:
+            CheckpointError: A directory cannot be read.
+        """
+        ids = (self.find_ids(agent_dir, state_dir) for state_dir in self.state_dirs)
+        return frozenset().union(*ids)
 
     def recorded_id(self, agent_dir: Path) -> str:
         """Return the session id that an agent directory records.
@@ -302,6 +333,14 @@ class SessionFormat(ABC):
         """
 
     @abstractmethod
+    def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
+        """Return the ids of the conversations in a state directory, without sub-agents.
+
+        Raises:
+            CheckpointError: A directory or file cannot be read.
+        """
+
+    @abstractmethod
     def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
         """Return the path of an allowed file below the state directory."""
 
@@ -318,8 +357,16 @@ class SessionFormat(ABC):
         return {f"record/{path}": path for path in (self.program.id_file, *_COMPANIONS)}
 
 
-def list_session_files(agent_dir: Path, state_dir: str, searched: Iterable[str]) -> frozenset[str]:
+def list_session_files(
+    agent_dir: Path, state_dir: str, searched: Iterable[str], unreadable: list[str] | None = None
+) -> frozenset[str]:
     """Return the regular files below the ``searched`` directories, relative to the state directory.
+
+    Args:
+        agent_dir: The agent directory.
+        state_dir: The state directory.
+        searched: Directories in it.
+        unreadable: As for ``tree.list_files``.
 
     Raises:
         CheckpointError: A directory cannot be read.
@@ -327,7 +374,7 @@ def list_session_files(agent_dir: Path, state_dir: str, searched: Iterable[str])
     return frozenset(
         f"{top}/{path}"
         for top in searched
-        for path in tree.list_files(agent_dir, f"{state_dir}/{top}")
+        for path in tree.list_files(agent_dir, f"{state_dir}/{top}", unreadable)
     )
 
 

@@ -1,0 +1,127 @@
+"""Conversations of Claude Code (``claude-code-v1``).
+
+The layout is that of version 2.1.330. ``CLAUDE_CONFIG_DIR`` names the state directory. Observed by
+resuming that version without each of the files: it reads the transcript first, and the other files
+as the conversation goes on: the transcript of a sub-agent to continue it, the journal and the
+script of a workflow to relaunch it, ``.highwatermark`` to use no number of a task twice.
+
+Left out are ``session-env``, whose files a shell would run, ``file-history``, which is read only to
+undo edits, and ``todos``, which is not read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.agents.programs import CLAUDE
+from clawblox.agents.programs.program import project_slug
+from clawblox.checkpoint.collect.policy import workspace_exclusion
+from clawblox.checkpoint.collect.sessions import transcripts
+from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
+from clawblox.checkpoint.collect.sessions.shape import SessionFiles
+from clawblox.checkpoint.collect.sessions.transcripts import Record
+from clawblox.checkpoint.model import Source
+
+_ID: Final = "[0-9A-Za-z_-]+"
+_RUN: Final = f"wf_{_ID}"
+_ANY_NAME: Final = ("memory/", "tool-results/")
+"""Directories with files of any name: whatever the agent and its tools have written."""
+
+_PLAN: Final = re.compile(rf"plans/(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:-agent-{_ID})?\.md")
+_NEWEST: Final = 1000
+"""Number of records in which to look for the name of the plan; every message repeats it."""
+
+
+class ClaudeFormat(BucketFormat):
+    """The transcript, and the files that Claude Code and its tools keep for a conversation."""
+
+    name = "claude-code-v1"
+    program = CLAUDE
+    resume_words = ("claude", "--setting-sources", "user", "--strict-mcp-config", "--resume")
+    system_prompt_option = "--append-system-prompt"
+    allowed = re.compile(
+        r"transcript\.jsonl"
+        rf"|subagents/(?:workflows/{_RUN}/)?agent-{_ID}\.(?:jsonl|meta\.json)"
+        rf"|subagents/workflows/{_RUN}/journal\.jsonl"
+        rf"|workflows/(?:{_RUN}\.json|scripts/{_ID}\.js)"
+        rf"|tool-results/(?:{_ID}/)?[^/]+"
+        r"|memory/.+"
+        rf"|{_PLAN.pattern}"
+        r"|tasks/(?:[0-9]+\.json|\.highwatermark)"
+    )
+    transcript = "transcript.jsonl"
+    searched = ("projects", "tasks", "plans")
+
+    def bucket(self, workspace: Path) -> str:
+        """Return the name of the project directory of a workspace."""
+        return project_slug(os.path.realpath(workspace))
+
+    def path_table(self, session_id: str, bucket: str) -> PathTable:
+        """Return the place of each part of a session."""
+        project = f"projects/{bucket}"
+        own = ("subagents/", "tool-results/", "workflows/")
+        return (
+            ("transcript.jsonl", f"{project}/{session_id}.jsonl"),
+            *((part, f"{project}/{session_id}/{part}") for part in own),
+            ("memory/", f"{project}/memory/"),
+            ("tasks/", f"tasks/{session_id}/"),
+            ("plans/", "plans/"),
+        )
+
+    def allows(self, name: str) -> bool:
+        """Return whether a conversation may have a file with this name.
+
+        Memory and results of tools may have every name that a workspace may have.
+        """
+        has_any_name = name.startswith(_ANY_NAME)
+        return super().allows(name) and not (has_any_name and workspace_exclusion(name))
+
+    def source(self, agent_dir: Path, name: str, path: str) -> Source:
+        """Return a file of the conversation or its record; only those of Claude have whole lines.
+
+        Raises:
+            CheckpointError: As in the base class.
+        """
+        source = super().source(agent_dir, name, path)
+        return attrs.evolve(source, whole_lines=False) if name.startswith(_ANY_NAME) else source
+
+    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
+        """Return the session's files; of all plans in the state directory, only its own.
+
+        Raises:
+            CheckpointError: As in the base class.
+        """
+        located = super().find_in(agent_dir, state_dir, session_id)
+        if located is None or not any(map(_PLAN.fullmatch, located.files)):
+            return located
+        plan = _plan_name(agent_dir, located.transcript)
+        files = {name: path for name, path in located.files.items() if _belongs(name, plan)}
+        return attrs.evolve(located, files=files)
+
+    def ends_turn(self, record: Record) -> bool | None:
+        """Return whether an answer is complete; None for a record of bookkeeping."""
+        if record.get("isSidechain") or record.get("type") not in ("user", "assistant"):
+            return None
+        message = record.get("message")
+        stop = message.get("stop_reason") if isinstance(message, dict) else None
+        return record["type"] == "assistant" and stop not in (None, "tool_use", "pause_turn")
+
+
+def _plan_name(agent_dir: Path, transcript: str) -> str | None:
+    """Return the name of the conversation's plan; None if it has none."""
+    with transcripts.newest_records(agent_dir, transcript) as records:
+        slugs = (record.get("slug") for record in itertools.islice(records, _NEWEST))
+        return next((slug for slug in slugs if isinstance(slug, str)), None)
+
+
+def _belongs(name: str, plan: str | None) -> bool:
+    """Return whether a file is no plan, or a plan of the conversation or a sub-agent of it."""
+    if not name.startswith("plans/"):
+        return True
+    return plan is not None and name.startswith((f"plans/{plan}.md", f"plans/{plan}-agent-"))
