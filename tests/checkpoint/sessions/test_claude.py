@@ -109,6 +109,14 @@ def test_of_all_plans_only_those_of_the_conversation_are_kept(agent: BuiltAgent)
     assert plans_kept == {"plans/my-witty-newt.md", "plans/my-witty-newt-agent-a1b2.md"}
 
 
+def test_all_plans_are_kept_where_there_is_no_other_conversation(agent: BuiltAgent) -> None:
+    write(state_path(agent, "plans") / "My_newt.md", b"swim")
+    assert "plans/My_newt.md" not in archived(agent)
+    for stranger in agent.strangers:
+        stranger.unlink()
+    assert "plans/My_newt.md" in archived(agent)
+
+
 STATE = {"backend": "claude", "session_format": "claude-code-v1", "session_id": CLAUDE_ID}
 TRANSCRIPTS = ("transcript.jsonl", f"projects/-old/{CLAUDE_ID}.jsonl")
 """In the layout of this package, and in that of other writers."""

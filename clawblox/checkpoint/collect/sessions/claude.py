@@ -33,7 +33,7 @@ _RUN: Final = f"wf_{_ID}"
 _ANY_NAME: Final = ("memory/", "tool-results/")
 """Directories with files of any name: whatever the agent and its tools have written."""
 
-_PLAN: Final = re.compile(rf"plans/(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)(?:-agent-{_ID})?\.md")
+_PLANS: Final = "plans/"
 _NEWEST: Final = 1000
 """Number of records in which to look for the name of the plan; every message repeats it."""
 
@@ -52,7 +52,7 @@ class ClaudeFormat(BucketFormat):
         rf"|workflows/(?:{_RUN}\.json|scripts/{_ID}\.js)"
         rf"|tool-results/(?:{_ID}/)?[^/]+"
         r"|memory/.+"
-        rf"|{_PLAN.pattern}"
+        rf"|{_PLANS}{_ID}\.md"
         r"|tasks/(?:[0-9]+\.json|\.highwatermark)"
     )
     transcript = "transcript.jsonl"
@@ -71,7 +71,7 @@ class ClaudeFormat(BucketFormat):
             *((part, f"{project}/{session_id}/{part}") for part in own),
             ("memory/", f"{project}/memory/"),
             ("tasks/", f"tasks/{session_id}/"),
-            ("plans/", "plans/"),
+            (_PLANS, _PLANS),
         )
 
     def allows(self, name: str) -> bool:
@@ -92,13 +92,15 @@ class ClaudeFormat(BucketFormat):
         return attrs.evolve(source, whole_lines=False) if name.startswith(_ANY_NAME) else source
 
     def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
-        """Return the session's files; of all plans in the state directory, only its own.
+        """Return the session's files; of plans in a state directory with others, only its own.
 
         Raises:
             CheckpointError: As in the base class.
         """
         located = super().find_in(agent_dir, state_dir, session_id)
-        if located is None or not any(map(_PLAN.fullmatch, located.files)):
+        if located is None or not any(name.startswith(_PLANS) for name in located.files):
+            return located
+        if len({*self.find_ids(agent_dir, state_dir)}) == 1:
             return located
         plan = _plan_name(agent_dir, located.transcript)
         files = {name: path for name, path in located.files.items() if _belongs(name, plan)}
@@ -122,6 +124,6 @@ def _plan_name(agent_dir: Path, transcript: str) -> str | None:
 
 def _belongs(name: str, plan: str | None) -> bool:
     """Return whether a file is no plan, or a plan of the conversation or a sub-agent of it."""
-    if not name.startswith("plans/"):
+    if not name.startswith(_PLANS):
         return True
-    return plan is not None and name.startswith((f"plans/{plan}.md", f"plans/{plan}-agent-"))
+    return plan is not None and name.startswith((f"{_PLANS}{plan}.md", f"{_PLANS}{plan}-agent-"))
