@@ -185,6 +185,20 @@ def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def parse_object(data: bytes, *, max_members: int = MAX_MEMBERS) -> dict[str, Any] | None:
+    """Return a JSON object, parsed as by :func:`parse_document`; None if it is not one.
+
+    Args:
+        data: The document; bytes that are not UTF-8 become U+FFFD. The caller must limit its size.
+        max_members: Maximum number of values, over all levels; an object with more is not parsed.
+    """
+    try:
+        value = parse_document(data.decode(errors="replace"), max_members=max_members)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def require_few_members(data: bytes | str, max_members: int = MAX_MEMBERS) -> None:
     """Refuse a JSON document with too many values, before any of them is created.
 

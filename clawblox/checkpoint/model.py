@@ -11,6 +11,9 @@ import attrs
 SCHEMA_VERSION: Final = 1
 """The version of the archive layout that is written, and the newest that is read."""
 
+MAX_RECORD_BYTES: Final = 64 << 20
+"""Maximum size of a line of a transcript, or of a document; each is kept in memory."""
+
 Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
 """Rewrites the content of a file as it is copied, chunk by chunk."""
 
@@ -38,7 +41,8 @@ class Source:
         open: Opens a regular file for reading without following symbolic links, and
             returns a new descriptor; raises OSError.
         keeps_mode: Whether it is archived as executable if it is executable.
-        whole_lines: Whether to cut it after its last newline.
+        whole_lines: Whether it consists of lines, to which others are appended. What follows the
+            last newline is left out, unless it is a complete record.
         transform: Rewrites its content; None leaves it unchanged.
         max_bytes: Apparent size above which it is not read; None means no limit.
     """

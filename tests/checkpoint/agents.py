@@ -132,12 +132,22 @@ def archived_content(sources: Iterable[Source]) -> dict[str, bytes]:
         with os.fdopen(source.open(), "rb") as file:
             content = file.read()
         if source.whole_lines:
-            content = content[: content.rfind(b"\n") + 1]
+            content = without_torn_end(content)
         if source.transform is not None:
             content = b"".join(source.transform(pieces(content)))
         assert source.name not in members
         members[source.name] = content
     return members
+
+
+def without_torn_end(content: bytes) -> bytes:
+    """Return content without a last line that is neither complete nor a record."""
+    end = content.rfind(b"\n") + 1
+    try:
+        is_record = isinstance(json.loads(content[end:]), dict)
+    except ValueError:
+        is_record = False
+    return content if is_record else content[:end]
 
 
 def restore_session(

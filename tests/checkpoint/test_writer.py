@@ -204,6 +204,8 @@ def test_lines_that_are_appended_meanwhile_wait_for_the_next_time(target: Target
         (b"one\ntwo\ntor", b"one\ntwo\n"),
         (b"torn", b""),
         (b"", b""),
+        (b'one\n{"a":1', b"one\n"),
+        (b"one\n[1]", b"one\n"),
         (b"one\n" + b"x" * (2 * CHUNK_BYTES), b"one\n"),
         (b"x" * CHUNK_BYTES + b"\n" + b"x" * CHUNK_BYTES, b"x" * CHUNK_BYTES + b"\n"),
     ],
@@ -211,6 +213,34 @@ def test_lines_that_are_appended_meanwhile_wait_for_the_next_time(target: Target
 def test_a_torn_last_line_stays_out(target: Target, content: bytes, kept: bytes):
     target.add("transcript", content, whole_lines=True)
     assert target.read()["transcript"][1] == kept
+
+
+@pytest.mark.parametrize("before", [b"", b"one\n", b"x" * CHUNK_BYTES + b"\n"])
+@pytest.mark.parametrize("length", [1, 2 * CHUNK_BYTES])
+def test_a_last_record_without_a_newline_is_kept_as_it_is(
+    target: Target, before: bytes, length: int
+):
+    content = before + b'{"a":"%s"}' % (b"x" * length)
+    target.add("transcript", content, whole_lines=True)
+    assert target.read()["transcript"][1] == content
+
+
+def test_a_last_record_that_gets_its_newline_meanwhile_is_kept_without_it(target: Target):
+    path = target.files / "transcript"
+
+    def change(reading: int) -> None:
+        with path.open("ab") as file:
+            file.write(b'\n{"b":2}\n')
+
+    told = target.add("transcript", b'one\n{"a":1}', whole_lines=True, transform=meddling(change))
+    assert "unstable" not in told
+    assert target.read()["transcript"][1] == b'one\n{"a":1}'
+
+
+def test_a_last_record_beyond_the_size_limit_is_left_out(target: Target, monkeypatch):
+    monkeypatch.setattr("clawblox.checkpoint.archive.intake.MAX_RECORD_BYTES", 100)
+    target.add("transcript", b'one\n{"a":"%s"}' % (b"x" * 100), whole_lines=True)
+    assert target.read()["transcript"][1] == b"one\n"
 
 
 def test_a_file_is_rewritten_on_its_way(target: Target):

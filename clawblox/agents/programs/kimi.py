@@ -11,9 +11,9 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from clawblox.foreign_values import parse_document
+from clawblox.foreign_values import parse_object
 
 AGENT_NAME: Final = r"[A-Za-z0-9_-]+"
 """Pattern of the names of a session's agents; ``main`` is the agent that the user talks to."""
@@ -59,7 +59,7 @@ def bind_state(document: bytes, *, cwd: str, home: str) -> bytes:
     Raises:
         ValueError: The document is not a JSON object.
     """
-    state = _parse(document)
+    state = parse_object(document)
     if state is None:
         raise ValueError("state.json of a Kimi session must be a JSON object")
     state["cwd"] = cwd
@@ -86,7 +86,7 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
     """
     if not any(marker in line for marker in _MARKERS):
         return line
-    record = _parse(line)
+    record = parse_object(line)
     if record is None:  # Kimi's parser might still read a permission from it
         return b""
     kind = record.get("type")
@@ -96,11 +96,3 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
         return line
     bound = record | {"workspaceId": workspace_id}
     return json.dumps(bound, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-
-
-def _parse(document: bytes) -> dict[str, Any] | None:
-    try:
-        value = parse_document(document.decode("utf-8", errors="replace"))
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

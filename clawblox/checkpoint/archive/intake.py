@@ -12,8 +12,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from clawblox.checkpoint.model import Source
+from clawblox.checkpoint.model import MAX_RECORD_BYTES, Source
 from clawblox.checkpoint.os_errors import os_errors_as
+from clawblox.foreign_values import parse_object
 
 CHUNK_BYTES = 256 << 10
 """Size of a piece in bytes. The last piece may be smaller, a rewritten piece larger."""
@@ -68,7 +69,7 @@ class Intake:
             size = self.status.st_size
             if source.max_bytes is not None and size > source.max_bytes:  # grew since the plan
                 raise OSError(errno.EFBIG, f"it is larger than {source.max_bytes} bytes")
-            self.length = _end_of_lines(fd, size) if source.whole_lines else size
+            self.length = _end_of_records(fd, size) if source.whole_lines else size
         if not stat.S_ISREG(self.status.st_mode):
             raise VanishedSource
 
@@ -130,6 +131,19 @@ def _open(source: Source) -> int:
         if error.errno in _FORBIDDEN:
             raise UnreadableSource from error
         raise
+
+
+def _end_of_records(fd: int, size: int) -> int:
+    """Return the offset after the last complete record, which may have no newline yet.
+
+    No beginning of a JSON object is itself a JSON object, so a record that is being written is
+    not taken for a complete one.
+    """
+    end = _end_of_lines(fd, size)
+    if end == size or size - end > MAX_RECORD_BYTES:
+        return end
+    last = b"".join(read_range(fd, end, size - end))
+    return end if parse_object(last) is None else size
 
 
 def _end_of_lines(fd: int, size: int) -> int:

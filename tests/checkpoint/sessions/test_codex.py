@@ -121,15 +121,16 @@ def test_a_broken_compressed_rollout_is_an_error(tmp_path, decoder, broken, whic
     assert caught.value.path == packed
 
 
-def test_a_compressed_rollout_is_cut_after_its_last_line(tmp_path, decoder):
+@pytest.mark.parametrize("end", [(None, b'{"type":"ev'), (-1, b"")], ids=["torn", "no newline"])
+def test_a_compressed_rollout_ends_with_its_last_complete_record(tmp_path, decoder, end):
     agent = build_agent(tmp_path / "rocky", "codex")
     plain = archived(agent)
-    agent.transcript.write_bytes(agent.transcript.read_bytes() + b'{"type":"ev')
+    agent.transcript.write_bytes(agent.transcript.read_bytes()[: end[0]] + end[1])
     compress(agent.transcript)
     assert archived(agent) == plain
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b'{"type":"session_meta"}'])
+@pytest.mark.parametrize("content", [b"", b"\n", b'{"type":"session_meta"'])
 def test_a_compressed_rollout_without_a_complete_record_is_an_error(tmp_path, decoder, content):
     agent = build_agent(tmp_path / "rocky", "codex")
     agent.transcript.write_bytes(content)

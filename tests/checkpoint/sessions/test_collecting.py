@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 
@@ -189,6 +190,52 @@ def test_torn_and_foreign_records_do_not_end_a_turn(tmp_path, backend, tail):
         with agent.transcript.open("ab") as file:
             file.write(tail)
         assert collect(agent).state.mid_turn is mid_turn
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_last_record_without_a_newline_is_kept_and_gets_one(tmp_path, backend):
+    agent = build_agent(tmp_path / "old" / "rocky", backend)
+    whole = archived(agent)
+    for path in (*agent.family, agent.dir / "logs" / "agent.log"):
+        if path.suffix in (".jsonl", ".log"):
+            path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
+    cut = archived(agent)
+    assert {name for name, content in cut.items() if content != whole[name]} == {
+        name for name in whole if name.endswith((".jsonl", ".log"))
+    }
+    new = restored(cut, agent, tmp_path / "new" / "rocky")
+    assert archived(attrs.evolve(agent, dir=new)) == whole
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_torn_in_an_archive_of_another_writer_is_not_restored(tmp_path, backend):
+    agent = build_agent(tmp_path / "old" / "rocky", backend)
+    members = archived(agent)
+    torn = {
+        name: content + b'{"type":"us' if name.endswith((".jsonl", ".log")) else content
+        for name, content in members.items()
+    }
+    assert torn != members
+    new = restored(torn, agent, tmp_path / "new" / "rocky")
+    grown = [path for path in new.rglob("*") if path.suffix in (".jsonl", ".log")]
+    assert grown
+    assert all(path.read_bytes().endswith(b"}\n") for path in grown)
+    assert archived(attrs.evolve(agent, dir=new)) == members
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_last_record_without_a_newline_ends_a_turn(tmp_path, backend):
+    agent = build_agent(tmp_path / "rocky", backend)
+    *_, last = [
+        line
+        for line in agent.transcript.read_bytes().splitlines(keepends=True)
+        if find_format(backend).ends_turn(json.loads(line)) is not None
+    ]
+    before = agent.transcript.read_bytes().partition(last)[0]
+    agent.transcript.write_bytes(before + last[:-2])
+    assert collect(agent).state.mid_turn
+    agent.transcript.write_bytes(before + last[:-1])
+    assert not collect(agent).state.mid_turn
 
 
 def test_a_pending_tool_call_of_claude_is_within_the_turn(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint.collect.sessions import FORMATS, Placement, find_format
+from clawblox.checkpoint.collect.sessions.transcripts import whole_records
 from clawblox.errors import CheckpointError, CheckpointFormatError
 from tests.checkpoint.agents import (
     BACKENDS,
@@ -128,6 +129,8 @@ def test_the_session_of_the_workspace_itself_wins(tmp_path):
 
 # Where each piece goes
 
+LINES = (".jsonl", "agent.log")
+
 HOSTILE_NAMES = [
     "settings.json",
     ".credentials.json",
@@ -197,7 +200,10 @@ def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
     form = FORMATS["claude-code-v1"]
     assert {
         name: form.place(name, session_id=CLAUDE_ID, workspace=workspace) for name in expected
-    } == {name: Placement(path=path) for name, path in expected.items()}
+    } == {
+        name: Placement(path=path, transform=whole_records if path.endswith(LINES) else None)
+        for name, path in expected.items()
+    }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -125,7 +125,9 @@ def test_formats_are_known_by_their_names():
 
 
 def test_a_record_beyond_the_size_limit_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr("clawblox.checkpoint.collect.sessions.transcripts._MAX_LINE", 100_000)
+    monkeypatch.setattr(
+        "clawblox.checkpoint.collect.sessions.transcripts.MAX_RECORD_BYTES", 100_000
+    )
     form = FORMATS["kimi-code-v1"]
     place = form.place("agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path)
     wire = kimi_records("wd_x", "MELON", False)

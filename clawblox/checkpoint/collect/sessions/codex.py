@@ -28,6 +28,7 @@ from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
 from clawblox.errors import CheckpointError
 from clawblox.extras import install_command
+from clawblox.foreign_values import parse_object
 from clawblox.system import regular_files
 from clawblox.zstd import find_zstandard
 
@@ -157,7 +158,8 @@ class CodexFormat(SessionFormat):
         source = super().source(agent_dir, name, path)
         if not path.endswith(_COMPRESSED):
             return source
-        return attrs.evolve(source, transform=_decompress_lines(source.path))
+        transform = transcripts.chain(_decompression(source.path), transcripts.whole_records)
+        return attrs.evolve(source, whole_lines=False, transform=transform)
 
     def ends_turn(self, record: Record) -> bool | None:
         """Return whether an event ended or began a turn; None for other records."""
@@ -170,13 +172,6 @@ class CodexFormat(SessionFormat):
         if not _first_record(agent_dir, transcript):
             raise transcripts.empty_transcript_error(agent_dir / transcript)
         return False  # Codex compresses only rollouts that have been idle for long.
-
-
-def _decompress_lines(path: Path) -> Transform:
-    """Return a transform that decompresses a rollout and drops an incomplete last line."""
-    decompress = _decompression(path)
-    cut = transcripts.line_transform(lambda line: line if line.endswith(b"\n") else b"")
-    return lambda chunks: cut(decompress(chunks))
 
 
 def _rollouts(paths: Iterable[str]) -> dict[str, str]:
@@ -202,9 +197,7 @@ def _first_record(agent_dir: Path, path: str) -> Record:
         return {}
     except OSError as error:
         raise tree.unreadable_error(agent_dir / path, error) from None
-    line, newline, _ = head.partition(b"\n")
-    record = transcripts.parse_record(line, max_members=_MAX_FIRST_MEMBERS) if newline else None
-    return record or {}
+    return parse_object(head.partition(b"\n")[0], max_members=_MAX_FIRST_MEMBERS) or {}
 
 
 def _parent(first: Record) -> str | None:

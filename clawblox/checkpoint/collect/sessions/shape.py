@@ -217,17 +217,19 @@ class SessionFormat(ABC):
                 f"{state_dir!a:.60} is not a state directory of {self.backend}"
             )
         if name in (companions := self._companions()):
-            is_id = companions[name] == self.program.id_file
             return Placement(
-                path=companions[name], transform=_require_id(session_id) if is_id else None
+                path=companions[name], transform=self._record_transform(name, session_id)
             )
         if segment := _SEGMENT.fullmatch(name):
             return Placement(path=segment[1])
         if not self.allows(name):
             return None
+        transform = self.load_transform(name, session_id, workspace, state_dir)
         return Placement(
             path=f"{state_dir}/{self.path_in_state(name, session_id, workspace)}",
-            transform=self.load_transform(name, session_id, workspace, state_dir),
+            transform=transcripts.chain(transcripts.whole_records, transform)
+            if _has_records(name)
+            else transform,
         )
 
     def allows(self, name: str) -> bool:
@@ -310,7 +312,7 @@ class SessionFormat(ABC):
             name=name,
             path=agent_dir / path,
             open=tree.file_opener(agent_dir, path),
-            whole_lines=path.endswith((".jsonl", ".log")),
+            whole_lines=_has_records(name),
             transform=self.save_transform(name),
         )
 
@@ -353,6 +355,12 @@ class SessionFormat(ABC):
             verdicts = map(self.ends_turn, records)
             return next((not verdict for verdict in verdicts if verdict is not None), False)
 
+    def _record_transform(self, name: str, session_id: str) -> Transform | None:
+        """Return the transform of a file that is not part of the conversation itself."""
+        if name == f"record/{self.program.id_file}":
+            return _require_id(session_id)
+        return transcripts.whole_records if _has_records(name) else None
+
     def _companions(self) -> dict[str, str]:
         return {f"record/{path}": path for path in (self.program.id_file, *_COMPANIONS)}
 
@@ -376,6 +384,11 @@ def list_session_files(
         for top in searched
         for path in tree.list_files(agent_dir, f"{state_dir}/{top}", unreadable)
     )
+
+
+def _has_records(name: str) -> bool:
+    """Return whether a file of the session tier has a record on each line, and may grow."""
+    return name.endswith(".jsonl") or name == f"record/{_LOG}"
 
 
 def _require_id(session_id: str) -> Transform:

@@ -14,41 +14,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from clawblox.checkpoint.collect import tree
-from clawblox.checkpoint.model import Transform
+from clawblox.checkpoint.model import MAX_RECORD_BYTES, Transform
 from clawblox.errors import CheckpointError, CheckpointLimitError
-from clawblox.foreign_values import MAX_MEMBERS, parse_document
+from clawblox.foreign_values import parse_object
 from clawblox.system import regular_files
 
 Record = dict[str, Any]
 
 _BLOCK: Final = 64 << 10
-_MAX_LINE: Final = 64 << 20
-"""Maximum size in bytes of a line or document; it is kept in memory."""
-
 _MAX_TAIL: Final = 256 << 20
 """Maximum number of bytes to read from the end of a transcript."""
-
-
-def parse_record(line: bytes, *, max_members: int = MAX_MEMBERS) -> Record | None:
-    """Return the record on a line; None if the line is not a JSON object.
-
-    Args:
-        line: The line.
-        max_members: Maximum number of values in it on all levels.
-    """
-    try:
-        text = line.decode("utf-8", errors="replace")
-        value = parse_document(text, max_members=max_members)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @contextlib.contextmanager
 def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
     """Open a transcript and iterate over its complete records, the newest first.
 
-    Records far from its end are left out.
+    Records far from its end are left out. The last record need not have a newline.
 
     Args:
         root: The agent directory.
@@ -63,8 +45,7 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
     except OSError as error:
         raise tree.unreadable_error(root / path, error) from None
     try:
-        complete = itertools.islice(_pieces_backwards(fd), 1, None)  # the last piece has no newline
-        records = filter(None, map(parse_record, complete))
+        records = filter(None, map(parse_object, _pieces_backwards(fd)))
         newest = next(records, None)
         if newest is None:
             raise empty_transcript_error(root / path)
@@ -76,6 +57,34 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
 def empty_transcript_error(path: Path) -> CheckpointError:
     """Return the error for a transcript without a complete record."""
     return CheckpointError("the transcript has no complete record", path=path)
+
+
+def whole_records(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Rewrite a transcript so that its last record is complete and has a newline.
+
+    Programs append to the file. What follows the last newline gets one if it is a complete
+    record, and is left out otherwise.
+
+    Raises:
+        CheckpointLimitError: A line is too large.
+    """
+    rest: list[bytes] = []
+    held = 0
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join((*rest, chunk[:end]))
+            rest, held = [], 0
+        rest.append(chunk[end:])
+        held = _checked_size(held + len(chunk) - end)
+    last = b"".join(rest)
+    if parse_object(last) is not None:
+        yield last + b"\n"
+
+
+def chain(first: Transform, second: Transform | None) -> Transform:
+    """Return a transform that applies ``first``, then ``second`` if there is one."""
+    return first if second is None else lambda chunks: second(first(chunks))
 
 
 def line_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
@@ -126,8 +135,8 @@ def document_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
 
 
 def _checked_size(size: int) -> int:
-    if size > _MAX_LINE:
-        raise CheckpointLimitError(f"a record of a session is larger than {_MAX_LINE} bytes")
+    if size > MAX_RECORD_BYTES:
+        raise CheckpointLimitError(f"a record of a session is larger than {MAX_RECORD_BYTES} bytes")
     return size
 
 
