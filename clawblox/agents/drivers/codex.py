@@ -43,7 +43,7 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CODEX
-from clawblox.agents.programs.program import thread_id
+from clawblox.agents.programs.program import rollout_id, thread_id
 from clawblox.agents.values import Report, Usage
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors import AgentResumeError
@@ -67,6 +67,9 @@ _LOGIN_FILE: Final = "auth.json"
 _INDEX: Final = "state_*.sqlite"
 _MAX_ROLLOUT_BYTES: Final = 4 << 30
 _ROLLOUT_TAIL_BYTES: Final = 256 * 1024
+_IDS: Final = ("id", "session_id")
+"""Members of the first record of a rollout that name its thread."""
+
 _ALL: Final = 100.0
 """Percentage of an allowance that is used up."""
 
@@ -146,23 +149,27 @@ class CodexDriver(KnownProgramDriver):
                 remove_database(directory.state, index.path.name)
 
     def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
-        """Give the copied rollout the new id; the program's own fork would only refer to it."""
-        rollout = self.transcripts(setup.directory).get(branch.parent_id)
-        if rollout is None:
-            return
+        """Give the copied rollouts the new id; the program's own fork would only refer to them."""
         root = setup.directory.state
+        threads = _find_threads(setup.directory)
+        rollouts = [path for path, thread in threads.items() if thread == branch.parent_id]
+        if not rollouts:
+            return
         for index in find_files(root, _INDEX):
             remove_database(root, index.path.name)
-        rename = partial(_rename_thread, branch, interruption)
-        rewrite_lines(root, str(rollout.relative_to(root)), rename, max_bytes=_MAX_ROLLOUT_BYTES)
-        rollout.rename(rollout.with_name(rollout.name.replace(branch.parent_id, branch.session_id)))
+        thread = (branch.parent_id, branch.session_id)  # a killed call may have renamed some
+        own = frozenset(
+            rollout_id(str(path.relative_to(root))) for path in threads if threads[path] in thread
+        )
+        rename = partial(_rename_thread, branch, own, interruption)
+        for path in rollouts:
+            rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=_MAX_ROLLOUT_BYTES)
+        for path in reversed(rollouts):  # without the others, the program refuses the newest
+            path.rename(path.with_name(path.name.replace(branch.parent_id, branch.session_id)))
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the rollout of each thread, by id; the newest if an id has several."""
-        files = find_files(directory.state, "sessions/*/*/*/rollout-*.jsonl")
-        paths = sorted(file.path for file in files)
-        ids = {path: thread_id(str(path.relative_to(directory.state))) for path in paths}
-        return {thread: path for path, thread in ids.items() if thread}
+        return {thread: path for path, thread in _find_threads(directory).items()}
 
     def find_reset(self, directory: AgentDir, session_id: str) -> datetime | None:
         """Return when the thread's used-up allowances are renewed, all of them."""
@@ -206,6 +213,14 @@ class CodexDriver(KnownProgramDriver):
         return describe_failure(message, _ERRORS, _STATUS) if message else None
 
 
+def _find_threads(directory: AgentDir) -> Mapping[Path, str]:
+    """Return the thread of each rollout, the newest rollout of a thread last."""
+    files = find_files(directory.state, "sessions/*/*/*/rollout-*.jsonl")
+    paths = sorted(file.path for file in files)
+    threads = {path: thread_id(str(path.relative_to(directory.state))) for path in paths}
+    return {path: thread for path, thread in threads.items() if thread}
+
+
 def _read_allowances(line: bytes) -> Record:
     """Return the limits in a line of a rollout; empty if it has none."""
     record = parse_record(line) if b"rate_limits" in line else None
@@ -213,22 +228,38 @@ def _read_allowances(line: bytes) -> Record:
     return record_in(payload, "rate_limits") if payload.get("type") == "token_count" else {}
 
 
-def _rename_thread(branch: Branch, interruption: Interruption, line: bytes) -> bytes:
-    """Return a line of a rollout, with the new id where it names the thread itself."""
+def _rename_thread(
+    branch: Branch, own: frozenset[str | None], interruption: Interruption, line: bytes
+) -> bytes:
+    """Return a line of a rollout, with the new id where it names the thread itself.
+
+    Args:
+        branch: The branch.
+        own: The ids of all rollouts of the thread.
+        interruption: Ends the work.
+        line: The line, with its newline.
+
+    Raises:
+        AgentResumeError: The history of the thread begins in another thread.
+    """
     interruption.check()
     record = parse_record(line) if b"session_meta" in line else None
     if record is None or record.get("type") != "session_meta":
         return line
     thread = record_in(record, "payload")
-    if thread.get("history_base"):
+    base = record_in(thread, "history_base")
+    if base and base.get("thread_id") not in own:
         raise AgentResumeError(
             f"thread {branch.parent_id} is itself a fork that refers to another rollout",
             hint="let the agent begin a new conversation, and branch that",
         )
     if thread.get("id") != branch.parent_id:
         return line
-    ids = {name: branch.session_id for name in ("id", "session_id") if name in thread}
-    return json.dumps({**record, "payload": {**thread, **ids}}).encode() + b"\n"
+    renamed = dict(thread)
+    renamed.update((name, branch.session_id) for name in _IDS if name in thread)
+    if base.get("thread_id") == branch.parent_id:  # the thread's first rollout has its id
+        renamed["history_base"] = {**base, "thread_id": branch.session_id}
+    return json.dumps({**record, "payload": renamed}).encode() + b"\n"
 
 
 def _settings(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:

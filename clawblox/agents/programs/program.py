@@ -140,8 +140,16 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
 """The programs by the name of their driver."""
 
 
-ROLLOUT: Final = re.compile(rf"sessions/\d{{4}}/\d\d/\d\d/rollout-[0-9T-]+-(?P<id>{UUID})\.jsonl")
-"""Path of a rollout below the state directory."""
+ROLLOUT: Final = re.compile(
+    r"sessions/\d{4}/\d\d/\d\d/"
+    rf"rollout-[0-9T-]+-(?P<thread>{UUID})(?:_(?P<rollout>{UUID}))?\.jsonl"
+)
+"""Path of a rollout of Codex below the state directory.
+
+A thread begins with a rollout of its own id. When its last turns are reverted, Codex continues it
+in another rollout, whose first record refers to the rollout before. Codex resumes the rollout whose
+path is the last in alphabetical order.
+"""
 
 
 def thread_id(path: str) -> str | None:
@@ -151,7 +159,17 @@ def thread_id(path: str) -> str | None:
         path: Path below the state directory.
     """
     match = ROLLOUT.fullmatch(path)
-    return match["id"] if match else None
+    return match["thread"] if match else None
+
+
+def rollout_id(path: str) -> str | None:
+    """Return the id by which records refer to a rollout; None if the path is not a rollout.
+
+    Args:
+        path: Path below the state directory.
+    """
+    match = ROLLOUT.fullmatch(path)
+    return match and (match["rollout"] or match["thread"])
 
 
 _MAX_SLUG: Final = 200

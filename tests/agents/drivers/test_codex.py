@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.codex import CodexDriver
+from clawblox.agents.drivers.driver import Branch
 from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import Interruption
+from clawblox.errors import AgentResumeError
 from clawblox.system.clock import utc_now
 from tests.agents.drivers.support import (
     FIRST,
@@ -173,15 +175,76 @@ def test_each_thread_has_its_newest_rollout_as_its_transcript(directory):
     for name in (
         f"rollout-2026-11-22T10-00-00-{THREAD}.jsonl",
         f"rollout-2026-11-22T11-00-00-{THREAD}.jsonl",
+        f"rollout-2026-11-22T11-00-00-{THREAD}_{other}.jsonl",
         f"rollout-2026-11-22T09-00-00-{other}.jsonl",
         "rollout-2026-11-22T09-00-00-me.jsonl",
     ):
         (day / name).write_text("{}\n")
     assert CODEX.transcripts(directory) == {
-        THREAD: day / f"rollout-2026-11-22T11-00-00-{THREAD}.jsonl",
+        THREAD: day / f"rollout-2026-11-22T11-00-00-{THREAD}_{other}.jsonl",
         other: day / f"rollout-2026-11-22T09-00-00-{other}.jsonl",
     }
     assert CODEX.transcripts(AgentDir(directory.path / "none")) == {}
+
+
+# A branch of a thread in several rollouts
+
+SECOND = "01a20307-3000-73e0-99e2-0b123811abc1"
+THIRD = "01a20307-4000-73e0-99e2-0b123811abc1"
+OTHER = "01a20307-5000-73e0-99e2-0b123811abc1"
+
+
+def write_rollout(directory: AgentDir, ids: str, base: str | None) -> Path:
+    day = directory.state / "sessions" / "2026" / "11" / "22"
+    day.mkdir(parents=True, exist_ok=True)
+    meta = {"id": ids[:36], "session_id": ids[:36], "cwd": f"/{THREAD}"}
+    meta |= {"history_base": {"thread_id": base, "end_byte_offset": 7}} if base else {}
+    said = {"type": "response_item", "payload": {"text": f"I am {THREAD}."}}
+    records = [{"type": "session_meta", "payload": meta}, said]
+    path = day / f"rollout-2026-11-22T10-00-00-{ids}.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return path
+
+
+def branch_thread(directory: AgentDir) -> None:
+    branch = Branch(THREAD, NEW_ID, directory.path)
+    CODEX.branch(build_setup(directory), branch, Interruption())
+
+
+def test_a_branch_takes_all_rollouts_of_its_thread_with_it(directory):
+    write_rollout(directory, THREAD, None)
+    write_rollout(directory, f"{THREAD}_{SECOND}", THREAD)
+    write_rollout(directory, f"{THREAD}_{THIRD}", SECOND)
+    other = write_rollout(directory, OTHER, None)
+    branch_thread(directory)
+    by_name = {path.name[28:-6]: path.read_text() for path in other.parent.iterdir()}
+    metas = {ids: json.loads(text.splitlines()[0])["payload"] for ids, text in by_name.items()}
+    assert {ids: meta.get("history_base", {}).get("thread_id") for ids, meta in metas.items()} == {
+        NEW_ID: None,
+        f"{NEW_ID}_{SECOND}": NEW_ID,
+        f"{NEW_ID}_{THIRD}": SECOND,
+        OTHER: None,
+    }
+    assert all(meta["id"] == meta["session_id"] == ids[:36] for ids, meta in metas.items())
+    assert all(f"I am {THREAD}." in text for text in by_name.values())
+    assert CODEX.transcripts(directory)[NEW_ID].name.endswith(f"{THIRD}.jsonl")
+
+
+def test_a_branch_that_was_interrupted_is_completed(directory):
+    write_rollout(directory, THREAD, None)
+    write_rollout(directory, f"{NEW_ID}_{SECOND}", THREAD)
+    write_rollout(directory, f"{NEW_ID}_{THIRD}", SECOND)
+    branch_thread(directory)
+    assert set(CODEX.transcripts(directory)) == {NEW_ID}
+
+
+def test_a_thread_whose_history_is_in_another_thread_is_not_branched(directory):
+    write_rollout(directory, OTHER, None)
+    first = write_rollout(directory, THREAD, OTHER)
+    write_rollout(directory, f"{THREAD}_{SECOND}", THREAD)
+    with pytest.raises(AgentResumeError, match="refers to another rollout"):
+        branch_thread(directory)
+    assert first.exists()
 
 
 # Another place

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 import zstandard
 
+from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.errors import CheckpointError
-from tests.checkpoint.agents import build_agent, codex_records, lines
-from tests.checkpoint.sessions.support import archived, collect
+from tests.checkpoint.agents import BuiltAgent, build_agent, codex_id, codex_records, lines
+from tests.checkpoint.sessions.support import archived, collect, restored
 
 
 def test_codex_threads_follow_the_chain_of_their_parents(tmp_path):
@@ -42,6 +45,110 @@ def test_codex_threads_that_are_their_own_ancestors_end_the_search(tmp_path):
     assert agent.strangers[0] not in {source.path for source in collect(agent).sources}
 
 
+# Threads in several rollouts
+
+
+def continue_rollout(path: Path, thread: str, base: str | None, *, mid_turn: bool = False) -> Path:
+    """Write a rollout that continues another, as Codex does after a revert or a fork."""
+    first, _, rest = codex_records(thread, "/", "PEAR", mid_turn).partition(b"\n")
+    meta = json.loads(first)
+    if base is not None:
+        position = {"thread_id": base, "end_ordinal_exclusive": 2, "end_byte_offset": 99}
+        meta["payload"] |= {"history_mode": "paginated", "history_base": position}
+    path.write_bytes(lines(meta) + rest)
+    return path
+
+
+def revert(agent: BuiltAgent, rollout: str, base: str, *, mid_turn: bool = False) -> Path:
+    """Write a second rollout of the agent's own thread."""
+    path = agent.transcript.with_name(f"{agent.transcript.stem}_{rollout}.jsonl")
+    return continue_rollout(path, agent.session_id, base, mid_turn=mid_turn)
+
+
+def test_every_rollout_of_a_thread_is_collected(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    second = revert(agent, codex_id(8), agent.session_id)
+    third = revert(agent, codex_id(9), codex_id_of(second))
+    other = agent.strangers[0]
+    stranger = other.with_name(f"{other.stem}_{codex_id(7)}.jsonl")
+    continue_rollout(stranger, other.stem[-36:], other.stem[-36:])
+    collected = {source.path for source in collect(agent).sources}
+    assert {*agent.family, second, third} <= collected
+    assert not {other, stranger} & collected
+
+
+def test_the_children_of_a_thread_are_found_beside_its_other_rollouts(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    child = agent.family[1]
+    second = child.with_name(f"{child.stem}_{codex_id(9)}.jsonl")
+    continue_rollout(second, child.stem[-36:], child.stem[-36:])  # it does not name the parent
+    assert {*agent.family, second} <= {source.path for source in collect(agent).sources}
+
+
+@pytest.mark.parametrize("mid_turn", [False, True])
+def test_the_newest_rollout_of_a_thread_tells_of_its_turn(tmp_path, mid_turn):
+    agent = build_agent(tmp_path / "rocky", "codex", mid_turn=not mid_turn)
+    second = revert(agent, codex_id(9), agent.session_id, mid_turn=mid_turn)
+    os.utime(second, (0, 0))  # Codex goes by the name
+    assert collect(agent).state.mid_turn is mid_turn
+    assert find_format("codex").is_mid_turn(agent.dir) is mid_turn
+
+
+def test_all_rollouts_of_a_thread_are_restored_and_saved_again(tmp_path):
+    agent = build_agent(tmp_path / "old" / "rocky", "codex")
+    revert(agent, codex_id(9), agent.session_id)
+    members = archived(agent)
+    assert sum(agent.session_id in name for name in members) == 2
+    new = restored(members, agent, tmp_path / "new" / "rocky")
+    assert archived(attrs.evolve(agent, dir=new)) == members
+
+
+def test_the_history_of_a_forked_thread_is_collected(tmp_path, decoder):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    source, middle = agent.strangers[1], codex_id(0)
+    reverted = source.with_name(f"{source.stem}_{middle}.jsonl")
+    continue_rollout(reverted, source.stem[-36:], source.stem[-36:])
+    continue_rollout(agent.transcript, agent.session_id, middle)
+    compress(source)
+    names_ = {source.name for source in collect(agent).sources}
+    assert {f"sessions/2026/11/20/{path.name}" for path in (source, reverted)} <= names_
+
+
+@pytest.mark.parametrize("which", [0, 2], ids=["own", "descendant"])
+def test_a_rollout_whose_history_is_missing_is_an_error_that_names_it(tmp_path, which):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    missing, path = codex_id(0), agent.family[which]
+    first, _, rest = path.read_bytes().partition(b"\n")
+    meta = json.loads(first)
+    meta["payload"]["history_base"] = {"thread_id": missing}
+    path.write_bytes(lines(meta) + rest)
+    with pytest.raises(CheckpointError, match="is missing") as caught:
+        collect(agent)
+    assert missing in str(caught.value)
+    assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize("base", [7, [], {"thread_id": 7}, {"thread_id": None}, None])
+def test_a_history_that_is_no_reference_is_none(tmp_path, base):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    first, _, rest = agent.transcript.read_bytes().partition(b"\n")
+    meta = json.loads(first)
+    meta["payload"]["history_base"] = base
+    agent.transcript.write_bytes(lines(meta) + rest)
+    assert {*agent.family} <= {source.path for source in collect(agent).sources}
+
+
+def test_rollouts_that_refer_to_each_other_end_the_search(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    second = revert(agent, codex_id(9), agent.session_id)
+    continue_rollout(agent.transcript, agent.session_id, codex_id_of(second))
+    assert {agent.transcript, second} <= {source.path for source in collect(agent).sources}
+
+
+def codex_id_of(rollout: Path) -> str:
+    return rollout.stem[-36:]
+
+
 @pytest.mark.parametrize(
     "first", [b"", b"x" * 10, b"[]\n", b'{"type":"session_meta"}\n', b"\xff\n"]
 )
@@ -49,6 +156,9 @@ def test_a_rollout_without_a_first_record_has_no_parent(tmp_path, first):
     agent = build_agent(tmp_path / "rocky", "codex")
     agent.strangers[0].write_bytes(first)
     assert agent.strangers[0] not in {source.path for source in collect(agent).sources}
+
+
+# Compressed rollouts
 
 
 @pytest.fixture(params=["package", "standard"])

@@ -1,25 +1,28 @@
 """Conversations of Codex (``codex-v1``).
 
 ``CODEX_HOME`` names its state directory. The layout is from version 0.169. A conversation consists
-of its rollout file and the rollout of each thread that it started. They need no change to be
-restored in any home. A compressed rollout is archived uncompressed, so that the secret scan can
-read it.
+of the rollout files of its thread and of each thread that it started, and of the rollouts to which
+their history refers: those before a revert, and those of a thread from which one was forked. They
+need no change to be restored in any home. A compressed rollout is archived uncompressed, so that
+the secret scan can read it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.agents.programs import CODEX
-from clawblox.agents.programs.program import ROLLOUT, thread_id
+from clawblox.agents.programs.program import ROLLOUT, rollout_id, thread_id
 from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.shape import (
+    WITHOUT_SESSION,
     SessionFiles,
     SessionFormat,
     list_session_files,
@@ -104,7 +107,7 @@ _ENDS_TURN = {
 
 
 class CodexFormat(SessionFormat):
-    """The rollouts of a thread and of the threads that it started."""
+    """The rollouts of a thread and of the threads that it started, with their whole history."""
 
     name = "codex-v1"
     program = CODEX
@@ -115,7 +118,8 @@ class CodexFormat(SessionFormat):
         """Return the rollouts of the recorded thread and its descendants; None without its own.
 
         Raises:
-            CheckpointError: A directory or a rollout cannot be read.
+            CheckpointError: A directory or a rollout cannot be read, or a rollout to which their
+                history refers is missing.
         """
         listed = _rollouts(list_session_files(agent_dir, state_dir, ("sessions",)))
         rollouts = {name: f"{state_dir}/{path}" for name, path in listed.items()}
@@ -123,13 +127,19 @@ class CodexFormat(SessionFormat):
         own = [name for name, thread in threads.items() if thread == session_id]
         if not own:
             return None
-        parents = {
-            threads[name]: _parent(_first_record(agent_dir, path))
-            for name, path in rollouts.items()
-            if not _is_older(threads[name], session_id)
-        }
+
+        @functools.cache
+        def read_first(name: str) -> Record:
+            return _first_record(agent_dir, rollouts[name])
+
+        parents: dict[str, str | None] = {}
+        for name, thread in threads.items():
+            if not _is_older(thread, session_id):
+                parents[thread] = _parent(read_first(name)) or parents.get(thread)
         family = _family(session_id, parents)
-        files = {name: path for name, path in rollouts.items() if threads[name] in family}
+        members = [name for name, thread in threads.items() if thread in family]
+        history = _with_history(members, rollouts, read_first)
+        files = {name: path for name, path in rollouts.items() if name in history}
         return SessionFiles(state_dir=state_dir, transcript=rollouts[max(own)], files=files)
 
     def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
@@ -209,6 +219,43 @@ def _parent(first: Record) -> str | None:
         for key in ("subagent", "thread_spawn", "parent_thread_id"):
             parent = parent.get(key) if isinstance(parent, dict) else None
     return parent if isinstance(parent, str) else None
+
+
+def _with_history(
+    members: Iterable[str], rollouts: Iterable[str], read_first: Callable[[str], Record]
+) -> set[str]:
+    """Return rollouts and those to which their history refers.
+
+    Args:
+        members: Names of rollouts.
+        rollouts: The names of all rollouts.
+        read_first: Returns the first record of a rollout.
+
+    Raises:
+        CheckpointError: A rollout is missing; Codex would not resume the conversation.
+    """
+    names = {rollout_id(name): name for name in rollouts}
+    history: set[str] = set()
+    waiting = list(members)
+    while waiting:
+        name = waiting.pop()
+        history.add(name)
+        base = _base(read_first(name))
+        if base is not None and base not in names:
+            raise CheckpointError(
+                f"{name!a:.120} continues rollout {base!a:.60}, which is missing",
+                hint=WITHOUT_SESSION,
+            )
+        if base is not None and names[base] not in history:
+            waiting.append(names[base])
+    return history
+
+
+def _base(first: Record) -> str | None:
+    """Return the rollout that a rollout continues, from its first record; None if it has none."""
+    base = _payload(first, "session_meta").get("history_base")
+    rollout = base.get("thread_id") if isinstance(base, dict) else None
+    return rollout if isinstance(rollout, str) else None
 
 
 def _payload(record: Record, kind: str) -> Record:
