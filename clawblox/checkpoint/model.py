@@ -18,6 +18,13 @@ Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
 """Rewrites the content of a file as it is copied, chunk by chunk."""
 
 
+class RejectedContent(Exception):  # noqa: N818 - names the condition; the caller decides
+    """A file does not have the content that its name promises, so it is left out.
+
+    A transform raises it, of a save or of a load. Its argument is the reason for ``excluded``.
+    """
+
+
 @attrs.frozen(kw_only=True)
 class Link:
     """A symbolic link of a workspace; it is recorded in the metadata, never as a member.

@@ -17,16 +17,16 @@ import attrs
 
 from clawblox.checkpoint.archive import registry
 from clawblox.checkpoint.archive.earlier import EarlierArchives
-from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
+from clawblox.checkpoint.archive.intake import VanishedSource
 from clawblox.checkpoint.archive.reader import Archive, Member
 from clawblox.checkpoint.archive.registry import partial_file, publish, refuse_existing
-from clawblox.checkpoint.archive.writer import ArchiveWriter
+from clawblox.checkpoint.archive.writer import ArchiveWriter, LostSource
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.collect.workspace import find_oversized
 from clawblox.checkpoint.document import Document, WorldDocument, world_sources
-from clawblox.checkpoint.model import Source
+from clawblox.checkpoint.model import RejectedContent, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.os_errors import os_errors_as
@@ -211,7 +211,9 @@ class _Save:
         progress.finish()
         return writer, metadata
 
-    def _exclude(self, source: Source, error: VanishedSource | UnreadableSource) -> Excluded:
+    def _exclude(self, source: Source, error: LostSource) -> Excluded:
+        if isinstance(error, RejectedContent):
+            return Excluded(path=source.name, reason=str(error))
         if isinstance(error, VanishedSource):
             if _is_vital(source):
                 message = "a file that the archive needs vanished during the save"

@@ -6,6 +6,7 @@ written down here once more, on its own, so that a mistake of the package cannot
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -36,6 +37,9 @@ COMPANIONS = {
     "runtime/system_prompt.md": b"You live in a world.\n",
 }
 """What clawblox keeps of an agent beside its conversation, and its archives with it."""
+
+IMAGE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
+"""An image, as far as anybody looks at it here."""
 
 LOG = b'{"type":"system"}\n'
 """The complete lines of its log."""
@@ -189,6 +193,11 @@ def kimi_bucket(cwd: str) -> str:
     return f"wd_{name}_{hashlib.sha256(cwd.encode()).hexdigest()[:12]}"
 
 
+def kimi_blob(content: bytes) -> str:
+    """Return the name that Kimi gives to the content of an image."""
+    return hashlib.sha256(base64.b64encode(content)).hexdigest()
+
+
 def lines(*records: dict[str, Any]) -> bytes:
     """Return a transcript, each record as the programs write it."""
     return b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in records)
@@ -327,9 +336,20 @@ def _kimi(
         for name, kind in (("main", "main"), ("agent-0", "sub"))
     }
     said = {"id": session_id, "version": 2, "cwd": cwd, "agents": agents, "custom": {}}
+    main, older, called = session / "agents" / "main", session / "tasks", uuid.uuid4()
+    task = {"taskId": "bash-90ntjjmo", "status": "completed", "kind": "process", "pid": 1}
     family = {
-        session / "agents" / "main" / "wire.jsonl": kimi_records(bucket, code_word, mid_turn),
-        session / "agents" / "main" / "plans" / "first-plan.md": b"# Plan\n",
+        main / "wire.jsonl": kimi_records(bucket, code_word, mid_turn),
+        main / "plans" / "first-plan.md": b"# Plan\n",
+        main / "blobs" / kimi_blob(IMAGE): IMAGE,
+        main / "tasks" / "bash-90ntjjmo.json": json.dumps(task).encode(),
+        main / "tasks" / "bash-90ntjjmo" / "output.log": b"1\n2\n3, and no newline",
+        main / "tool-results" / f"Grep-call_1-{called}.txt": b"long, and no newline",
+        older / "bash-0-0123abcd.json": b"{}",
+        older / "bash-0-0123abcd" / "output.log": b"",
+        session / "media" / "f_0a1b.png": IMAGE,
+        session / "media" / "meta" / "f_0a1b.json": b"{}",
+        session / "media-originals" / f"{'0a' * 16}.jpg": IMAGE,
         session / "agents" / "agent-0" / "wire.jsonl": kimi_records(bucket, "sub", False),
         session / "state.json": json.dumps(said, separators=(",", ":")).encode(),
     }
@@ -341,6 +361,8 @@ def _kimi(
         session / "notify" / "state.json": b'{"enabled":false}',
         session / "cron" / "1.json": b"{}",
         session / "tasks" / "1.json": b"{}",
+        main / "blobs" / f"{kimi_blob(IMAGE)}.tmp.1": IMAGE,
+        main / "file-history" / "0@v1": b"NEVER",
         state / "session_index.jsonl": b"{}\n",
         state / "workspaces.json": b"{}",
     }

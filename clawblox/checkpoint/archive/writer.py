@@ -41,10 +41,13 @@ from clawblox.checkpoint.archive.packing import (
     write_at,
 )
 from clawblox.checkpoint.archive.reader import Member
-from clawblox.checkpoint.model import Source
+from clawblox.checkpoint.model import RejectedContent, Source
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress
 from clawblox.errors import CheckpointError
+
+LostSource: TypeAlias = VanishedSource | UnreadableSource | RejectedContent
+"""Why a source has no member in the archive."""
 
 _METADATA_MODE: Final = 0o600
 _INT64: Final = 2**63
@@ -95,7 +98,7 @@ class ArchiveWriter:
     def add_all(
         self,
         sources: Sequence[SizedSource],
-        on_lost: Callable[[Source, VanishedSource | UnreadableSource], object],
+        on_lost: Callable[[Source, LostSource], object],
     ) -> None:
         """Append files in their order; a file that keeps changing is marked as unstable.
 
@@ -103,8 +106,8 @@ class ArchiveWriter:
 
         Args:
             sources: The files and their expected sizes, in bytes.
-            on_lost: Called for a file that was not appended because it is gone or may not be
-                read.
+            on_lost: Called for a file that was not appended because it is gone, may not be read,
+                or has other content than its name promises.
 
         Raises:
             CheckpointError: A file cannot be read.
@@ -116,7 +119,7 @@ class ArchiveWriter:
                     packed = outcome()
                     if packed is None:
                         self.add(source)
-                except (VanishedSource, UnreadableSource) as error:
+                except (VanishedSource, UnreadableSource, RejectedContent) as error:
                     on_lost(source, error)
                     continue
                 if packed is not None:
@@ -129,6 +132,7 @@ class ArchiveWriter:
         Raises:
             VanishedSource: It is gone; nothing was appended.
             UnreadableSource: It may not be read; nothing was appended.
+            RejectedContent: Its transform refuses its content; nothing was appended.
             CheckpointError: It cannot be read.
             OSError: The archive cannot be written.
         """

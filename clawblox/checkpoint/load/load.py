@@ -22,6 +22,7 @@ from clawblox.checkpoint.collect.policy import FoldedPath, git_config
 from clawblox.checkpoint.collect.sessions import Placement
 from clawblox.checkpoint.load.placing import Placing, agent_names, split_path
 from clawblox.checkpoint.load.staging import Staging, Target
+from clawblox.checkpoint.model import RejectedContent
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
 from clawblox.checkpoint.progress import Progress, listed
@@ -140,7 +141,11 @@ class _Load:
             place = placing.place(entry)
             content = counter.counted(self._archive.stream(entry))
             if place is not None:
-                self._write(staging, entry, place, content)
+                try:
+                    self._write(staging, entry, place, content)
+                except RejectedContent as error:
+                    staging.remove_file(split_path(place.path))
+                    placing.reject(entry, str(error))
             # Verify excluded members, too; and a transform need not have read to the end.
             for _ in content:
                 pass

@@ -84,6 +84,7 @@ class Placing:
     ) -> None:
         self._keep = keep
         self.excluded: list[Excluded] = []
+        self._rejected: set[str] = set()
         self._metadata = metadata
         names = tuple(entry.name for entry in entries)
         links = (link["path"] for link in metadata.get("symlinks", ()))
@@ -108,6 +109,11 @@ class Placing:
             return place
         self._is_excluded(entry.name, place)
         return None
+
+    def reject(self, entry: Entry, reason: str) -> None:
+        """Record that a member was not restored because of its content."""
+        self._rejected.add(entry.name)
+        self._is_excluded(entry.name, reason)
 
     def links(self) -> Iterator[tuple[Parts, str]]:
         """Yield the paths of the links to create, with their targets."""
@@ -153,6 +159,7 @@ class Placing:
             if (split := split_name(entry.path))
             and split[1] == "session"
             and entry.reason != _NO_PART
+            and entry.path not in self._rejected
         }
 
     def _find_session(self, agent: str, path: str) -> Placement | str:

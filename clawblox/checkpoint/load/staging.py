@@ -142,6 +142,15 @@ class Staging:
         finally:
             os.close(fd)
 
+    def remove_file(self, parts: Parts) -> None:
+        """Remove a file from the tree before it is published.
+
+        Raises:
+            CheckpointError: It cannot be removed.
+        """
+        with self._translated(parts):
+            os.unlink(parts[-1], dir_fd=self._directory(parts[:-1]))
+
     def new_link(self, parts: Parts, target: str) -> None:
         """Create a symbolic link; nothing is ever created through it.
 

@@ -17,9 +17,11 @@ from clawblox.telemetry.log_segments import begin_segment, list_segments
 from tests.checkpoint.agents import (
     BACKENDS,
     COMPANIONS,
+    IMAGE,
     LOG,
     build_agent,
     find_conversation,
+    kimi_blob,
     lines,
 )
 from tests.checkpoint.sessions.support import archived, collect, restored
@@ -162,6 +164,9 @@ def test_no_file_of_a_conversation_is_archived_as_executable(tmp_path, backend):
 
 # Turns
 
+GROWING = (".jsonl", "agent.log")
+"""The ends of the names of files to which programs append records."""
+
 FOREIGN = b"""{"type":"x"}
 
 [1]
@@ -197,11 +202,11 @@ def test_a_last_record_without_a_newline_is_kept_and_gets_one(tmp_path, backend)
     agent = build_agent(tmp_path / "old" / "rocky", backend)
     whole = archived(agent)
     for path in (*agent.family, agent.dir / "logs" / "agent.log"):
-        if path.suffix in (".jsonl", ".log"):
+        if path.name.endswith(GROWING):
             path.write_bytes(path.read_bytes().rpartition(b"\n")[0])
     cut = archived(agent)
     assert {name for name, content in cut.items() if content != whole[name]} == {
-        name for name in whole if name.endswith((".jsonl", ".log"))
+        name for name in whole if name.endswith(GROWING)
     }
     new = restored(cut, agent, tmp_path / "new" / "rocky")
     assert archived(attrs.evolve(agent, dir=new)) == whole
@@ -212,12 +217,12 @@ def test_what_is_torn_in_an_archive_of_another_writer_is_not_restored(tmp_path, 
     agent = build_agent(tmp_path / "old" / "rocky", backend)
     members = archived(agent)
     torn = {
-        name: content + b'{"type":"us' if name.endswith((".jsonl", ".log")) else content
+        name: content + b'{"type":"us' if name.endswith(GROWING) else content
         for name, content in members.items()
     }
     assert torn != members
     new = restored(torn, agent, tmp_path / "new" / "rocky")
-    grown = [path for path in new.rglob("*") if path.suffix in (".jsonl", ".log")]
+    grown = [path for path in new.rglob("*") if path.name.endswith(GROWING)]
     assert grown
     assert all(path.read_bytes().endswith(b"}\n") for path in grown)
     assert archived(attrs.evolve(agent, dir=new)) == members

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
+from clawblox import load_checkpoint, read_metadata, save_checkpoint
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.errors import CheckpointFormatError
-from tests.checkpoint.agents import build_agent, find_conversation, pieces
-from tests.checkpoint.sessions.support import KIMI_ID, archived, restored
+from tests.checkpoint.agents import (
+    IMAGE,
+    build_agent,
+    find_conversation,
+    kimi_blob,
+    lines,
+    pieces,
+)
+from tests.checkpoint.archives import checkpoint
+from tests.checkpoint.sessions.support import KIMI_ID, archived, collect, restored
+
+WRONG = "its content is not the one that its name promises"
 
 
 def test_kimi_keeps_no_path_and_no_permission_in_an_archive(tmp_path):
@@ -62,6 +75,119 @@ def test_a_kimi_permission_in_any_spelling_is_dropped(tmp_path, line):
     kept = b'{"type":"turn.prompt"}\n'
     assert b"".join(place.transform(pieces(kept + line + b"\n" + kept))) == kept + kept
     assert b"".join(place.transform(pieces(kept + line))) == kept
+
+
+# References
+
+OUTSIDE = [
+    "blobref:image/png;../../../../../../../../etc/passwd",
+    "blobref:image/png;/etc/passwd",
+    "blobref:;" + "0a" * 31,
+    "blobref:image/png;" + "0A" * 32,
+    "blobref:image/png;" + "0a" * 32 + "/../x",
+    "blobref:image/png;" + "0a" * 32 + ";x",
+    "blobref:image/png",
+    "blobref:",
+]
+INSIDE = f"blobref:image/png;{kimi_blob(IMAGE)}"
+
+
+def bind(line: bytes) -> bytes:
+    place = FORMATS["kimi-code-v1"].place(
+        "agents/main/wire.jsonl", session_id=KIMI_ID, workspace=Path("/new/workspace")
+    )
+    return b"".join(place.transform(pieces(line)))
+
+
+def told(url: str, text: str = "A text.") -> bytes:
+    """Return a record as Kimi keeps the result of a tool that has read an image."""
+    image = {"type": "image_url", "imageUrl": {"url": url}}
+    result = {"output": [{"type": "text", "text": text}, image]}
+    event = {"type": "tool.result", "toolCallId": "call_1", "result": result}
+    return lines({"type": "context.append_loop_event", "event": event})
+
+
+@pytest.mark.parametrize("url", OUTSIDE)
+def test_a_reference_out_of_the_session_becomes_missing_media(url):
+    assert bind(told(url)) == told("[media missing]")
+    escaped = told(url).replace(b"blobref", b"\\u0062lobref")
+    assert bind(escaped) == told("[media missing]")
+    other = lines({"type": "turn.prompt", "input": [[{"x": {"url": url, "id": 1}}]]})
+    assert url.encode() not in bind(other)
+
+
+@pytest.mark.parametrize("url", OUTSIDE)
+def test_what_a_message_says_of_a_reference_stays_as_it_is(url):
+    record = told(INSIDE, f"/old/home/sessions/x and {url}")
+    assert bind(record) == record
+
+
+def test_a_restored_record_of_an_image_is_unchanged_byte_by_byte():
+    spaced = told(INSIDE).replace(b'"url":', b'"url" : ')
+    assert bind(spaced) == spaced
+
+
+@pytest.mark.parametrize("plan", ["../../../../../../root/notes", "a/b", "", None, 7.5, ["a"]])
+def test_a_plan_outside_the_session_is_not_entered(plan):
+    entered = {"type": "plan_mode.enter", "agentId": "main", "id": plan}
+    assert bind(lines(entered, {"type": "x"})) == lines({"type": "x"})
+    kept = lines(entered | {"id": "brave-hero.2"})
+    assert bind(kept) == kept
+
+
+# Images
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 996, 5000])
+def test_an_image_is_restored_where_the_wire_refers_to_it(tmp_path, size):
+    agent = build_agent(tmp_path / "old" / "rocky", "kimi")
+    content = IMAGE[:size]
+    names = {kimi_blob(content), hashlib.sha256(content).hexdigest()}
+    blobs = agent.transcript.parent / "blobs"
+    for name in names:
+        (blobs / name).write_bytes(content)
+    new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
+    found = find_conversation(new, "kimi", agent.session_id).parent / "blobs"
+    assert all((found / name).read_bytes() == content for name in names)
+
+
+def test_an_image_with_other_content_is_left_out_of_a_save_and_listed(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "kimi")
+    blobs = agent.transcript.parent / "blobs"
+    (blobs / kimi_blob(IMAGE)).write_bytes(IMAGE + b"x")
+    (blobs / kimi_blob(b"other")).write_bytes(b"other")
+    (blobs / kimi_blob(b"link")).symlink_to("/etc/passwd")
+    archive = save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir})
+    prefix = "agents/rocky/session/agents/main/blobs/"
+    metadata = read_metadata(archive)
+    members = [name.removeprefix(prefix) for name in metadata["files"] if prefix in name]
+    assert members == [kimi_blob(b"other")]
+    excluded = metadata["excluded"]
+    reasons = {each["path"].removeprefix(prefix): each["reason"] for each in excluded}
+    assert reasons[kimi_blob(IMAGE)] == WRONG
+    loaded = load_checkpoint(archive, tmp_path / "run")
+    assert not loaded["excluded"]
+
+
+def test_an_image_with_other_content_is_not_restored_and_is_listed(tmp_path):
+    agent = build_agent(tmp_path / "old" / "rocky", "kimi")
+    name, other = f"agents/main/blobs/{kimi_blob(IMAGE)}", f"agents/main/blobs/{'0a' * 32}"
+    members = archived(agent) | {name: IMAGE[1:], other: b""}
+    files = {f"agents/rocky/session/{member}": content for member, content in members.items()}
+    state = attrs.asdict(collect(agent).state)
+    path = tmp_path / "a.ckpt"
+    path.write_bytes(checkpoint(files, agents={"rocky": state}))
+    loaded = load_checkpoint(path, tmp_path / "run")
+    assert {(each["path"], each["reason"]) for each in loaded["excluded"]} == {
+        (f"agents/rocky/session/{name}", WRONG),
+        (f"agents/rocky/session/{other}", WRONG),
+    }
+    assert loaded["lost_sessions"] == {}
+    found = find_conversation(loaded["agents"]["rocky"], "kimi", agent.session_id)
+    assert not list((found.parent / "blobs").iterdir())
+
+
+# State
 
 
 def test_a_restored_kimi_state_has_paths_of_the_new_session_only(tmp_path):

@@ -6,7 +6,9 @@ archive do not contain it, so a conversation can be restored at any path.
 The layout of Kimi Code is that of version 2.1; ``KIMI_CODE_HOME`` names the state directory. Kimi
 refuses a session of another working directory, and reuses the permissions that a session recorded.
 So an archive contains placeholders for the absolute paths in ``state.json`` and for the workspace
-id in the transcripts; a restore fills them in. Permissions are never archived.
+id in the transcripts; a restore fills them in. Permissions are never archived. Everything else in a
+transcript of Kimi stays as it is: it names images by their digests and commands by their ids, which
+are the same at every path, and other paths are only in the text of messages.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ import functools
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar, Final
 
 from clawblox.agents.programs import KIMI
 from clawblox.agents.programs.kimi import (
     AGENT_NAME,
+    BLOB_NAME,
     MAIN_TRANSCRIPT,
+    MEDIA_NAME,
+    PLAN_NAME,
     STATE_FILE,
+    TASK_NAME,
+    BlobDigest,
     bind_record,
     bind_state,
     work_dir_key,
 )
+from clawblox.agents.programs.program import UUID
 from clawblox.checkpoint.collect import tree
 from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.shape import (
@@ -37,7 +45,7 @@ from clawblox.checkpoint.collect.sessions.shape import (
     list_session_files,
 )
 from clawblox.checkpoint.collect.sessions.transcripts import Record
-from clawblox.checkpoint.model import Transform
+from clawblox.checkpoint.model import RejectedContent, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
 
 PathTable = tuple[tuple[str, str], ...]
@@ -163,6 +171,7 @@ def _to_path(name: str, table: PathTable) -> str:
 
 _WORKSPACE: Final = "${workspace}"
 _HOME: Final = "${home}"
+_WRONG_BLOB: Final = "its content is not the one that its name promises"
 _ENDS_TURN: Final = {
     "turn.prompt": False,
     "turn.steer": False,
@@ -172,13 +181,22 @@ _ENDS_TURN: Final = {
 
 
 class KimiFormat(BucketFormat):
-    """The state of a session, and the transcripts and plans of its agents."""
+    """The state of a session; the transcripts, plans, images and long outputs of its agents.
+
+    The record of a command may have the id of a process. Kimi only shows it: on a resume, it marks
+    every command without an end as lost. Older versions have the commands beside the agents.
+    """
 
     name = "kimi-code-v1"
     program = KIMI
     resume_words = ("kimi", "-r")
     allowed = re.compile(
-        rf"state\.json|agents/{AGENT_NAME}/wire\.jsonl|agents/{AGENT_NAME}/plans/[A-Za-z0-9_.-]+\.md"
+        r"state\.json"
+        rf"|agents/{AGENT_NAME}/(?:wire\.jsonl|plans/{PLAN_NAME}\.md|blobs/{BLOB_NAME}"
+        rf"|tool-results/[A-Za-z0-9._-]{{1,80}}-{UUID}\.txt)"
+        rf"|(?:agents/{AGENT_NAME}/)?tasks/{TASK_NAME}(?:\.json|/output\.log)"
+        rf"|media/(?:{MEDIA_NAME}(?:\.[A-Za-z0-9]{{1,16}})?|meta/{MEDIA_NAME}\.json)"
+        r"|media-originals/[0-9a-f]{32}\.[a-z]{3,4}"
     )
     transcript = MAIN_TRANSCRIPT
     searched = ("sessions",)
@@ -192,25 +210,29 @@ class KimiFormat(BucketFormat):
         return (("", f"sessions/{bucket}/{session_id}/"),)
 
     def save_transform(self, name: str) -> Transform | None:
-        """Return the transform that puts in placeholders and drops permissions.
+        """Return the transform that puts in placeholders and drops permissions, or checks a blob.
 
         Raises:
             CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
                 raised by the transform itself.
+            RejectedContent: A blob does not have the content that its name promises; raised by
+                the transform itself.
         """
         if name == STATE_FILE:
             rewrite = functools.partial(_bind_document, cwd=_WORKSPACE, home=_HOME)
             return transcripts.document_transform(rewrite)
-        return _bind_to(_WORKSPACE) if name.endswith(".jsonl") else None
+        return _transform_part(name, _WORKSPACE)
 
     def load_transform(
         self, name: str, session_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
-        """Return the transform that fills in paths and workspace id, and drops permissions.
+        """Return the transform that fills in paths and workspace id, or checks a blob.
+
+        It drops permissions, and references that would lead out of the session.
 
         Raises:
-            CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
-                raised by the transform itself.
+            CheckpointFormatError: As in :meth:`save_transform`.
+            RejectedContent: As in :meth:`save_transform`.
         """
         if name == STATE_FILE:
             directory = self.path_in_state("", session_id, workspace)
@@ -220,7 +242,7 @@ class KimiFormat(BucketFormat):
                 home=os.path.realpath(workspace.parent / state_dir / directory),
             )
             return transcripts.document_transform(rewrite)
-        return _bind_to(work_dir_key(workspace)) if name.endswith(".jsonl") else None
+        return _transform_part(name, work_dir_key(workspace))
 
     def ends_turn(self, record: Record) -> bool | None:
         """Return whether a record ended or began a turn; None for other records."""
@@ -234,5 +256,25 @@ def _bind_document(document: bytes, *, cwd: str, home: str) -> bytes:
         raise CheckpointFormatError(str(error), entry=STATE_FILE) from None
 
 
-def _bind_to(workspace_id: str) -> Transform:
-    return transcripts.line_transform(functools.partial(bind_record, workspace_id))
+def _transform_part(name: str, workspace_id: str) -> Transform | None:
+    """Return the transform of a file that depends on no path."""
+    directory, _, file = name.rpartition("/")
+    if directory.endswith("/blobs"):
+        return functools.partial(_check_blob, file)
+    if name.endswith(".jsonl"):
+        return transcripts.line_transform(functools.partial(bind_record, workspace_id))
+    return None
+
+
+def _check_blob(name: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the content of a blob unchanged.
+
+    Raises:
+        RejectedContent: At the end, if it is not the content that the name promises.
+    """
+    digest = BlobDigest()
+    for chunk in chunks:
+        digest.update(chunk)
+        yield chunk
+    if name not in digest.names():
+        raise RejectedContent(_WRONG_BLOB)
