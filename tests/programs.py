@@ -27,6 +27,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "claude-2.1.300": ("claude", "@anthropic-ai/claude-code@2.1.300"),
     "claude-2.1.330": ("claude", "@anthropic-ai/claude-code@2.1.330"),
     "claude": ("claude", "@anthropic-ai/claude-code@latest"),
+    "codex-0.169.0": ("codex", "@openai/codex@0.169.0"),
     "codex": ("codex", "@openai/codex"),
     "kimi": ("kimi", "@moonshot-ai/kimi-code"),
     "opencode": ("opencode", "opencode-ai"),
