@@ -73,7 +73,7 @@ def whole_records(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
         if end:
-            yield b"".join((*rest, chunk[:end]))
+            yield from (*rest, chunk[:end])
             rest, held = [], 0
         rest.append(chunk[end:])
         held = _checked_size(held + len(chunk) - end)
