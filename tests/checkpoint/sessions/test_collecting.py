@@ -17,11 +17,9 @@ from clawblox.telemetry.log_segments import begin_segment, list_segments
 from tests.checkpoint.agents import (
     BACKENDS,
     COMPANIONS,
-    IMAGE,
     LOG,
     build_agent,
     find_conversation,
-    kimi_blob,
     lines,
 )
 from tests.checkpoint.sessions.support import archived, collect, restored

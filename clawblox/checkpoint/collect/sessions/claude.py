@@ -26,7 +26,6 @@ from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
 from clawblox.checkpoint.collect.sessions.shape import SessionFiles
 from clawblox.checkpoint.collect.sessions.transcripts import Record
-from clawblox.checkpoint.model import Source
 
 _ID: Final = "[0-9A-Za-z_-]+"
 _RUN: Final = f"wf_{_ID}"
@@ -82,14 +81,9 @@ class ClaudeFormat(BucketFormat):
         has_any_name = name.startswith(_ANY_NAME)
         return super().allows(name) and not (has_any_name and workspace_exclusion(name))
 
-    def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a file of the conversation or its record; only those of Claude have whole lines.
-
-        Raises:
-            CheckpointError: As in the base class.
-        """
-        source = super().source(agent_dir, name, path)
-        return attrs.evolve(source, whole_lines=False) if name.startswith(_ANY_NAME) else source
+    def has_records(self, name: str) -> bool:
+        """Return whether Claude Code appends records to a file; files of any name have none."""
+        return super().has_records(name) and not name.startswith(_ANY_NAME)
 
     def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
         """Return the session's files; of plans in a state directory with others, only its own.

@@ -228,7 +228,7 @@ class SessionFormat(ABC):
         return Placement(
             path=f"{state_dir}/{self.path_in_state(name, session_id, workspace)}",
             transform=transcripts.chain(transcripts.whole_records, transform)
-            if _has_records(name)
+            if self.has_records(name)
             else transform,
         )
 
@@ -236,6 +236,10 @@ class SessionFormat(ABC):
         """Return whether a conversation may have a file with this name in the session tier."""
         is_allowed = self.allowed.fullmatch(name) is not None
         return is_allowed and names.is_name(f"agents/any/session/{name}")
+
+    def has_records(self, name: str) -> bool:
+        """Return whether a file of the session tier has a record on each line, and may grow."""
+        return name.endswith(".jsonl") or name == f"record/{_LOG}"
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
         """Return the only conversation of a tier whose files are named as in the state directory.
@@ -312,7 +316,7 @@ class SessionFormat(ABC):
             name=name,
             path=agent_dir / path,
             open=tree.file_opener(agent_dir, path),
-            whole_lines=_has_records(name),
+            whole_lines=self.has_records(name),
             transform=self.save_transform(name),
         )
 
@@ -359,7 +363,7 @@ class SessionFormat(ABC):
         """Return the transform of a file that is not part of the conversation itself."""
         if name == f"record/{self.program.id_file}":
             return _require_id(session_id)
-        return transcripts.whole_records if _has_records(name) else None
+        return transcripts.whole_records if self.has_records(name) else None
 
     def _companions(self) -> dict[str, str]:
         return {f"record/{path}": path for path in (self.program.id_file, *_COMPANIONS)}
@@ -384,11 +388,6 @@ def list_session_files(
         for top in searched
         for path in tree.list_files(agent_dir, f"{state_dir}/{top}", unreadable)
     )
-
-
-def _has_records(name: str) -> bool:
-    """Return whether a file of the session tier has a record on each line, and may grow."""
-    return name.endswith(".jsonl") or name == f"record/{_LOG}"
 
 
 def _require_id(session_id: str) -> Transform:
