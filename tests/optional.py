@@ -20,6 +20,7 @@ REQUIRED_ENV = "REQUIRE_ALL_PROGRAMS"
 """Variable that turns each skip for lack of a program into a failure, unless it is empty."""
 
 PACKAGES: Mapping[str, str] = {
+    "bsdtar": "libarchive-tools",
     "bwrap": "bubblewrap",
     "chromium": "chromium",
     "curl": "curl",
@@ -30,6 +31,7 @@ PACKAGES: Mapping[str, str] = {
     "strace": "strace",
     "tmux": "tmux",
     "unzip": "unzip",
+    "zip": "zip",
 }
 """Debian's package of each program."""
 

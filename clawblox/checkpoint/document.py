@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from clawblox.checkpoint.archive.metadata import serialise_metadata
+from clawblox.checkpoint.archive.metadata import path_field, serialise_metadata
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Allowance, Source
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
@@ -95,7 +95,9 @@ class Document:
             allow: Findings that the scan may let pass and must then list.
             secret_scan: The summary of an empty scan.
         """
-        files = {source.name: _LARGEST_FILE for source in self.plan.sources}
+        files = {
+            source.member: {**path_field(source), **_LARGEST_FILE} for source in self.plan.sources
+        }
         listed = serialise_metadata({"allowed": [attrs.asdict(allowance) for allowance in allow]})
         return len(self.as_bytes(files, (), secret_scan)) + 2 * len(listed) + _ROOM_BYTES
 

@@ -1,4 +1,4 @@
-"""Frozen values of the checkpoint package. They have no behaviour."""
+"""Frozen values of the checkpoint package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """The version of the archive layout that is written, and the newest that is read."""
 
 MAX_RECORD_BYTES: Final = 64 << 20
@@ -43,7 +43,7 @@ class Source:
     """A file to be archived.
 
     Attributes:
-        name: Its name in the archive.
+        name: Its path in the checkpoint.
         path: Its path, for messages.
         open: Opens a regular file for reading without following symbolic links, and
             returns a new descriptor; raises OSError.
@@ -52,6 +52,7 @@ class Source:
             last newline is left out, unless it is a complete record.
         transform: Rewrites its content; None leaves it unchanged.
         max_bytes: Apparent size above which it is not read; None means no limit.
+        neutral_name: Name of its member if that cannot be ``name``; None otherwise.
     """
 
     name: str
@@ -61,6 +62,12 @@ class Source:
     whole_lines: bool = False
     transform: Transform | None = None
     max_bytes: int | None = None
+    neutral_name: str | None = None
+
+    @property
+    def member(self) -> str:
+        """The name of its member in the archive."""
+        return self.neutral_name or self.name
 
 
 @attrs.frozen(kw_only=True)

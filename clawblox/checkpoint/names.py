@@ -1,8 +1,14 @@
-"""The names that a member of an archive may have.
+"""The names that a member of an archive may have, and the paths that it may stand for.
 
 An archive may come from a stranger, and its names become paths. A name is refused, never
 corrected, unless it is in canonical form, below a known root, and made of visible characters
-that mean the same on every system. ``policy`` decides which of these names may be archived.
+that mean the same on every system.
+
+Files of a workspace may have any path that Linux allows. If such a path is no name, its member has
+a neutral name, ``agents/<agent>/workspace/.renamed/<number>``, and the metadata has its path. Files
+that are in such a directory themselves have neutral names, too. Readers of schema 1 know neutral
+names as names, so they come as far as the schema and refuse it. ``policy`` decides which of these
+paths may be archived.
 """
 
 from __future__ import annotations
@@ -28,8 +34,13 @@ _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Control, format (bidi, zero width) and surrogate code points, line and paragraph separators."""
 _FOREIGN_SYNTAX: Final = frozenset("\\:")
 """Separators of directories, drives and streams on other systems."""
+_NOT_UTF_8: Final = "is not UTF-8"
+_OUTSIDE: Final = "is not in a directory of a checkpoint"
 
-_IN_AGENT: Final = re.compile(r"agents/([^/]+)/(workspace|session)/(.+)")
+_IN_AGENT: Final = re.compile(r"agents/([^/]+)/(workspace|session)/(.+)", re.DOTALL)
+_NEUTRAL: Final = re.compile(r"agents/([^/]+)/workspace/\.renamed/(?:0|[1-9][0-9]{0,8})")
+_RESERVED: Final = re.compile(r"agents/[^/]+/workspace/\.renamed(?P<below>/.+)?", re.DOTALL)
+_DIRECTORY: Final = re.compile(r"agents(?:/[^/]+(?:/(?:workspace|session)(?:/.+)?)?)?", re.DOTALL)
 
 
 def check_name(name: str) -> None:
@@ -42,8 +53,7 @@ def check_name(name: str) -> None:
         CheckpointPathError: It is not canonical, contains an invisible character or another
             system's separator, is too long or too deep, or is not below a known root.
     """
-    if (problem := _find_problem(name)) is not None:
-        raise CheckpointPathError(f"the name of an entry {problem}", entry=name)
+    _refuse(name, _find_problem(name))
 
 
 def is_name(name: str) -> bool:
@@ -51,17 +61,80 @@ def is_name(name: str) -> bool:
     return _find_problem(name) is None
 
 
+def check_directory(name: str) -> None:
+    """Refuse a name that no entry for a directory may have.
+
+    Args:
+        name: The full name, with a slash at its end.
+
+    Raises:
+        CheckpointPathError: It is not a canonical name of a directory in which members may be.
+    """
+    path = name.removesuffix("/")
+    _refuse(name, _bad_text(path) or (None if _DIRECTORY.fullmatch(path) else _OUTSIDE))
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that is neither a name nor a path of a workspace.
+
+    Args:
+        path: The full path of a file, link or directory, ``agents/<agent>/workspace/…``.
+
+    Raises:
+        CheckpointPathError: It is neither. Below a workspace only paths are refused that are not
+            canonical, that are too long or too deep, or that cannot be encoded.
+    """
+    _refuse(path, _find_path_problem(path))
+
+
+def is_path(path: str) -> bool:
+    """Return whether :func:`check_path` accepts ``path``."""
+    return _find_path_problem(path) is None
+
+
 def split_name(name: str) -> tuple[str, str, str] | None:
     """Return agent, tier (``workspace`` or ``session``) and the path below it.
 
     Args:
-        name: A name that :func:`check_name` accepts.
+        name: A name or path that :func:`check_path` accepts.
 
     Returns:
         The three parts; None if the name is not below an agent's directory.
     """
     found = _IN_AGENT.fullmatch(name)
     return (found[1], found[2], found[3]) if found else None
+
+
+def neutral_name(agent: str, number: int) -> str:
+    """Return the name of a member whose path is not its name.
+
+    Args:
+        agent: Name of the agent.
+        number: Number of the member, different for each member of the agent.
+    """
+    return f"agents/{agent}/workspace/.renamed/{number}"
+
+
+def neutral_agent(name: str) -> str | None:
+    """Return the agent of a member with a neutral name; None if its name is not neutral."""
+    found = _NEUTRAL.fullmatch(name)
+    return found[1] if found else None
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether a name is kept for members with neutral names, and for their directory."""
+    return _RESERVED.fullmatch(name) is not None
+
+
+def is_neutral_directory(path: str) -> bool:
+    """Return whether a path is the directory of the members with neutral names of an agent."""
+    found = _RESERVED.fullmatch(path)
+    return found is not None and found["below"] is None
+
+
+def names_itself(path: str) -> bool:
+    """Return whether the member of a path has the path as its name."""
+    return is_name(path) and not is_reserved(path)
 
 
 def fold(component: str) -> str:
@@ -74,15 +147,43 @@ def fold(component: str) -> str:
     return unicodedata.normalize("NFKC", folded).rstrip(". ")
 
 
+def _refuse(name: str, problem: str | None) -> None:
+    if problem is not None:
+        raise CheckpointPathError(f"the name of an entry {problem}", entry=name)
+
+
 def _find_problem(name: str) -> str | None:
-    return _bad_character(name) or _bad_path(name) or _bad_root(name)
+    return _bad_text(name) or _bad_root(name)
+
+
+def _bad_text(name: str) -> str | None:
+    return _bad_character(name) or _bad_path(name) or _bad_ending(name)
+
+
+def _find_path_problem(path: str) -> str | None:
+    problem = _find_problem(path)
+    split = None if problem is None else split_name(path)
+    if split is None or split[1] != "workspace" or not is_name(f"agents/{split[0]}/workspace/_"):
+        return problem
+    if "\0" in path:
+        return "contains the forbidden character U+0000"
+    return _bad_path(path) if is_encodable(path) else _NOT_UTF_8
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether a text, such as a name that a file system gave, is valid Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _bad_character(name: str) -> str | None:
     for char in "" if name.isprintable() and _FOREIGN_SYNTAX.isdisjoint(name) else name:
         category = unicodedata.category(char)
         if category == "Cs":
-            return "is not UTF-8"
+            return _NOT_UTF_8
         if category in _INVISIBLE or char in _FOREIGN_SYNTAX:
             return f"contains the forbidden character U+{ord(char):04X}"
     return None
@@ -97,14 +198,18 @@ def _bad_path(name: str) -> str | None:
     for component in components:
         if component in ("", ".", ".."):
             return "escapes or is not canonical"
-        if component[-1] in ". ":
-            return "has a part that ends with a dot or a space"
         if len(component) * 4 > _MAX_COMPONENT and len(component.encode()) > _MAX_COMPONENT:
             return f"has a part longer than {_MAX_COMPONENT} bytes"
+    return None
+
+
+def _bad_ending(name: str) -> str | None:
+    if any(component[-1] in ". " for component in name.split("/")):
+        return "has a part that ends with a dot or a space"
     return None
 
 
 def _bad_root(name: str) -> str | None:
     if name in (METADATA_NAME, SNAPSHOT_NAME, ROWS_NAME) or _IN_AGENT.fullmatch(name):
         return None
-    return "is not in a directory of a checkpoint"
+    return _OUTSIDE

@@ -17,6 +17,7 @@ from clawblox.checkpoint.archive.registry import above
 from clawblox.checkpoint.names import split_name
 from clawblox.checkpoint.secrets import KnownValues, Scanner
 from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
+from clawblox.printable import printable_name
 from clawblox.protocol import SECRET_ENV
 from clawblox.results import Excluded, Finding
 from clawblox.rundir.records import read_running
@@ -116,7 +117,8 @@ def _list_names(message: str, remarks: Mapping[str, str], scanner: Scanner) -> s
     for name in [*remarks][:_SHOWN]:
         # The path of a finding in a name is the name without the secret.
         findings = scanner.scan(name, ())
-        lines.append(f"  {findings[0].path if findings else name!a}{remarks[name]}")
+        shown = printable_name(findings[0].path) if findings else ascii(name)
+        lines.append(f"  {shown}{remarks[name]}")
     if len(remarks) > _SHOWN:
         lines.append(f"  and {len(remarks) - _SHOWN} more")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawblox.errors.general import ClawbloxError, shorten
+from clawblox.printable import printable_name
 
 if TYPE_CHECKING:
     from clawblox.results import Finding
@@ -41,7 +42,7 @@ class CheckpointError(ClawbloxError):
     @property
     def subject(self) -> str | None:
         """The archive, or the path that prevents loading it."""
-        return str(self.path) if self.path else None
+        return printable_name(str(self.path)) if self.path else None
 
     def details(self) -> list[str]:
         """Name the member."""

@@ -16,7 +16,7 @@ from clawblox.checkpoint.audit.verify import Difference, Scan, Verification
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
-from clawblox.printable import printable, quote_words
+from clawblox.printable import printable, printable_name, quote_words
 from clawblox.views.formatting import (
     count_words,
     format_bytes,
@@ -156,9 +156,9 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
 def describe_difference(diff: Difference) -> str:
     """Describe how two archives differ, a line for each member."""
     lines = [
-        *(f"+ {printable(name)}" for name in diff.added),
-        *(f"- {printable(name)}" for name in diff.removed),
-        *(f"~ {printable(name)}" for name in diff.changed),
+        *(f"+ {printable_name(name)}" for name in diff.added),
+        *(f"- {printable_name(name)}" for name in diff.removed),
+        *(f"~ {printable_name(name)}" for name in diff.changed),
         *(f"~ {METADATA_NAME}: {printable(key)}" for key in diff.metadata),
     ]
     counts = f"{len(diff.added)} added, {len(diff.removed)} removed, {len(diff.changed)} changed"
@@ -170,8 +170,8 @@ def describe_findings(scan: Scan) -> str:
     searched = _describe_scan(scan.summary)
     if not scan.findings:
         return f"{_place(scan.path)}: nothing found; {searched}"
-    facts = operator.attrgetter("path", "line", "rule", "fingerprint", "preview")
-    rows = [list(map(_text, facts(finding))) for finding in scan.findings]
+    facts = operator.attrgetter("line", "rule", "fingerprint", "preview")
+    rows = [[printable_name(found.path), *map(_text, facts(found))] for found in scan.findings]
     headings = ("FILE", "LINE", "RULE", "FINGERPRINT", "PREVIEW")
     return f"{format_table(headings, rows)}\n\n{count_words(len(rows), 'finding')}; {searched}"
 
@@ -266,7 +266,7 @@ def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
 def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
     if not excluded:
         return ""
-    rows = [(_text(entry["path"]), _text(entry["reason"])) for entry in excluded]
+    rows = [(printable_name(entry["path"]), _text(entry["reason"])) for entry in excluded]
     lines = format_table(("LEFT OUT", "REASON"), rows).splitlines()
     return "\n".join(_cut(lines, _EXCLUDED_SHOWN + 1))
 
@@ -279,7 +279,7 @@ def _describe_own_metadata(metadata: Mapping[str, Any]) -> str:
 
 
 def _describe_files(archive: Archive) -> str:
-    rows = [(printable(entry.name), format_bytes(entry.size)) for entry in archive.entries]
+    rows = [(printable_name(entry.name), format_bytes(entry.size)) for entry in archive.entries]
     return format_table(("FILE", "SIZE"), rows)
 
 
@@ -300,7 +300,7 @@ def _word(path: Path) -> str:
 
 
 def _place(path: Path) -> str:
-    return printable(shorten_path(path))
+    return printable_name(shorten_path(path))
 
 
 def _number(value: object) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 REGULAR = 0o100600 << 16
+DIRECTORY = 0o040700 << 16 | 0x10
 EXECUTABLE = 0o100700 << 16
 WORKSPACE_FILE = "agents/a/workspace/notes.txt"
 UTF_8 = 0x800
@@ -129,6 +130,29 @@ def deflate(content: bytes) -> bytes:
 def zip64_extra(*values: int) -> bytes:
     """Return the extra field with fields of 64 bits."""
     return struct.pack(f"<2H{len(values)}Q", 1, 8 * len(values), *values)
+
+
+def renamed_checkpoint(
+    paths: Mapping[str, object], *members: Member, version: int = 2, **keys: object
+) -> bytes:
+    """Return an archive whose members are listed, some of them with paths of their own.
+
+    Args:
+        paths: What the metadata gives as path of each member, by its name.
+        members: Further members, listed without a path.
+        version: Its schema.
+        **keys: Further metadata.
+    """
+    named = [Member(name, b"odd") for name in paths]
+    files = {
+        member.name: described(
+            member.content, **({"path": paths[member.name]} if member.name in paths else {})
+        )
+        for member in (*named, *members)
+        if isinstance(member.name, str) and not member.name.endswith("/")
+    }
+    document = {"schema_version": version, "files": files, **keys}
+    return archive(metadata_member(document), *named, *members)
 
 
 def tree_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
+import struct
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +23,7 @@ from clawblox.errors import (
     CheckpointVersionError,
 )
 from tests.checkpoint.archives import (
+    DIRECTORY,
     REGULAR,
     WORKSPACE_FILE,
     Member,
@@ -30,6 +34,7 @@ from tests.checkpoint.archives import (
     describe,
     described,
     metadata_member,
+    renamed_checkpoint,
     tree_of,
     zip64_extra,
 )
@@ -126,6 +131,342 @@ def test_a_harmful_name_is_refused(refuse, name, reason):
 def test_a_name_without_the_flag_of_its_encoding_is_refused(refuse, name):
     hostile = Member(name, b"x", fields={"flags": 0})
     refuse(bare_checkpoint(hostile), CheckpointPathError, "UTF-8 flag is missing")
+
+
+# Paths of members with neutral names
+
+WORKSPACE = "agents/a/workspace/"
+RENAMED = "agents/a/workspace/.renamed/0"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (WORKSPACE + "../../../odd:", "not canonical"),
+        (WORKSPACE + "odd:/../../x", "not canonical"),
+        (WORKSPACE + "odd:/", "not canonical"),
+        (WORKSPACE + "./odd:", "not canonical"),
+        ("/etc/odd:", "U\\+003A"),
+        ("../odd.", "not canonical"),
+        ("", "not canonical"),
+        (WORKSPACE + "odd:\0", "U\\+0000"),
+        (WORKSPACE + "odd:" + "x" * 252, "255"),
+        (WORKSPACE + "odd:/" + "x/" * 2000 + "x", "deeper"),
+        (WORKSPACE + ("odd:" * 50 + "/") * 21 + "x", "4096"),
+        (WORKSPACE + "plain", "a name itself"),
+        (WORKSPACE, "not canonical"),
+        ("agents/b/workspace/odd:", "outside of its agent's workspace"),
+        ("agents/a/session/odd:", "U\\+003A"),
+        ("agents/a/session/plain", "outside of its agent's workspace"),
+        ("agents/a:/workspace/x", "U\\+003A"),
+        ("metadata.json", "outside of its agent's workspace"),
+        ("world.snapshot", "outside of its agent's workspace"),
+        ("agents/a", "not in a directory of a checkpoint"),
+    ],
+)
+def test_a_path_that_no_neutral_name_may_stand_for_is_refused(refuse, path, reason):
+    refuse(renamed_checkpoint({RENAMED: path}), CheckpointPathError, reason)
+
+
+@pytest.mark.parametrize("path", [WORKSPACE + "odd:\udcff", 1, None, []])
+def test_a_path_that_is_no_text_is_refused(refuse, path):
+    data = renamed_checkpoint({RENAMED: path})
+    refuse(data, CheckpointFormatError, "not UTF-8|shape for files")
+
+
+@pytest.mark.parametrize("name", [WORKSPACE_FILE, "world.snapshot", "agents/a/session/x"])
+@pytest.mark.parametrize("path", [WORKSPACE_FILE, WORKSPACE + "odd:"])
+def test_a_path_of_a_member_without_a_neutral_name_is_refused(refuse, name, path):
+    refuse(renamed_checkpoint({name: path}), CheckpointPathError, "no other name may have one")
+
+
+@pytest.mark.parametrize("name", [RENAMED, WORKSPACE + ".renamed", WORKSPACE + ".renamed/x"])
+def test_a_reserved_name_that_stands_for_no_path_is_refused(refuse, name):
+    member = Member(name, b"x")
+    plain = archive(metadata_member({"schema_version": 2}), member)
+    for data in (renamed_checkpoint({}, member), plain):
+        refuse(data, CheckpointPathError, "needs a path")
+
+
+@pytest.mark.parametrize("name", ["x", "01", "1/2", "1000000000"])
+def test_a_path_of_a_reserved_name_that_is_not_neutral_is_refused(refuse, name):
+    data = renamed_checkpoint({f"{WORKSPACE}.renamed/{name}": WORKSPACE + "odd:"})
+    refuse(data, CheckpointPathError, "outside of its agent's workspace")
+
+
+def test_before_schema_2_neutral_names_are_names_like_any_other(tmp_path):
+    data = renamed_checkpoint({RENAMED: WORKSPACE + "odd:"}, version=1)
+    (tmp_path / "a.ckpt").write_bytes(data)
+    loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
+    workspace = loaded["agents"]["a"] / "workspace"
+    assert [str(path.relative_to(workspace)) for path in sorted(workspace.rglob("*"))] == [
+        ".renamed",
+        ".renamed/0",
+    ]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"symlinks": [{"path": WORKSPACE + "odd:", "target": "x"}]},
+        {"directories": [WORKSPACE + "odd:"]},
+    ],
+)
+def test_an_odd_path_of_a_link_or_a_directory_is_refused_before_schema_2(refuse, keys):
+    refuse(renamed_checkpoint({}, version=1, **keys), CheckpointPathError, "U\\+003A")
+
+
+@pytest.mark.parametrize(
+    ("paths", "keys"),
+    [
+        ([WORKSPACE + "odd:"] * 2, {}),
+        ([WORKSPACE + "odd:", WORKSPACE + "odd:/x"], {}),
+        ([WORKSPACE + "notes.txt/odd:"], {}),
+        ([WORKSPACE + "odd:"], {"symlinks": [{"path": WORKSPACE + "odd:", "target": "x"}]}),
+        ([WORKSPACE + "odd:/x"], {"symlinks": [{"path": WORKSPACE + "odd:", "target": "."}]}),
+        ([WORKSPACE + "odd:"], {"directories": [WORKSPACE + "odd:"]}),
+        ([WORKSPACE + "odd:"], {"directories": [WORKSPACE + "odd:/d"]}),
+        ([], {"directories": [WORKSPACE + "odd:"] * 2}),
+    ],
+)
+def test_odd_paths_that_cannot_be_in_one_tree_are_refused(refuse, paths, keys):
+    named = {f"agents/a/workspace/.renamed/{number}": path for number, path in enumerate(paths)}
+    data = renamed_checkpoint(named, Member(WORKSPACE_FILE, b"x"), **keys)
+    refuse(data, CheckpointFormatError, "path twice|not a directory")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env\u200d",
+        ".ENV.",
+        ".env ",
+        "odd:/.env",
+        ".env.\nlocal",
+        ".claude/settings.json ",
+        ".cl\u00adaude/settings.json",
+        "odd:/.claude./settings.json",
+        ".git /config",
+        ".g\u200cit/hooks/post-checkout",
+        ".git/config.",
+        "odd:/.git/config",
+        "odd:/.git/refs/heads/x.lock",
+        ".ssh\u2066/id_rsa",
+    ],
+)
+def test_a_denied_name_is_denied_in_every_spelling(tmp_path, path):
+    data = renamed_checkpoint(
+        {RENAMED: WORKSPACE + path},
+        symlinks=[{"path": f"agents/b/workspace/{path}", "target": "x"}],
+        directories=[f"agents/c/workspace/{path}/d:"],
+        agents={"b": {}, "c": {}},
+    )
+    (tmp_path / "a.ckpt").write_bytes(data)
+    loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
+    for name in "abc":
+        assert [*(tmp_path / "run" / "agents" / name / "workspace").rglob("*")] == []
+    assert [entry["path"] for entry in loaded["excluded"]] == [
+        WORKSPACE + path,
+        f"agents/c/workspace/{path}/d:",
+        f"agents/b/workspace/{path}",
+    ]
+
+
+# Entries of directories
+
+
+def with_directory(name="agents/a/workspace/d/", *members, **fields):
+    document = metadata_member(PLAIN)
+    directory = Member(name, method=0, fields={"external": DIRECTORY, **fields})
+    return archive(document, directory, *members)
+
+
+@pytest.mark.parametrize("external", [DIRECTORY, 0o042775 << 16, 0o040000 << 16, 0x10, 0])
+def test_an_entry_of_a_directory_makes_it(tmp_path, external):
+    (tmp_path / "a.ckpt").write_bytes(with_directory(external=external))
+    loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
+    made = loaded["agents"]["a"] / "workspace" / "d"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil/",
+        "/evil/",
+        "evil/",
+        "agents/../evil/",
+        "agents/a/home/",
+        "agents/a/workspace/../../x/",
+        "agents/a/workspace//",
+        "agents/a/workspace/x\n/",
+        "agents/a/workspace/x:/",
+        "agents/a/workspace/x./",
+        "agents/a/renamed/",
+        "world.snapshot/",
+        "agents/a/workspace/" + "d/" * 62,
+    ],
+)
+def test_an_entry_of_a_directory_elsewhere_is_refused(refuse, name):
+    refuse(with_directory(name), CheckpointPathError)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"external": REGULAR}, "is something else"),
+        ({"external": stat.S_IFLNK << 16}, "is something else"),
+        ({"external": stat.S_IFIFO << 16 | 0x10}, "is something else"),
+        ({"external": DIRECTORY | 0x20}, "is something else"),
+        ({"method": 8}, "has content"),
+        ({"crc": 1}, "has content"),
+        ({"packed_size": 1}, "two different sizes"),
+        ({"flags": 8}, "flags 0x0008"),
+    ],
+)
+def test_an_entry_of_a_directory_that_is_something_else_is_refused(refuse, fields, reason):
+    refuse(with_directory(**fields), CheckpointFormatError, reason)
+
+
+@pytest.mark.parametrize("method", [0, 8])
+def test_content_of_a_directory_is_refused(refuse, method):
+    hidden = Member("agents/a/workspace/d/", b"x", method=method, fields={"external": DIRECTORY})
+    refuse(bare_checkpoint(hidden), CheckpointPathError, "not canonical")
+    packed = Member("agents/a/workspace/d/", b"", fields={"external": DIRECTORY})
+    refuse(bare_checkpoint(packed), CheckpointFormatError, "has content")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (Member("agents/a/workspace/d/", method=0, fields={"external": DIRECTORY}), "same name"),
+        (Member("agents/a/workspace/d", b"x"), "a file and a directory"),
+    ],
+)
+def test_an_entry_of_a_directory_that_is_there_twice_is_refused(refuse, other, reason):
+    refuse(with_directory("agents/a/workspace/d/", other), CheckpointFormatError, reason)
+
+
+def test_a_directory_below_a_file_or_in_place_of_a_link_is_refused(refuse):
+    below = with_directory(WORKSPACE_FILE + "/d/", Member(WORKSPACE_FILE, b"x"))
+    refuse(below, CheckpointFormatError, "parent of an entry is not a directory")
+    directory = Member("agents/a/workspace/d/", method=0, fields={"external": DIRECTORY})
+    link = {"path": "agents/a/workspace/d", "target": "."}
+    refuse(bare_checkpoint(directory, symlinks=[link]), CheckpointFormatError, "and a directory")
+
+
+def test_a_directory_is_no_file_of_the_manifest(refuse):
+    document = describe({"agents/a/workspace/d/": b""})
+    directory = Member("agents/a/workspace/d/", method=0, fields={"external": DIRECTORY})
+    refuse(archive(metadata_member(document), directory), CheckpointFormatError, "in the archive")
+
+
+def test_too_many_entries_of_directories_are_refused(refuse):
+    directories = [
+        Member(f"agents/a/workspace/{n}/", method=0, fields={"external": DIRECTORY})
+        for n in range(50)
+    ]
+    refuse(bare_checkpoint(*directories), CheckpointLimitError, "51 entries")
+    deep = Member("agents/a/workspace/" + "d/" * 60, method=0, fields={"external": DIRECTORY})
+    refuse(bare_checkpoint(deep), CheckpointLimitError, "directories")
+
+
+def test_a_directory_that_is_left_out_is_not_made(tmp_path):
+    (tmp_path / "a.ckpt").write_bytes(with_directory("agents/a/workspace/.git/hooks/"))
+    loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
+    assert [*(loaded["agents"]["a"] / "workspace").iterdir()] == []
+    [excluded] = loaded["excluded"]
+    assert excluded["path"] == "agents/a/workspace/.git/hooks"
+
+
+# Additions of other programs
+
+TIMES = b"UT\x05\0\x03abcd"
+TWO_TIMES = b"UT\x09\0\x03abcdefgh"
+OWNER = b"ux\x0b\0\x01\x04\0\0\0\0\x04\0\0\0\0"
+
+
+def described_member(**fields):
+    """Return a member with a data descriptor, as bsdtar writes it, and what follows it."""
+    content, packed = b"state", deflate(b"state")
+    crc = zlib.crc32(content)
+    known = {"crc": crc, "packed_size": len(packed), "size": len(content), **fields}
+    descriptor = struct.pack("<4s3I", b"PK\x07\x08", *known.values())
+    return Member(
+        "world.snapshot",
+        content,
+        packed=packed + descriptor,
+        fields={"flags": 8},
+        local={"crc": 0, "packed_size": 0},
+        central={"packed_size": len(packed)},
+    )
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        good_members(local={"extra": TWO_TIMES + OWNER}, central={"extra": TIMES + OWNER}),
+        good_members(fields={"extra": OWNER + TIMES}),
+        good_members(fields={"made": 3 << 8 | 30, "needed": 10, "internal": 1}),
+        (described_member(), good_members()[1]),
+    ],
+)
+def test_what_other_programs_add_changes_nothing(tmp_path, members):
+    path = tmp_path / "a.ckpt"
+    path.write_bytes(bare_checkpoint(*members))
+    loaded = load_checkpoint(path, tmp_path / "run")
+    assert loaded["world_snapshot"].read_bytes() == b"state"
+    assert (loaded["agents"]["a"] / "workspace" / "notes.txt").read_bytes() == GOOD[WORKSPACE_FILE]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"extra": TIMES + TIMES}, "extra field"),
+        ({"extra": b"UT\x06\0\x03abcde"}, "extra field"),
+        ({"extra": b"UT\x05\0\x03abc"}, "extra field"),
+        ({"extra": OWNER[:-1]}, "extra field"),
+        ({"extra": OWNER + b"x"}, "extra field"),
+        ({"extra": TIMES + b"up\x05\0\x01abcd"}, "extra field"),
+        ({"extra": TIMES + zip64_extra(5)}, "extra field"),
+        ({"made": 3 << 8 | 30, "internal": 2}, "internal"),
+        ({"internal": 1}, "internal"),
+    ],
+)
+def test_other_additions_are_refused(refuse, fields, reason):
+    refuse(bare_checkpoint(*good_members(fields=fields)), CheckpointFormatError, reason)
+
+
+@pytest.mark.parametrize(
+    ("local", "central"),
+    [
+        (b"", TIMES),
+        (TIMES, b""),
+        (TWO_TIMES, b"UT\x05\0\x03abce"),
+        (TIMES + OWNER, TIMES),
+        (OWNER, OWNER[:-1] + b"\x01"),
+    ],
+)
+def test_times_and_owners_that_disagree_are_refused(refuse, local, central):
+    members = good_members(local={"extra": local}, central={"extra": central})
+    refuse(bare_checkpoint(*members), CheckpointFormatError, "disagrees")
+
+
+@pytest.mark.parametrize("fields", [{"crc": 1}, {"packed_size": 1}, {"size": 4}])
+def test_a_data_descriptor_that_disagrees_is_refused(refuse, fields):
+    data = bare_checkpoint(described_member(**fields), good_members()[1])
+    refuse(data, CheckpointFormatError, "data descriptor")
+
+
+def test_a_data_descriptor_is_refused_where_the_end_of_the_content_is_unclear(refuse):
+    member = described_member()
+    packed = b"state" + member.packed[-16:]
+    for fields in ({"method": 0}, {"central": {"packed_size": len(member.packed)}}, {"gap": b"x"}):
+        changed = {"packed": packed, **fields} if "method" in fields else fields
+        data = bare_checkpoint(dataclasses.replace(member, **changed), good_members()[1])
+        refuse(data, CheckpointFormatError, "flags 0x0008|data descriptor|contiguous")
+    short = dataclasses.replace(member, packed=member.packed[:-1])
+    refuse(bare_checkpoint(short), CheckpointFormatError, "data descriptor|last entry")
 
 
 # Kinds and modes

@@ -135,7 +135,7 @@ def test_a_newer_schema_version_is_reported_before_any_other_defect():
     with pytest.raises(CheckpointVersionError) as refused:
         parse_metadata(b'{"schema_version": 999, "files": "in another shape"}')
     assert refused.value.message == (
-        "the archive has schema_version 999, but this clawblox reads only up to 1"
+        "the archive has schema_version 999, but this clawblox reads only up to 2"
     )
 
 

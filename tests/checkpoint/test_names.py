@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.names import check_name, fold, is_name, split_name
+from clawblox.checkpoint.names import (
+    check_directory,
+    check_name,
+    check_path,
+    fold,
+    is_name,
+    is_path,
+    is_reserved,
+    names_itself,
+    neutral_agent,
+    neutral_name,
+    split_name,
+)
 from clawblox.errors import CheckpointPathError
 
 BELOW = "agents/a/workspace/"
@@ -89,6 +101,159 @@ def test_any_other_name_is_refused_with_the_reason(name, reason):
     assert reason in refused.value.message
     assert refused.value.entry == name
     assert not is_name(name)
+
+
+ODD = [
+    "2026-06-22T18:59:24.log",
+    "Foo::Bar.3pm",
+    "1766.M1P2.host:2,S",
+    "back\\slash",
+    "..\\..\\x",
+    "dot.",
+    "blank ",
+    " ",
+    "...",
+    "family \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "soft\u00adhyphen",
+    "new\nline",
+    "\x1b[2J",
+    "\u202etxt.exe",
+    "odd:/plain",
+    "odd\n/plain/x",
+]
+"""Paths of a workspace that Linux allows and that cannot be names of members."""
+
+
+@pytest.mark.parametrize("path", ODD)
+def test_a_workspace_may_have_any_path_that_linux_allows(path):
+    check_path(BELOW + path)
+    assert not is_name(BELOW + path)
+    assert split_name(BELOW + path) == ("a", "workspace", path)
+
+
+@pytest.mark.parametrize("path", ODD)
+def test_sessions_agents_and_members_keep_strict_names(path):
+    for name in (f"agents/a/session/{path}", f"agents/{path}/workspace/x"):
+        assert not is_path(name)
+    with pytest.raises(CheckpointPathError):
+        check_name(BELOW + path)
+    with pytest.raises(CheckpointPathError):
+        check_directory(BELOW + path + "/")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("..", "not canonical"),
+        ("odd:/../x", "not canonical"),
+        ("./odd:", "not canonical"),
+        ("odd://x", "not canonical"),
+        ("/odd:", "not canonical"),
+        ("odd:/", "not canonical"),
+        ("odd:\0", "U+0000"),
+        ("odd:\udcff", "not UTF-8"),
+        ("odd:" + "x" * 252, "longer than 255 bytes"),
+        ("odd:/" + "/".join(["x" * 200] * 25), "longer than 4096 bytes"),
+        ("odd:/" + "/".join("d" * 61), "deeper than 64"),
+    ],
+)
+def test_a_path_is_refused_that_escapes_or_is_too_long_or_cannot_be_encoded(path, reason):
+    with pytest.raises(CheckpointPathError) as refused:
+        check_path(BELOW + path)
+    assert reason in refused.value.message
+    assert not is_path(BELOW + path)
+
+
+@given(st.text(st.sampled_from("a.:\\ \n/\0\u202e\udcff"), max_size=8))
+def test_a_path_is_allowed_exactly_if_linux_allows_it_and_it_can_be_encoded(text):
+    parts = text.split("/")
+    is_canonical = {"", ".", ".."}.isdisjoint(parts)
+    assert is_path(BELOW + text) == (is_canonical and "\0" not in text and "\udcff" not in text)
+
+
+@pytest.mark.parametrize("number", [0, 7, 10, 999_999_999])
+def test_a_neutral_name_is_a_name_of_no_other_path(number):
+    name = neutral_name("Ana María", number)
+    check_name(name)  # as an earlier version checks it
+    assert neutral_agent(name) == "Ana María"
+    assert is_reserved(name)
+    assert not names_itself(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".renamed",
+        ".renamed/x",
+        ".renamed/01",
+        ".renamed/+1",
+        ".renamed/1/2",
+        ".renamed/1\n",
+        ".renamed/\u0661",
+        ".renamed/1000000000",
+    ],
+)
+def test_a_neutral_name_has_a_single_form_and_its_directory_has_no_other_names(name):
+    assert neutral_agent(BELOW + name) is None
+    assert is_reserved(BELOW + name)
+    assert not names_itself(BELOW + name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "agents/a/workspace/x/.renamed/1",
+        "agents/a/workspace/.renamed1",
+        "agents/a/workspace/renamed/1",
+        "agents/a/session/.renamed/1",
+        "world.snapshot",
+    ],
+)
+def test_other_names_are_not_reserved(name):
+    assert neutral_agent(name) is None
+    assert names_itself(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "agents/",
+        "agents/a/",
+        "agents/a/workspace/",
+        "agents/a/workspace/src/ü/",
+        "agents/a/session/",
+        "agents/a/session/subagents/",
+    ],
+)
+def test_a_directory_in_which_members_may_be_can_have_an_entry(name):
+    check_directory(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/",
+        "//",
+        "./",
+        "../",
+        "agents//",
+        "agents/../",
+        "agents/a//",
+        "agents/a./",
+        "agents/a/home/",
+        "agents/a/renamed/",
+        "agents/a/workspace//",
+        "agents/a/workspace/../",
+        "agents/a/workspace/x//",
+        "agents/a/workspace/x\n/",
+        "metadata.json/",
+        "world.snapshot/",
+        "evil/",
+    ],
+)
+def test_no_other_directory_can_have_an_entry(name):
+    with pytest.raises(CheckpointPathError):
+        check_directory(name)
 
 
 def test_a_refused_name_reaches_no_terminal_as_it_is():

@@ -139,14 +139,29 @@ def test_links_and_empty_directories_are_recorded(agent):
 
 
 def test_names_that_no_archive_can_contain_are_reported_unchanged(agent):
-    for name in (b"two\nlines", b"back\\slash", b"caf\xe9", b"colon:", b"dot.", b"l" * 255):
+    for name in (b"caf\xe9", b"two\nlines \xff", b"colon:", b"l" * 255):
         Path(os.fsdecode(os.fsencode(agent.workspace) + b"/" + name)).write_bytes(b"")
     planned = plan(agent)
     assert planned.unarchivable == [
-        f"agents/rocky/workspace/{name}"
-        for name in ("back\\slash", "caf\udce9", "colon:", "dot.", "two\nlines")
+        f"agents/rocky/workspace/{name}" for name in ("caf\udce9", "two\nlines \udcff")
     ]
     assert f"agents/rocky/workspace/{'l' * 255}" in members(planned)
+    assert "agents/rocky/workspace/colon:" in members(planned)
+
+
+def test_only_paths_that_cannot_be_names_have_neutral_names_in_an_archive(agent):
+    for name in ("colon:", "plain", "a.", "odd\n/below", ".renamed/0"):
+        (agent.workspace / name).parent.mkdir(exist_ok=True)
+        (agent.workspace / name).write_bytes(b"")
+    planned = plan(agent, workspace_only=True)
+    assert {source.name.split("/", 3)[3]: source.member for source in planned.sources} == {
+        ".renamed/0": "agents/rocky/workspace/.renamed/0",
+        "SOUL.md": "agents/rocky/workspace/SOUL.md",
+        "a.": "agents/rocky/workspace/.renamed/1",
+        "colon:": "agents/rocky/workspace/.renamed/2",
+        "odd\n/below": "agents/rocky/workspace/.renamed/3",
+        "plain": "agents/rocky/workspace/plain",
+    }
 
 
 def test_a_planned_file_is_opened_as_it_is_when_it_is_read(agent):

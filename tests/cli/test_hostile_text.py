@@ -24,6 +24,7 @@ import pytest
 from clawblox.recording.blocks import Track
 from tests.agents.support import write_status
 from tests.agents.trajectory.support import make_agent
+from tests.checkpoint.archives import renamed_checkpoint
 from tests.cli.commands import every_command
 from tests.cli.conftest import Command, Start, environment
 from tests.recording.files import Recorded
@@ -247,6 +248,18 @@ def make_hostile_archive(path: Path) -> Path:
     return path
 
 
+def make_odd_archive(path: Path, *names: str) -> Path:
+    """Write an archive that loads, with files, a link and a directory of hostile names."""
+    below = "agents/x/workspace/"
+    members = {f"{below}.renamed/{number}": below + name for number, name in enumerate(names)}
+    links = [{"path": f"{below}link{names[0]}", "target": HOSTILE}]
+    directories = [f"{below}directory{names[0]}"]
+    excluded = [{"path": f"{below}excluded{names[0]}", "reason": HOSTILE}]
+    keys = {"symlinks": links, "directories": directories, "excluded": excluded}
+    path.write_bytes(renamed_checkpoint(members, **keys))
+    return path
+
+
 class Trial:
     """Runs commands, and keeps which were tried and what they wrote."""
 
@@ -287,6 +300,21 @@ def make_hostile_experiment(place: Path) -> Path:
 def make_hostile_plan(path: Path) -> Path:
     path.write_text(f"{json.dumps(HOSTILE)} = 1\nname = {json.dumps(HOSTILE)}\n")
     return path
+
+
+def test_no_command_lets_a_hostile_path_of_an_archive_through(start: Start, tmp_path: Path) -> None:
+    trial, name = Trial(start), f"new\nforged line {HOSTILE.replace('/', '')}"
+    first = str(make_odd_archive(tmp_path / "a.ckpt", name, f".env.{name}"))
+    second = str(make_odd_archive(tmp_path / "b.ckpt", f"other {name}"))
+    for words in (
+        *(("inspect", "--files", first), ("inspect", "--json", first), ("verify", first)),
+        *(("scan", first), ("diff", first, second), ("diff", "--json", first, second)),
+        *(("extract", first, "into"), ("extract", first, "elsewhere", "--json")),
+    ):
+        written = trial.run("ckpt", *words)
+        assert "\nforged" not in written
+        if words[0] in ("inspect", "diff", "extract"):
+            assert "new\\nforged line" in written
 
 
 @pytest.mark.thorough

@@ -6,11 +6,16 @@ that two programs never see different archives in the same file, and nothing can
 * members follow one another from the first byte on, in the order of the directory, with no byte
   between them or after them; the end record is the last 22 bytes of the file;
 * the header before a member agrees with its record in the directory;
-* members are regular files, stored or deflated; no comments, no data descriptors, no
+* members are regular files, stored or deflated, or directories, which are empty; no comments, no
   encryption, no second disk, no extra field but zip64, and zip64 only where a field needs it.
 
-Python's ``zipfile`` writes this profile when its file is seekable. PKWARE's APPNOTE.TXT, 4.3 and
-4.5.3, specifies the format. ``names`` defines the names that are allowed, the reader the limits.
+Python's ``zipfile`` writes this profile when its file is seekable. Three things that Info-ZIP's
+``zip`` and ``bsdtar`` add are accepted, because no program can read another content by them: the
+mark of a text; times and owner as extra fields, the same in both headers; and a data descriptor
+that repeats the directory, after content whose end deflate shows.
+
+PKWARE's APPNOTE.TXT, 4.3 and 4.5.3, specifies the format, and ``proginfo/extrafld.txt`` of Info-ZIP
+its extra fields. ``names`` defines the names that are allowed, the reader the limits.
 """
 
 from __future__ import annotations
@@ -18,11 +23,11 @@ from __future__ import annotations
 import stat
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 import attrs
 
-from clawblox.checkpoint.names import check_name
+from clawblox.checkpoint.names import check_directory, check_name
 from clawblox.errors import CheckpointFormatError, CheckpointPathError
 
 STORED: Final = 0
@@ -31,21 +36,32 @@ DEFLATED: Final = 8
 # Twelve bytes that a directory record and its local header share: flags, method, time, date and
 # checksum.
 _TWIN: Final = struct.Struct("<4HI")
+_CRC_BYTES: Final = 4
 _LOCAL: Final = struct.Struct("<4sH12s2I2H")
 _CENTRAL: Final = struct.Struct("<4s2H12s2I5H2I")
 _END: Final = struct.Struct("<4s4H2IH")
 _LOCATOR: Final = struct.Struct("<4sIQI")
 _END64: Final = struct.Struct("<4sQ2H2I4Q")
+_DESCRIPTOR: Final = struct.Struct("<4s3I")
 
 _LOCAL_SIGNATURE: Final = b"PK\x03\x04"
 _CENTRAL_SIGNATURE: Final = b"PK\x01\x02"
 _END_SIGNATURE: Final = b"PK\x05\x06"
 _LOCATOR_SIGNATURE: Final = b"PK\x06\x07"
 _END64_SIGNATURE: Final = b"PK\x06\x06"
+_DESCRIPTOR_SIGNATURE: Final = b"PK\x07\x08"
 
 _ZIP64: Final = 1
-"""Header id of the only extra field in the profile."""
+"""Header id of the only extra field that means something."""
 _LOCAL_EXTRA: Final = struct.Struct("<2H2Q")
+_EXTRA: Final = struct.Struct("<2H")
+_TIMES: Final = 0x5455
+_OWNER: Final = 0x7875
+_EXTRA_LENGTHS: Final = {_ZIP64: (8, 16, 24), _TIMES: (5, 9, 13), _OWNER: (11,)}
+"""Lengths of each extra field in the profile, in bytes."""
+_MODIFIED_BYTES: Final = 5
+"""Part of ``_TIMES`` that both headers have: the modification time."""
+_MARKS_BYTES: Final = sum(_EXTRA.size + max(_EXTRA_LENGTHS[kind]) for kind in (_TIMES, _OWNER))
 _FULL_16: Final = 0xFFFF
 _FULL_32: Final = 0xFFFF_FFFF
 
@@ -57,25 +73,32 @@ _LARGE: Final = 0xF000_0000
 
 _UNIX: Final = 3
 _SYSTEMS: Final = (0, _UNIX)
+_VERSION_STORED: Final = 10
 _VERSION: Final = 20
 _VERSION_64: Final = 45
+_INFO_ZIP: Final = 30
+"""Version that Info-ZIP's ``zip`` names as its own; it alone marks texts."""
 _UTF_8: Final = 0x800
+_DESCRIBED: Final = 0x8
+_DOS_DIRECTORY: Final = 0x10
 _DOS_EPOCH: Final = 0x21
 """1980-01-01, the earliest date of the format."""
 
 
 @attrs.frozen
 class Entry:
-    """A member of an archive.
+    """A member of an archive, or a directory.
 
     Attributes:
-        name: Its name; the members that a reader returns have passed ``names.check_name``.
+        name: Its path in the checkpoint, which may be another than ``member``.
         method: ``STORED`` or ``DEFLATED``.
         crc: CRC-32 of its content.
         compressed_size: Size of its packed content, in bytes.
         size: Size of its content, in bytes.
         mode: 0o700 when its owner may execute it, else 0o600.
         offset: Offset of its local header.
+        member: Its name in the zip file; the entries that a reader returns have passed
+            ``names.check_name``, and a directory's name ends with a slash.
     """
 
     name: str
@@ -85,6 +108,12 @@ class Entry:
     size: int
     mode: int
     offset: int
+    member: str = attrs.field(default=attrs.Factory(lambda self: self.name, takes_self=True))
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is the entry of a directory."""
+        return self.member.endswith("/")
 
 
 class End(NamedTuple):
@@ -95,12 +124,25 @@ class End(NamedTuple):
     members: int
 
 
+_Marks: TypeAlias = tuple[bytes, bytes]
+
+
 class Record(NamedTuple):
-    """A member in the directory, with the bytes that its local header must repeat."""
+    """A member in the directory, with the bytes that its local header must repeat.
+
+    Attributes:
+        entry: The member.
+        name: Its name.
+        twin: The bytes of ``_TWIN``.
+        marks: Its time and owner, if it has them.
+        descriptor: The data descriptor after its content; empty without.
+    """
 
     entry: Entry
     name: bytes
     twin: bytes
+    marks: _Marks
+    descriptor: bytes
 
 
 # Writing
@@ -119,7 +161,7 @@ def local_header_size(name: str, size: int) -> int:
 
 def local_header(entry: Entry) -> bytes:
     """Return the header before the content of a member."""
-    name = entry.name.encode()
+    name = entry.member.encode()
     sizes, extra = (entry.compressed_size, entry.size), b""
     if entry.size >= _LARGE:
         extra = _LOCAL_EXTRA.pack(_ZIP64, 16, entry.size, entry.compressed_size)
@@ -142,12 +184,12 @@ def central_directory(entries: Iterable[Entry], start_offset: int) -> bytes:
 
 
 def _twin(entry: Entry) -> bytes:
-    flags = 0 if entry.name.isascii() else _UTF_8
+    flags = 0 if entry.member.isascii() else _UTF_8
     return _TWIN.pack(flags, entry.method, 0, _DOS_EPOCH, entry.crc)
 
 
 def _central_record(entry: Entry) -> bytes:
-    name = entry.name.encode()
+    name = entry.member.encode()
     large: list[int] = []
     sizes, offset = (entry.compressed_size, entry.size), entry.offset
     if entry.size >= _LARGE:
@@ -245,7 +287,7 @@ def parse_directory(data: bytes, count: int) -> Iterator[Record]:
 
 def max_local_header(record: Record) -> int:
     """Return how many bytes the local header of a member may take."""
-    return _LOCAL.size + len(record.name) + _LOCAL_EXTRA.size
+    return _LOCAL.size + len(record.name) + _LOCAL_EXTRA.size + _MARKS_BYTES
 
 
 def check_local_header(record: Record, header: bytes) -> int:
@@ -264,15 +306,20 @@ def check_local_header(record: Record, header: bytes) -> int:
         _refuse("there is no local header at the offset in the directory", entry.name)
     _, needed, twin, packed, size, name_length, extra_length = _LOCAL.unpack_from(header)
     name_end = _LOCAL.size + name_length
+    if record.descriptor and any(twin[-_CRC_BYTES:]):
+        _refuse("an entry has the flags 0x0008, but its checksum is before its content", entry.name)
     if twin != record.twin or header[_LOCAL.size : name_end] != record.name:
         _refuse("the local header disagrees with the directory", entry.name)
     _check_version(needed, entry.name)
-    is_wide = (size, packed) == (_FULL_32, _FULL_32)
-    if extra_length != (_LOCAL_EXTRA.size if is_wide else 0):
-        _refuse("unexpected extra field in the local header", entry.name)
     header_end: int = name_end + extra_length
-    sizes = _widen((size, packed), header[name_end:header_end], entry.name)
-    if sizes != (entry.size, entry.compressed_size):
+    extra = header[name_end:header_end]
+    wide, marks = _parse_extra(extra, entry.name)
+    is_wide = (size, packed) == (_FULL_32, _FULL_32)
+    if len(extra) != extra_length or len(wide) != (16 if is_wide else 0):
+        _refuse("unexpected extra field in the local header", entry.name)
+    # A program that writes a data descriptor learns the packed size last.
+    sizes = entry.size, 0 if record.descriptor else entry.compressed_size
+    if marks != record.marks or sizes != _widen((size, packed), wide, entry.name):
         _refuse("the local header disagrees with the directory", entry.name)
     return header_end
 
@@ -291,29 +338,40 @@ def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
     raw_name = data[name_start:name_end]
     flags, method, _, _, crc = _TWIN.unpack(twin)
     name = _parse_name(raw_name, flags)
-    check_name(name)
-    if flags not in (0, _UTF_8):
+    is_directory = name.endswith("/") and not full
+    (check_directory if is_directory else check_name)(name)
+    is_described = flags & ~_UTF_8 == _DESCRIBED and method == DEFLATED
+    if flags & ~_UTF_8 and not (is_described and _FULL_32 not in (packed, full)):
         _refuse(f"an entry has the flags 0x{flags:04x}", name)
     if method not in (STORED, DEFLATED):
         _refuse(f"an entry uses compression method {method}", name)
-    if any(unused):
+    *other, internal = unused
+    is_text = internal == 1 and made & 0xFF == _INFO_ZIP
+    if any(other) or (internal and not is_text):
         _refuse("an entry has a comment, another disk or internal attributes", name)
     _check_system(made, name)
     _check_version(needed, name)
+    wide, marks = _parse_extra(data[name_end:end], name)
     narrow = (full, packed, local_offset)
-    size, compressed_size, offset = _widen(narrow, data[name_end:end], name)
+    size, compressed_size, offset = _widen(narrow, wide, name)
     if method == STORED and size != compressed_size:
         _refuse("a stored entry has two different sizes", name)
+    if is_directory and (method != STORED or crc):
+        _refuse("an entry for a directory has content", name)
     entry = Entry(
         name=name,
         method=method,
         crc=crc,
         compressed_size=compressed_size,
         size=size,
-        mode=_parse_mode(external, name),
+        mode=_parse_mode(external, name, is_directory=is_directory),
         offset=offset,
     )
-    return Record(entry, raw_name, twin), end
+    descriptor = b""
+    if is_described:
+        descriptor = _DESCRIPTOR.pack(_DESCRIPTOR_SIGNATURE, crc, packed, full)
+        twin = twin[:-_CRC_BYTES] + bytes(_CRC_BYTES)
+    return Record(entry, raw_name, twin, marks, descriptor), end
 
 
 def _parse_name(raw: bytes, flags: int) -> str:
@@ -327,8 +385,12 @@ def _parse_name(raw: bytes, flags: int) -> str:
         raise CheckpointPathError("the name of an entry is not UTF-8", entry=shown) from None
 
 
-def _parse_mode(external: int, name: str) -> int:
+def _parse_mode(external: int, name: str, *, is_directory: bool) -> int:
     mode, dos_attributes = external >> 16, external & _FULL_16
+    if is_directory:
+        if dos_attributes not in (0, _DOS_DIRECTORY) or stat.S_IFMT(mode) not in (0, stat.S_IFDIR):
+            _refuse("an entry for a directory is something else", name)
+        return stat.S_IRWXU  # of its permissions nothing is restored
     if not mode or dos_attributes or stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         _refuse("an entry is not a regular file", name)
     if mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX):
@@ -336,26 +398,37 @@ def _parse_mode(external: int, name: str) -> int:
     return 0o700 if mode & stat.S_IXUSR else 0o600
 
 
-def _widen(narrow: tuple[int, ...], extra: bytes, name: str) -> tuple[int, ...]:
+def _parse_extra(extra: bytes, name: str) -> tuple[bytes, _Marks]:
+    """Return the values of the zip64 field, then the marks; no other field is allowed."""
+    fields: dict[int, bytes] = {}
+    while extra:
+        kind, length = _EXTRA.unpack(extra[: _EXTRA.size].ljust(_EXTRA.size, b"\xff"))
+        value, extra = extra[_EXTRA.size :][:length], extra[_EXTRA.size + length :]
+        if kind in fields or len(value) != length or length not in _EXTRA_LENGTHS.get(kind, ()):
+            _refuse("an entry has an unexpected extra field", name)
+        fields[kind] = value
+    marks = fields.get(_TIMES, b"")[:_MODIFIED_BYTES], fields.get(_OWNER, b"")
+    return fields.get(_ZIP64, b""), marks
+
+
+def _widen(narrow: tuple[int, ...], wide: bytes, name: str) -> tuple[int, ...]:
     """Replace full 32-bit fields by the values of a zip64 extra field."""
     full = narrow.count(_FULL_32)
-    if not full and not extra:
-        return narrow
-    length = 8 * full
-    if not full or extra[:4] != struct.pack("<2H", _ZIP64, length) or len(extra) != 4 + length:
+    if len(wide) != 8 * full:
         _refuse("an entry has an unexpected extra field, or lacks a zip64 field", name)
-    wide = iter(struct.unpack(f"<{full}Q", extra[4:]))
-    return tuple(next(wide) if value == _FULL_32 else value for value in narrow)
+    values = iter(struct.unpack(f"<{full}Q", wide))
+    return tuple(next(values) if value == _FULL_32 else value for value in narrow)
 
 
 def _check_system(made: int, name: str | None) -> None:
     if made >> 8 not in _SYSTEMS:
         _refuse(f"the archive was made on system {made >> 8}", name)
-    _check_version(made & 0xFF, name)
+    if made & 0xFF != _INFO_ZIP:
+        _check_version(made & 0xFF, name)
 
 
 def _check_version(version: int, name: str | None) -> None:
-    if version not in (_VERSION, _VERSION_64):
+    if version not in (_VERSION_STORED, _VERSION, _VERSION_64):
         _refuse(f"the archive needs version {version} of the zip format", name)
 
 

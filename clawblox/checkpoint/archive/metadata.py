@@ -4,28 +4,46 @@ The caller's own keys are at the top level, together with the reserved keys. The
 a stranger, so parsing is strict: no ambiguous JSON, and every reserved key in its shape. ``files``
 lists size, digest, mode and time of every member, and an archive with it has no other members. An
 archive without ``files`` has the same schema and loads too, but cannot be verified.
+
+Since schema 2 a file whose path cannot be the name of a member has a neutral name, and ``path`` in
+its entry of ``files``; the paths of links and directories may be such paths as well.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, NoReturn
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
 
+import attrs
 import msgspec
 
 from clawblox.checkpoint.archive.layout import Entry
-from clawblox.checkpoint.model import SCHEMA_VERSION
-from clawblox.checkpoint.names import METADATA_NAME, check_name, is_name
+from clawblox.checkpoint.model import SCHEMA_VERSION, Source
+from clawblox.checkpoint.names import (
+    METADATA_NAME,
+    check_name,
+    check_path,
+    is_name,
+    is_neutral_directory,
+    is_reserved,
+    names_itself,
+    neutral_agent,
+    split_name,
+)
 from clawblox.errors import (
     CheckpointFormatError,
     CheckpointLimitError,
+    CheckpointPathError,
     CheckpointVersionError,
     ConfigError,
 )
 from clawblox.typed_values import converter
 
+_PATHS_SINCE: Final = 2
+"""The first schema in which members may have neutral names."""
 _MAX_DEPTH: Final = 100
 _MAX_DIGITS: Final = 1000
 
@@ -49,6 +67,11 @@ def serialise_metadata(document: Mapping[str, Any]) -> bytes:
     return data
 
 
+def path_field(source: Source) -> dict[str, str]:
+    """Return the field of a file's entry in ``files`` for a path that is not its member's name."""
+    return {} if source.neutral_name is None else {"path": source.name}
+
+
 def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, Any]:
     """Parse ``metadata.json``.
 
@@ -69,14 +92,15 @@ def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, A
     if not isinstance(document, dict):
         _refuse("is not an object")
     _check_version(document)
-    for key in _SHAPES:
-        if key in document and not _has_shape(key, document[key]):
+    for key, convert in _CONVERTERS[document["schema_version"]].items():
+        if key in document and not _has_shape(convert, document[key]):
             _refuse(f"has a value of the wrong shape for {key}")
     if not all(map(_is_agent_name, document.get("agents", ()))):
         _refuse("has a value of the wrong shape for agents")
     links = (link["path"] for link in document.get("symlinks", ()))
+    check = check_name if document["schema_version"] < _PATHS_SINCE else check_path
     for path in (*links, *document.get("directories", ())):
-        check_name(path)
+        check(path)
     return document
 
 
@@ -96,7 +120,7 @@ def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bo
     files = metadata.get("files")
     if files is None:
         return False
-    members = {entry.name: entry for entry in entries if entry.name != METADATA_NAME}
+    members = {entry.member: entry for entry in entries if entry.member != METADATA_NAME}
     for name in members.keys() ^ files.keys():
         where = "in the archive" if name in files else "in the file list of metadata.json"
         raise CheckpointFormatError(f"an entry is missing {where}", entry=name)
@@ -107,12 +131,65 @@ def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bo
     return True
 
 
-def check_tree(metadata: Mapping[str, Any], entries: Iterable[Entry], *, max_paths: int) -> None:
-    """Check that members, links and empty directories fit into the same tree.
+def restore_paths(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the members of an archive with their paths as their names.
 
     Args:
         metadata: The result of :func:`parse_metadata`.
-        entries: All members of the archive; their names differ.
+        entries: All members, named as in the zip file.
+
+    Raises:
+        CheckpointPathError: A neutral name stands for no path, for a path outside of the agent's
+            workspace, or for a path that would be its own name; or another name stands for a path.
+    """
+    if metadata["schema_version"] < _PATHS_SINCE:
+        yield from entries
+        return
+    files = metadata.get("files", {})
+    for entry in entries:
+        path = files.get(entry.member, {}).get("path")
+        if (path is None) is is_reserved(entry.member):
+            message = "a neutral name needs a path in metadata.json, and no other name may have one"
+            raise CheckpointPathError(message, entry=entry.member)
+        yield entry if path is None else attrs.evolve(entry, name=_check_renamed(path, entry))
+
+
+def _check_renamed(path: str, entry: Entry) -> str:
+    check_path(path)
+    split, agent = split_name(path), neutral_agent(entry.member)
+    if agent is None or split is None or split[:2] != (agent, "workspace"):
+        message = "a neutral name stands for a path outside of its agent's workspace"
+        raise CheckpointPathError(message, entry=path)
+    if names_itself(path):
+        message = "a neutral name stands for a path that is a name itself"
+        raise CheckpointPathError(message, entry=path)
+    return path
+
+
+def own_directories(metadata: Mapping[str, Any], directories: Iterable[str]) -> Iterator[str]:
+    """Yield the directories that have entries and are no directory of neutral names.
+
+    Args:
+        metadata: The result of :func:`parse_metadata`.
+        directories: Paths of all directories that have entries.
+    """
+    has_paths = metadata["schema_version"] >= _PATHS_SINCE
+    return (path for path in directories if not (has_paths and is_neutral_directory(path)))
+
+
+def check_tree(
+    metadata: Mapping[str, Any],
+    entries: Collection[Entry],
+    entered: Collection[str] = (),
+    *,
+    max_paths: int,
+) -> None:
+    """Check that members, links and directories fit into the same tree.
+
+    Args:
+        metadata: The result of :func:`parse_metadata`.
+        entries: All members of the archive, with their paths as their names.
+        entered: Paths of directories that have entries of their own, each once.
         max_paths: Maximum number of paths, and also of the directories above them.
 
     Raises:
@@ -120,15 +197,17 @@ def check_tree(metadata: Mapping[str, Any], entries: Iterable[Entry], *, max_pat
         CheckpointFormatError: Two of them have the same path, or a path is below a member or a
             link.
     """
-    members = {entry.name for entry in entries}
     links = [link["path"] for link in metadata.get("symlinks", ())]
     directories = metadata.get("directories", ())
-    leaves = members.union(links)
+    leaves = {entry.name for entry in entries}.union(links)
     paths = leaves.union(directories)
+    if len(paths) != len(entries) + len(links) + len(directories):
+        raise CheckpointFormatError("metadata.json records a path twice", entry=METADATA_NAME)
+    for path in leaves.intersection(entered):
+        raise CheckpointFormatError("an entry is a file and a directory", entry=path)
+    paths.update(entered)
     if len(paths) > max_paths:
         raise CheckpointLimitError(f"the archive has more than {max_paths} paths")
-    if len(paths) != len(members) + len(links) + len(directories):
-        raise CheckpointFormatError("metadata.json records a path twice", entry=METADATA_NAME)
     parents: set[str] = set()
     for path in paths:
         parent = path.rpartition("/")[0]
@@ -249,27 +328,46 @@ class _Excluded(msgspec.Struct):
     reason: str
 
 
-_SHAPES: Final[Mapping[str, Any]] = {
-    "created_at": str,
-    "session_format": str | None,
-    "agents": dict[str, _Agent] | list[str],  # an archive without ``files`` may just name them
-    "files": dict[str, _File],
-    "symlinks": list[_Link],
-    "directories": list[str],
-    "excluded": list[_Excluded],
-    "secret_scan": dict[str, Any],
-    "world": dict[str, Any] | None,
-    "lineage": dict[str, Any] | None,
+_Convert: TypeAlias = Callable[[object], object]
+
+
+class _RenamedFile(_File):
+    path: str = ""
+
+
+_SHAPES: Final[Mapping[int, Mapping[str, Any]]] = {
+    1: {
+        "created_at": str,
+        "session_format": str | None,
+        "agents": dict[str, _Agent] | list[str],  # an archive without ``files`` may just name them
+        "files": dict[str, _File],
+        "symlinks": list[_Link],
+        "directories": list[str],
+        "excluded": list[_Excluded],
+        "secret_scan": dict[str, Any],
+        "world": dict[str, Any] | None,
+        "lineage": dict[str, Any] | None,
+    },
+    _PATHS_SINCE: {"files": dict[str, _RenamedFile]},
 }
-"""The types of the reserved keys; further keys of their objects are ignored."""
+"""The types of the reserved keys, by the schema since which a key has it.
+
+Further keys of their objects are ignored.
+"""
 
 
-_CONVERTERS: Final = {key: converter(shape) for key, shape in _SHAPES.items()}
+def _convert_shapes(version: int) -> Mapping[str, _Convert]:
+    known = [shapes for since, shapes in _SHAPES.items() if since <= version]
+    shapes = {key: shape for shapes in known for key, shape in shapes.items()}
+    return {key: converter(shape) for key, shape in shapes.items()}
 
 
-def _has_shape(key: str, value: object) -> bool:
+_CONVERTERS: Final = {version: _convert_shapes(version) for version in range(1, SCHEMA_VERSION + 1)}
+
+
+def _has_shape(convert: _Convert, value: object) -> bool:
     try:
-        _CONVERTERS[key](value)
+        convert(value)
     except msgspec.ValidationError:
         return False
     return True
@@ -279,7 +377,7 @@ def _is_agent_name(name: str) -> bool:
     return "/" not in name and is_name(f"agents/{name}/workspace/_")
 
 
-RESERVED_KEYS: Final = frozenset(("schema_version", *_SHAPES))
+RESERVED_KEYS: Final = frozenset(("schema_version", *itertools.chain(*_SHAPES.values())))
 """Keys at the top level that this package defines; a caller cannot set them."""
 
 

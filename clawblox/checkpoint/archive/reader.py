@@ -30,7 +30,13 @@ from clawblox.checkpoint.archive.layout import (
     parse_directory,
     parse_end,
 )
-from clawblox.checkpoint.archive.metadata import check_tree, compare_members, parse_metadata
+from clawblox.checkpoint.archive.metadata import (
+    check_tree,
+    compare_members,
+    own_directories,
+    parse_metadata,
+    restore_paths,
+)
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.os_errors import os_errors_as
@@ -74,6 +80,7 @@ class Archive:
         path: Its path, for messages.
         fd: The open file.
         entries: Its members in their order in the file, ``metadata.json`` first.
+        directories: Paths of the directories that have entries of their own.
         metadata: The content of ``metadata.json``.
         is_verified: Whether the metadata lists the digest of every member. Otherwise only
             checksums show that a member is undamaged.
@@ -85,13 +92,17 @@ class Archive:
         with _reading(path):
             records = _read_directory(fd, limits)
             self._starts = _check_headers(fd, *records)
-            self.entries = tuple(record.entry for record in records[0])
-            _check_sizes(self.entries, limits)
+            entries = [record.entry for record in records[0]]
+            members = [entry for entry in entries if not entry.is_directory]
+            directories = (entry.member[:-1] for entry in entries if entry.is_directory)
+            _check_sizes(members, limits)
             self.metadata: dict[str, Any] = {}
-            content = b"".join(self.stream(self.entries[0]))
+            content = b"".join(self.stream(members[0]))
             self.metadata = parse_metadata(content, max_values=limits.metadata_values)
-            self.is_verified = compare_members(self.metadata, self.entries)
-            check_tree(self.metadata, self.entries, max_paths=limits.entries)
+            self.is_verified = compare_members(self.metadata, members)
+            self.entries = tuple(restore_paths(self.metadata, members))
+            self.directories = tuple(own_directories(self.metadata, directories))
+            check_tree(self.metadata, self.entries, self.directories, max_paths=limits.entries)
 
     @classmethod
     @contextlib.contextmanager
@@ -129,9 +140,9 @@ class Archive:
 
     def member(self, entry: Entry) -> Member:
         """Return the argument of :func:`read_member` for one of ``entries``."""
-        recorded = self.metadata.get("files", {}).get(entry.name)
+        recorded = self.metadata.get("files", {}).get(entry.member)
         sha256 = None if recorded is None else recorded["sha256"]
-        return Member(entry, self._starts[entry.name], sha256)
+        return Member(entry, self._starts[entry.member], sha256)
 
     def verify(self, progress: Report | None = None) -> None:
         """Read every member and check it.
@@ -259,7 +270,8 @@ def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
     if end.size > limits.directory_bytes:
         _exceed(f"the archive's directory is larger than {limits.directory_bytes} bytes")
     records = list(parse_directory(os.pread(fd, end.size, end.offset), end.members))
-    if not records or records[0].entry.name != METADATA_NAME:
+    first = next((record for record in records if not record.entry.is_directory), None)
+    if first is None or first.entry.member != METADATA_NAME:
         _refuse("metadata.json is not the first entry")
     return records, end
 
@@ -281,6 +293,10 @@ def _check_headers(fd: int, records: list[Record], end: End) -> dict[str, int]:
         header = window[in_window : in_window + max_local_header(record)]
         starts[entry.name] = position + check_local_header(record, header)
         position = starts[entry.name] + entry.compressed_size
+        if record.descriptor:
+            if os.pread(fd, len(record.descriptor), position) != record.descriptor:
+                _refuse("the data descriptor of an entry disagrees with the directory", entry)
+            position += len(record.descriptor)
     if position != end.offset:
         _refuse("there are bytes between the last entry and the directory, or some are missing")
     return starts

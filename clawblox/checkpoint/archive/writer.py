@@ -33,6 +33,7 @@ from clawblox.checkpoint.archive.layout import (
     local_header,
     local_header_size,
 )
+from clawblox.checkpoint.archive.metadata import path_field
 from clawblox.checkpoint.archive.packing import (
     FileSink,
     is_small,
@@ -65,9 +66,9 @@ class ArchiveWriter:
         on_added: Called with digest and size of each member that was appended.
 
     Attributes:
-        files: The entry of each member in ``metadata.json``, by name.
+        files: The entry of each member in ``metadata.json``, by its name in the archive.
         copied: Digest of the packed content of each member that was copied from an earlier
-            archive, by its name.
+            archive, by its path in the checkpoint.
     """
 
     _fd: int
@@ -124,7 +125,7 @@ class ArchiveWriter:
                     continue
                 if packed is not None:
                     self._progress.advance(packed.size)
-                    self._append(source.name, packed)
+                    self._append(source, packed)
 
     def add(self, source: Source) -> None:
         """Append a file of any size in this thread.
@@ -136,12 +137,12 @@ class ArchiveWriter:
             CheckpointError: It cannot be read.
             OSError: The archive cannot be written.
         """
-        sink = FileSink(self._fd, source.name, self._end)
+        sink = FileSink(self._fd, source.member, self._end)
         packed = pack_to(sink, source, self._earlier, self._progress.advance)
-        if local_header_size(source.name, packed.size) != sink.header_size:
+        if local_header_size(source.member, packed.size) != sink.header_size:
             message = "a file became too large when it was rewritten for the archive"
             raise CheckpointError(message, entry=source.name)
-        self._append(source.name, packed)
+        self._append(source, packed)
 
     def finish(self, document: bytes) -> None:
         """Complete the archive with ``document`` as its ``metadata.json``.
@@ -172,16 +173,17 @@ class ArchiveWriter:
             member = EarlierMember(path, _content_start(entry), packed)
             earlier_members.remember(packed.sha256, member)
 
-    def _append(self, name: str, packed: Packed) -> None:
+    def _append(self, source: Source, packed: Packed) -> None:
         """Write the header of a member, and its content unless a sink has it; then record it."""
         entry = Entry(
-            name,
+            source.name,
             packed.method,
             packed.crc,
             packed.packed_size,
             packed.size,
             packed.mode,
             self._end,
+            source.member,
         )
         header = local_header(entry)
         write_at(self._fd, header + (packed.content or b""), self._end)
@@ -191,8 +193,9 @@ class ArchiveWriter:
         self._packed.append(packed)
         self._end += len(header) + packed.packed_size
         if packed.is_copied:
-            self.copied[name] = packed.packed_sha256
-        self.files[name] = {
+            self.copied[source.name] = packed.packed_sha256
+        self.files[source.member] = {
+            **path_field(source),
             "size": packed.size,
             "sha256": packed.sha256.hex(),
             "mode": packed.mode,
@@ -203,7 +206,7 @@ class ArchiveWriter:
 
 
 def _content_start(entry: Entry) -> int:
-    return entry.offset + local_header_size(entry.name, entry.size)
+    return entry.offset + local_header_size(entry.member, entry.size)
 
 
 SizedSource: TypeAlias = tuple[Source, int]

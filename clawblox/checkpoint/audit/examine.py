@@ -124,8 +124,8 @@ class Examiner:
         self.open_bytes.update({place: member.entry.size for place, member in members.items()})
         self._send(
             [
-                # Without the name, messages stay small.
-                (place, attrs.astuple(attrs.evolve(member.entry, name="")), *member[1:])
+                # Without the names, messages stay small.
+                (place, attrs.astuple(attrs.evolve(member.entry, name="", member="")), *member[1:])
                 for place, member in members.items()
             ]
         )

@@ -7,6 +7,7 @@ else, and the writer reads the files. Everything here blocks.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -183,18 +184,22 @@ def _add_workspace(
     prefix = f"agents/{name}/{WORKSPACE}/"
     try:
         listing = list_workspace(
-            agent_dir, WORKSPACE, keep=keep, is_name=lambda path: names.is_name(prefix + path)
+            agent_dir, WORKSPACE, keep=keep, is_name=lambda path: names.is_path(prefix + path)
         )
     except OSError as error:
         raise CheckpointError(
             f"the workspace of {name} cannot be read: {error.strerror}", path=agent_dir / WORKSPACE
         ) from None
+    numbers = itertools.count()
     contents.sources += [
         Source(
             name=prefix + path,
             path=agent_dir / WORKSPACE / path,
             open=tree.file_opener(agent_dir, f"{WORKSPACE}/{path}"),
             keeps_mode=True,
+            neutral_name=None
+            if names.names_itself(prefix + path)
+            else names.neutral_name(name, next(numbers)),
         )
         for path in listing.files
     ]

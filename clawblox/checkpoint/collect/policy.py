@@ -118,7 +118,7 @@ def link_stays_inside(path: str, target: str) -> bool:
         Whether the target is relative and stays inside the directory at every step, also through
         other links that this function accepts.
     """
-    if target.startswith("/") or not target or "\0" in target or "\\" in target:
+    if target.startswith("/") or not target or "\0" in target:
         return False
     steps = [step for step in target.split("/") if step not in {"", "."}]
     upwards = sum(1 for _ in itertools.takewhile(lambda step: step == "..", steps))

@@ -185,10 +185,10 @@ class _Listing:
             self.tree.excluded.append((path, _KINDS.get(kind, "not a regular file")))
 
     def _note_link(self, path: str, target: str) -> None:
-        if any(0xD800 <= ord(char) <= 0xDFFF for char in target):
-            self.tree.unarchivable.append(path)
-        else:
+        if names.is_encodable(target):
             self.tree.links.append((path, target))
+        else:
+            self.tree.unarchivable.append(path)
 
     def _enter(self, name: str, path: str) -> None:
         try:
@@ -228,8 +228,8 @@ def _is_session_name(path: str) -> bool:
 
 
 def shown(path: str) -> str:
-    """Return the path of an entry that is left out; its name may be any bytes."""
-    return path if path.isprintable() else ascii(path)[1:-1]
+    """Return the path of an entry as a document can contain it; its name may be any bytes."""
+    return path if names.is_encodable(path) else ascii(path)[1:-1]
 
 
 def forbidden_error(path: Path) -> CheckpointError:

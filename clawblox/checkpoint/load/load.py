@@ -115,14 +115,16 @@ class _Load:
         self._archive = archive
         self._keep = keep
         self._target = target
-        self._agents = agent_names(archive.metadata, archive.entries)
+        self._agents = agent_names(archive.metadata, archive.entries, archive.directories)
         self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
         present = {entry.name for entry in self._members}
         self._world = [name for name in (SNAPSHOT_NAME, ROWS_NAME) if name in present]
 
     def run(self, progress: Report) -> Loaded:
         archive, target = self._archive, self._target
-        placing = Placing(archive.metadata, archive.entries, target.path, self._keep)
+        placing = Placing(
+            archive.metadata, archive.entries, target.path, self._keep, archive.directories
+        )
         names = [*((_AGENTS, agent) for agent in self._agents), *((name,) for name in self._world)]
         had_agents = (target.path / _AGENTS).exists()
         with Staging(target) as staging:
@@ -164,7 +166,7 @@ class _Load:
         chunks = content if place.transform is None else place.transform(content)
         mtime_ns = None
         if self._archive.is_verified:
-            recorded = self._archive.metadata["files"][entry.name]["mtime_ns"]
+            recorded = self._archive.metadata["files"][entry.member]["mtime_ns"]
             mtime_ns = max(0, min(recorded, _LATEST_NS))
         mode = entry.mode if place.keeps_mode else _FILE_MODE
         with staging.new_file(parts, mode=mode, mtime_ns=mtime_ns) as write:

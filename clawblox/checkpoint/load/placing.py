@@ -70,6 +70,7 @@ class Placing:
         run_dir: The run directory's real path; it need not exist.
         keep: Entries to restore although programs run or obey them, as for
             ``policy.workspace_exclusion``.
+        directories: Paths of the directories that have entries of their own in the archive.
 
     Attributes:
         excluded: Entries that turned out to have no place, and why.
@@ -81,8 +82,12 @@ class Placing:
         entries: Iterable[Entry],
         run_dir: Path,
         keep: Collection[FoldedPath] = (),
+        directories: Iterable[str] = (),
     ) -> None:
         self._keep = keep
+        self._directories = dict.fromkeys(
+            (*metadata.get("directories", ()), *filter(_is_in_workspace, directories))
+        )
         self.excluded: list[Excluded] = []
         self._rejected: set[str] = set()
         self._metadata = metadata
@@ -126,8 +131,8 @@ class Placing:
                 yield split_path(path), target
 
     def directories(self) -> Iterator[Parts]:
-        """Yield the paths of the empty directories to create."""
-        for path in self._metadata.get("directories", ()):
+        """Yield the paths of the directories to create, those that may be empty."""
+        for path in self._directories:
             if not self._is_excluded(path, self._workspace_exclusion(path, directory=True)):
                 yield split_path(path)
 
@@ -210,15 +215,19 @@ class Placing:
         return reason is not None
 
 
-def agent_names(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the agents of an archive, in its metadata or with members.
+def agent_names(
+    metadata: Mapping[str, Any], entries: Iterable[Entry], directories: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the agents of an archive, in its metadata or with members or directories.
 
     Args:
         metadata: The archive's metadata.
         entries: Its members.
+        directories: Paths of the directories that have entries of their own.
     """
-    members = (split_name(entry.name) for entry in entries)
-    return tuple(dict.fromkeys((*metadata.get("agents", ()), *(m[0] for m in members if m))))
+    paths = (path.split("/", 2) for path in (*(entry.name for entry in entries), *directories))
+    present = (parts[1] for parts in paths if parts[0] == "agents" and len(parts) > 1)
+    return tuple(dict.fromkeys((*metadata.get("agents", ()), *present)))
 
 
 def _find_sessions(metadata: Mapping[str, Any], names: Iterable[str]) -> Mapping[str, _Session]:
@@ -262,6 +271,11 @@ def _paths_by_agent(names: Iterable[str], tier: str) -> Mapping[str, list[str]]:
         if split[1] == tier:
             paths[split[0]].append(split[2])
     return paths
+
+
+def _is_in_workspace(path: str) -> bool:
+    split = split_name(path)
+    return split is not None and split[1] == "workspace"
 
 
 def split_path(path: str) -> Parts:

@@ -81,11 +81,13 @@ def test_a_name_that_is_a_secret_is_withheld_where_its_content_is_refused(run: R
     error = expect_refusal(run)
     assert len(error.findings) == 3
     assert name not in f"{error!s} {error.findings!r} {read_locals(error)}"
-    (run.workspace / name).rename(run.workspace / f"{name}\n")
-    (run.workspace / f"{name}\n").write_text("nothing")
+    undecodable = run.workspace / f"{name}\n\udcff"
+    (run.workspace / name).rename(undecodable)
+    undecodable.write_text("nothing")
     with pytest.raises(CheckpointError, match="names that are not allowed") as caught:
         run.save()
     assert name not in str(caught.value)
+    assert "(40 bytes)\\n" in caught.value.message
 
 
 def test_an_allowance_lets_one_finding_through_and_is_recorded(run: Run):

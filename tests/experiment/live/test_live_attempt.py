@@ -413,6 +413,25 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
     assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
 
 
+async def test_files_with_names_of_any_kind_continue_with_their_agent(alone: Scene) -> None:
+    names = ("2026-06-22T18:59:24.log", "Foo::Bar.3pm", "dot.", "new\nline", "back\\slash")
+    await alone.prepare(alone.order())
+    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        await attempt.start()
+        await wait_for_turns(attempt, 1)
+        workspace = alone.agent_dirs()[0] / "workspace"
+        for name in names:
+            (workspace / name).write_text(name)
+        saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
+    archive = alone.run_dir() / "checkpoints" / saved.file
+    metadata = await run_blocking(read_metadata, archive)
+    assert not [entry for entry in metadata["excluded"] if "/workspace/" in entry["path"]]
+    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
+    await alone.prepare(again)
+    loaded = alone.agent_dirs(again.run_id)[0] / "workspace"
+    assert [(loaded / name).read_text() for name in names] == list(names)
+
+
 async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scene: Scene) -> None:
     await scene.prepare(scene.order())
     async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
