@@ -40,6 +40,7 @@ _OUTSIDE: Final = "is not in a directory of a checkpoint"
 _IN_AGENT: Final = re.compile(r"agents/([^/]+)/(workspace|session)/(.+)", re.DOTALL)
 _NEUTRAL: Final = re.compile(r"agents/([^/]+)/workspace/\.renamed/(?:0|[1-9][0-9]{0,8})")
 _RESERVED: Final = re.compile(r"agents/[^/]+/workspace/\.renamed(?P<below>/.+)?", re.DOTALL)
+_RESERVED_PART: Final = "/workspace/.renamed"
 _DIRECTORY: Final = re.compile(r"agents(?:/[^/]+(?:/(?:workspace|session)(?:/.+)?)?)?", re.DOTALL)
 
 
@@ -123,7 +124,7 @@ def neutral_agent(name: str) -> str | None:
 
 def is_reserved(name: str) -> bool:
     """Return whether a name is kept for members with neutral names, and for their directory."""
-    return _RESERVED.fullmatch(name) is not None
+    return _RESERVED_PART in name and _RESERVED.fullmatch(name) is not None
 
 
 def is_neutral_directory(path: str) -> bool:
@@ -204,7 +205,7 @@ def _bad_path(name: str) -> str | None:
 
 
 def _bad_ending(name: str) -> str | None:
-    if any(component[-1] in ". " for component in name.split("/")):
+    if name.endswith((".", " ")) or "./" in name or " /" in name:
         return "has a part that ends with a dot or a space"
     return None
 

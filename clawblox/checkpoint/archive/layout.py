@@ -125,6 +125,7 @@ class End(NamedTuple):
 
 
 _Marks: TypeAlias = tuple[bytes, bytes]
+_NO_MARKS: Final = (b"", b"")
 
 
 class Record(NamedTuple):
@@ -400,6 +401,8 @@ def _parse_mode(external: int, name: str, *, is_directory: bool) -> int:
 
 def _parse_extra(extra: bytes, name: str) -> tuple[bytes, _Marks]:
     """Return the values of the zip64 field, then the marks; no other field is allowed."""
+    if not extra:  # as in every archive of this package
+        return b"", _NO_MARKS
     fields: dict[int, bytes] = {}
     while extra:
         kind, length = _EXTRA.unpack(extra[: _EXTRA.size].ljust(_EXTRA.size, b"\xff"))
@@ -416,6 +419,8 @@ def _widen(narrow: tuple[int, ...], wide: bytes, name: str) -> tuple[int, ...]:
     full = narrow.count(_FULL_32)
     if len(wide) != 8 * full:
         _refuse("an entry has an unexpected extra field, or lacks a zip64 field", name)
+    if not full:
+        return narrow
     values = iter(struct.unpack(f"<{full}Q", wide))
     return tuple(next(values) if value == _FULL_32 else value for value in narrow)
 
