@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
+from clawblox.printable import printable_name
 from clawblox.protocol import MaskedEnvironment
 
 _T = TypeVar("_T")
@@ -360,11 +361,12 @@ class Excluded:
     """A file that was left out of an archive, or that a load left in the archive.
 
     Attributes:
-        path: Name in the archive, for example ``agents/<name>/workspace/.venv``.
+        path: Name in the archive, for example ``agents/<name>/workspace/.venv``; characters that
+            hide or control text, and bytes that are not UTF-8, are escaped.
         reason: Reason, in a few words.
     """
 
-    path: str
+    path: str = attrs.field(converter=printable_name)
     reason: str
 
 

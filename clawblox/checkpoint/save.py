@@ -176,7 +176,7 @@ class _Save:
         if plan.unreadable and options.on_unarchivable == "raise":
             raise unreadable_refusal(plan.unreadable[0], options.path)
         plan.excluded += [
-            Excluded(path=ascii(name)[1:-1], reason=tiers.NOT_ALLOWED) for name in plan.unarchivable
+            Excluded(path=name, reason=tiers.NOT_ALLOWED) for name in plan.unarchivable
         ]
         plan.excluded += [Excluded(path=name, reason=_UNREADABLE) for name in plan.unreadable]
 
@@ -213,7 +213,7 @@ class _Save:
 
     def _exclude(self, source: Source, error: LostSource) -> Excluded:
         if isinstance(error, RejectedContent):
-            return Excluded(path=source.name, reason=str(error))
+            return self._list_excluded(source, str(error))
         if isinstance(error, VanishedSource):
             if _is_vital(source):
                 message = "a file that the archive needs vanished during the save"

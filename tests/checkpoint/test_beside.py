@@ -13,6 +13,7 @@ import pytest
 
 from clawblox.checkpoint import read_metadata, save_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
+from clawblox.printable import printable_name
 from clawblox.results import Excluded
 from tests.checkpoint.agents import BACKENDS, BuiltAgent, build_agent
 from tests.checkpoint.runs import fake_token
@@ -110,7 +111,7 @@ def test_a_part_of_a_conversation_that_no_archive_can_name_is_listed(
     memory = claude.transcript.parent / "memory"
     (memory / name).write_bytes(b"NEVER")
     planned = plan(claude)
-    shown = name if name.isprintable() else ascii(name)[1:-1]
+    shown = printable_name(name)
     path = f"{memory.relative_to(claude.dir)}/{shown}"
     assert left_out(planned)[path] == "its name is not allowed in an archive"
     assert memory / name not in {source.path for source in planned.sources}

@@ -23,6 +23,7 @@ from clawblox.checkpoint import (
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.load import staging
 from clawblox.errors import CheckpointError, CheckpointPathError, CheckpointSecretError
+from clawblox.printable import printable_name
 from clawblox.views.archives import (
     archive_fields,
     describe,
@@ -138,7 +139,7 @@ def test_a_denied_name_is_left_out_of_a_save_in_every_spelling_and_listed_as_it_
     metadata = read_metadata(run.save())
     assert not any("secret" in name or "id" in name for name in metadata["files"])
     [excluded] = metadata["excluded"]
-    assert f"agents/rocky/workspace/{name}".startswith(excluded["path"])
+    assert printable_name(f"agents/rocky/workspace/{name}").startswith(excluded["path"])
 
 
 def test_what_is_kept_by_name_may_have_an_odd_name(run: Run, tmp_path: Path):
@@ -278,7 +279,7 @@ def test_what_a_load_leaves_out_is_shown_on_one_line(tmp_path: Path):
     name = "agents/a/workspace/.env.\n\u202e\x1bx"
     (tmp_path / "a.ckpt").write_bytes(renamed_checkpoint({"agents/a/workspace/.renamed/0": name}))
     loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
-    assert [entry["path"] for entry in loaded["excluded"]] == [name]
+    assert [entry["path"] for entry in loaded["excluded"]] == [printable_name(name)]
     assert "agents/a/workspace/.env.\\n\\u202e\\x1bx" in describe_loaded(loaded)
 
 

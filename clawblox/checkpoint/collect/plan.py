@@ -168,7 +168,7 @@ def _list_beside(
         why = reason if _is_state(path) else _BESIDE
         if why == _NOT_IN_FORMAT and not names.is_name(f"agents/{agent}/session/{path}"):
             why = NOT_ALLOWED
-        contents.excluded.append(Excluded(path=f"agents/{agent}/{tree.shown(path)}", reason=why))
+        contents.excluded.append(Excluded(path=f"agents/{agent}/{path}", reason=why))
     if further:
         why = f"{further} further entries are not listed"
         contents.excluded.append(Excluded(path=f"agents/{agent}", reason=why))

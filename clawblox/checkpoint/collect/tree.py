@@ -170,7 +170,7 @@ class _Listing:
         is_directory = entry.kind == "directory"
         reason = self._judge(path, is_directory)
         if reason is not None:
-            self.tree.excluded.append((shown(path), reason))
+            self.tree.excluded.append((path, reason))
         elif not self._is_name(path):
             self.tree.unarchivable.append(path)
         elif is_directory:
@@ -225,11 +225,6 @@ def _is_tagged_cache(directory: int) -> bool:
 
 def _is_session_name(path: str) -> bool:
     return names.is_name(f"agents/any/session/{path}")
-
-
-def shown(path: str) -> str:
-    """Return the path of an entry as a document can contain it; its name may be any bytes."""
-    return path if names.is_encodable(path) else ascii(path)[1:-1]
 
 
 def forbidden_error(path: Path) -> CheckpointError:
