@@ -44,7 +44,19 @@ def pack_with_bsdtar(source: Path, path: Path) -> None:
     subprocess.run(arguments, cwd=source, check=True)
 
 
+def pack_in_any_order(source: Path, path: Path) -> None:
+    names = sorted(source.rglob("*"), key=lambda name: name.name == "metadata.json")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in names:
+            place = str(name.relative_to(source))
+            if name.is_dir():
+                packed.writestr(f"{place}/", b"")
+            else:
+                packed.write(name, place)
+
+
 PACKERS = [
+    pack_in_any_order,
     pack_with_module,
     pack_with_shutil,
     pytest.param(pack_with_zip, marks=pytest.mark.needs("zip")),

@@ -317,7 +317,7 @@ def test_an_entry_of_a_directory_elsewhere_is_refused(refuse, name):
         ({"external": stat.S_IFLNK << 16}, "is something else"),
         ({"external": stat.S_IFIFO << 16 | 0x10}, "is something else"),
         ({"external": DIRECTORY | 0x20}, "is something else"),
-        ({"method": 8}, "has content"),
+        ({"method": 8}, "has content"),  # without even the end of a block
         ({"crc": 1}, "has content"),
         ({"packed_size": 1}, "two different sizes"),
         ({"flags": 8}, "flags 0x0008"),
@@ -331,8 +331,11 @@ def test_an_entry_of_a_directory_that_is_something_else_is_refused(refuse, field
 def test_content_of_a_directory_is_refused(refuse, method):
     hidden = Member("agents/a/workspace/d/", b"x", method=method, fields={"external": DIRECTORY})
     refuse(bare_checkpoint(hidden), CheckpointPathError, "not canonical")
-    packed = Member("agents/a/workspace/d/", b"", fields={"external": DIRECTORY})
-    refuse(bare_checkpoint(packed), CheckpointFormatError, "has content")
+    fields = {"external": DIRECTORY}
+    longer = Member("agents/a/workspace/d/", b"", packed=b"\x02\x00\x03\x00", fields=fields)
+    refuse(bare_checkpoint(longer), CheckpointFormatError, "has content")
+    damaged = Member("agents/a/workspace/d/", b"", packed=b"\x07\x00", fields=fields)
+    refuse(bare_checkpoint(damaged), CheckpointFormatError, "damaged")
 
 
 @pytest.mark.parametrize(

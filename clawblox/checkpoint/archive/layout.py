@@ -57,6 +57,8 @@ _LOCAL_EXTRA: Final = struct.Struct("<2H2Q")
 _EXTRA: Final = struct.Struct("<2H")
 _TIMES: Final = 0x5455
 _OWNER: Final = 0x7875
+_EMPTY_SIZES: Final = {STORED: 0, DEFLATED: 2}
+"""Packed size of no content by method, in bytes."""
 _EXTRA_LENGTHS: Final = {_ZIP64: (8, 16, 24), _TIMES: (5, 9, 13), _OWNER: (11,)}
 """Lengths of each extra field in the profile, in bytes."""
 _MODIFIED_BYTES: Final = 5
@@ -357,7 +359,7 @@ def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
     size, compressed_size, offset = _widen(narrow, wide, name)
     if method == STORED and size != compressed_size:
         _refuse("a stored entry has two different sizes", name)
-    if is_directory and (method != STORED or crc):
+    if is_directory and (crc or compressed_size != _EMPTY_SIZES[method]):
         _refuse("an entry for a directory has content", name)
     entry = Entry(
         name=name,

@@ -79,7 +79,7 @@ class Archive:
     Attributes:
         path: Its path, for messages.
         fd: The open file.
-        entries: Its members in their order in the file, ``metadata.json`` first.
+        entries: Its members, ``metadata.json`` first, the others in their order in the file.
         directories: Paths of the directories that have entries of their own.
         metadata: The content of ``metadata.json``.
         is_verified: Whether the metadata lists the digest of every member. Otherwise only
@@ -92,16 +92,17 @@ class Archive:
         with _reading(path):
             records = _read_directory(fd, limits)
             self._starts = _check_headers(fd, *records)
-            entries = [record.entry for record in records[0]]
-            members = [entry for entry in entries if not entry.is_directory]
-            directories = (entry.member[:-1] for entry in entries if entry.is_directory)
+            members, directories = _split_entries(records[0])
             _check_sizes(members, limits)
+            for entry in directories:
+                _drain(stream_member(fd, Member(entry, self._starts[entry.member], None)))
             self.metadata: dict[str, Any] = {}
             content = b"".join(self.stream(members[0]))
             self.metadata = parse_metadata(content, max_values=limits.metadata_values)
             self.is_verified = compare_members(self.metadata, members)
             self.entries = tuple(restore_paths(self.metadata, members))
-            self.directories = tuple(own_directories(self.metadata, directories))
+            paths = (entry.member.removesuffix("/") for entry in directories)
+            self.directories = tuple(own_directories(self.metadata, paths))
             check_tree(self.metadata, self.entries, self.directories, max_paths=limits.entries)
 
     @classmethod
@@ -155,8 +156,7 @@ class Archive:
         """
         counter = Progress(progress, sum(entry.size for entry in self.entries))
         for entry in self.entries:
-            for _ in counter.counted(self.stream(entry)):
-                pass
+            _drain(counter.counted(self.stream(entry)))
 
 
 def read_member(fd: int, path: Path, member: Member) -> Iterator[bytes]:
@@ -270,10 +270,22 @@ def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
     if end.size > limits.directory_bytes:
         _exceed(f"the archive's directory is larger than {limits.directory_bytes} bytes")
     records = list(parse_directory(os.pread(fd, end.size, end.offset), end.members))
-    first = next((record for record in records if not record.entry.is_directory), None)
-    if first is None or first.entry.member != METADATA_NAME:
-        _refuse("metadata.json is not the first entry")
     return records, end
+
+
+def _split_entries(records: Iterable[Record]) -> tuple[list[Entry], list[Entry]]:
+    """Return the members, ``metadata.json`` first, and the entries for directories.
+
+    Programs that write entries for directories take the members in the order of the file system.
+    """
+    entries = [record.entry for record in records]
+    directories = [entry for entry in entries if entry.is_directory]
+    members = [entry for entry in entries if not entry.is_directory]
+    if directories:
+        members.sort(key=lambda entry: entry.member != METADATA_NAME)
+    if not members or members[0].member != METADATA_NAME:
+        _refuse("metadata.json is not the first entry")
+    return members, directories
 
 
 def _check_headers(fd: int, records: list[Record], end: End) -> dict[str, int]:
@@ -317,6 +329,11 @@ def _check_sizes(entries: Iterable[Entry], limits: Limits) -> None:
 
 
 # Content
+
+
+def _drain(chunks: Iterator[bytes]) -> None:
+    for _ in chunks:
+        pass
 
 
 def _read_range(fd: int, start: int, length: int, entry: Entry) -> Iterator[bytes]:
