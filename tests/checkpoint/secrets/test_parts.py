@@ -278,7 +278,8 @@ def test_a_file_of_false_beginnings_takes_bounded_work(magic: bytes, monkeypatch
 
 
 def test_a_compressed_blob_that_continues_on_other_pages_is_refused() -> None:
-    dense = base64.b85encode(NOISE.randbytes(40_000)) + TOKEN
+    # Other noise may happen to let the token be decoded before the damage.
+    dense = base64.b85encode(random.Random(4).randbytes(40_000)) + TOKEN
     assert rules_in(database(1, "text", zlib.compress(dense))) == ["unscannable"]
 
 
