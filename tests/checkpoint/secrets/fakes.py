@@ -36,6 +36,28 @@ class Maker:
         return self._random.randbytes(length)
 
 
+SPLICED = (
+    "example", "EXAMPLE", "placeholder", "changeme", "your", "test", "dummy", "secret", "token",
+    "xxxx", "XXXXXXXX", "xxxxxxxxxxxxxxxx", "0000", "00000000", "1234567", "abcdef", "deadbeef",
+    "222222", "AAAA",
+)  # fmt: skip
+
+
+class SplicingMaker(Maker):
+    """Makes random parts with a placeholder in the middle of each, if enough remains around it."""
+
+    def __call__(self, length: int, alphabet: str = ALNUM) -> str:
+        text = super().__call__(length, alphabet)
+        fitting = [
+            word for word in SPLICED if set(word) <= set(alphabet) and len(word) + 8 <= length
+        ]
+        if not fitting:
+            return text
+        word = self._random.choice(fitting)
+        at = self._random.randrange(4, length - len(word) + 1)
+        return text[:at] + word + text[at + len(word) :]
+
+
 def _jwt(make: Maker) -> str:
     parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": make(12), "exp": 1})
     encoded = (
@@ -198,9 +220,9 @@ def rule_name(family: str) -> str:
     return family.split("/")[0]
 
 
-def fake(family: str, seed: object = 0) -> str:
+def fake(family: str, seed: object = 0, maker: type[Maker] = Maker) -> str:
     """Return the fake of a family that belongs to the seed."""
-    return FAMILIES[family](Maker(f"{family} {seed}"))
+    return FAMILIES[family](maker(f"{family} {seed}"))
 
 
 EMBEDDINGS: Mapping[str, Callable[[str], str]] = {

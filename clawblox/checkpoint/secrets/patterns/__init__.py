@@ -2,7 +2,9 @@
 
 - ``rules``: the shapes of credentials, as data.
 - ``shapes``: searches for the shapes.
-- ``plausible``: distinguishes credentials from placeholders.
+- ``plausible``: distinguishes credentials from names, words and constants.
+- ``placeholders``: recognises values that were made up for a document.
+- ``samples``: recognises published samples, by the digests in ``sample_digests``.
 - ``known``: searches for secrets that are known by value.
 - ``spelling``: the spellings of a value whose characters are escaped.
 - ``accelerator``: rules texts out with ``google-re2``.

@@ -1,6 +1,7 @@
-"""Distinguishes credentials from placeholders, for rules whose shape alone proves little.
+"""Distinguishes secrets from other values, for rules whose shape alone proves little.
 
-Pure functions over bytes. Published samples, which every rule ignores, are listed here too.
+Pure functions over bytes. No rule counts placeholders and published samples: see ``placeholders``
+and ``samples``.
 """
 
 from __future__ import annotations
@@ -10,39 +11,10 @@ import math
 import re
 from collections import Counter
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
-SAMPLES: Final = frozenset(
-    "".join(halves).encode()
-    for halves in (
-        # docs.aws.amazon.com, IAM and CLI user guides
-        ("AKIA", "IOSFODNN7EXAMPLE"),
-        ("AKIA", "I44QH8DHBEXAMPLE"),
-        ("ASIA", "IOSFODNN7EXAMPLE"),
-        ("wJalrXUtnFEMI/K7MDENG/", "bPxRfiCYEXAMPLEKEY"),
-        ("je7MtGbClwBF/2Zp9Utk/", "h3yCo8nvbEXAMPLEKEY"),
-        # jwt.io, the HS256 token that its page opens with (old and new)
-        (
-            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l",
-            "IiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
-        ),
-        (
-            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9l",
-            "IiwiYWRtaW4iOnRydWUsImlhdCI6MTUxNjIzOTAyMn0.KMUFsIDTnFmyG3nMiGM6H9FNFUROf3wh7SmqJp-QV30",
-        ),
-        # docs.stripe.com, the account of its code samples
-        ("sk_test_", "4eC39HqLyjWDarjtT1zdp7dc"),
-        ("sk_test_", "BQokikJOvBiI2HlWgH4olfQ2"),
-        ("sk_test_", "Gx4mWEgHtCMr4DYMUIqfIrsz"),
-    )
-)
-"""Secrets printed in public documentation of vendors; a change needs a new ruleset version."""
-
-_PLACEHOLDER: Final = re.compile(
-    rb"example|change[-_]?me|your[-_]|place[-_]?holder|dummy|redacted|xxxx|\*\*\*|\.\.\.|<.*>"
-    rb"|\$\{|\{\{|^\$|^%|1234567|abcdef",
-    re.IGNORECASE,
-)
 _MIN_ENTROPY_BITS: Final = 3.0
+_REPEATED: Final = re.compile(rb"(.)\1{7,}", re.DOTALL)
 _KINDS: Final = (
     re.compile(rb"[0-9]"),
     re.compile(rb"[a-z]"),
@@ -52,26 +24,51 @@ _KINDS: Final = (
 """Kinds of characters; a password has a digit and a letter, or three kinds."""
 _MIN_DISTINCT: Final = 5
 
+_COMMON_PASSWORD: Final = re.compile(
+    rb"(?:(?:admin|changeme|default|demo|dev|example|guest|local|minio|mongo|my|mysql|pass|passwd"
+    rb"|password|postgres|rabbitmq|redis|root|secret|super|test|user)[-_]?)+[0-9]{0,4}!?",
+    re.IGNORECASE,
+)
+
+_WORD: Final = rb"(?:[A-Z]?[a-z]{2,14}(?:[A-Z][a-z]{2,14}){0,2}|[A-Z]{2,14}|[A-Za-z])"
+_SEPARATORS: Final = b"-_:./"
+_NAME: Final = re.compile(rb"(?:" + _WORD + rb"?[0-9]{0,5}(?:[-_:./]{1,3}|$)){2,20}")
+_SPOKEN: Final = re.compile(
+    rb"(?<![A-Za-z0-9])(?=[a-z]*[aeiouy])(?=[a-z]*[b-df-hj-np-tv-z])[a-z]{3,}", re.IGNORECASE
+)
+_UNSPOKEN: Final = re.compile(rb"[b-df-hj-np-tv-xz]{5}|[aeiou]{4}", re.IGNORECASE)
+_MIN_SPOKEN_SHARE: Final = 0.6
+
 
 def is_plausible(value: bytes) -> bool:
-    """Return whether a value can be a secret and is not a placeholder, a word or a constant."""
+    """Return whether a value can be a secret, and is not a word or a constant."""
     return (
         any(character in b"0123456789" for character in value)
-        and not _PLACEHOLDER.search(value)
         and _entropy(value) >= _MIN_ENTROPY_BITS
     )
 
 
+def is_key(value: bytes) -> bool:
+    """Return whether a value can be a key or a token; names such as ``user:profile:v2`` cannot."""
+    return is_plausible(value) and not _is_name(value)
+
+
+def is_login_password(value: bytes) -> bool:
+    """Return whether a password in a URL, with its escapes, can be a secret."""
+    password = unquote_to_bytes(value)
+    return is_plausible(password) or is_password(password)
+
+
+def is_local_password(value: bytes) -> bool:
+    """Return whether a password for this machine can be a secret; ``postgres123`` cannot."""
+    return is_login_password(value) and not _COMMON_PASSWORD.fullmatch(unquote_to_bytes(value))
+
+
 def is_password(value: bytes) -> bool:
-    """Return whether a password option's value is not just a word, placeholder or constant."""
+    """Return whether a password option's value is not just a word or a constant."""
     digit, lower, upper, other = (kind.search(value) is not None for kind in _KINDS)
     is_mixed = (digit and (lower or upper)) or digit + lower + upper + other > 2
-    return (
-        is_mixed
-        and len(set(value)) >= _MIN_DISTINCT
-        and not _PLACEHOLDER.search(value)
-        and not value.lower().startswith((b"password", b"passwd", b"secret"))
-    )
+    return is_mixed and len(set(value)) >= _MIN_DISTINCT and not _COMMON_PASSWORD.fullmatch(value)
 
 
 def encodes_login(value: bytes) -> bool:
@@ -84,6 +81,20 @@ def encodes_login(value: bytes) -> bool:
     return bool(user and colon and password) and login.isascii() and login.decode().isprintable()
 
 
+def _is_name(value: bytes) -> bool:
+    """Return whether a value is words and short numbers with ``-_:./`` between them.
+
+    At least two words can be spoken, and most letters and digits belong to these. Of random values
+    of twelve characters about one in ten thousand is like this, of longer ones hardly any.
+    """
+    if not _NAME.fullmatch(value) or _UNSPOKEN.search(value):
+        return False
+    words = _SPOKEN.findall(value)
+    size = len(value.translate(None, _SEPARATORS))
+    return len(words) > 1 and sum(map(len, words)) >= size * _MIN_SPOKEN_SHARE
+
+
 def _entropy(value: bytes) -> float:
+    value = _REPEATED.sub(rb"\1", value)  # a long filling must not dilute a secret
     total = len(value)
     return -sum(n / total * math.log2(n / total) for n in Counter(value).values())

@@ -15,11 +15,14 @@ import attrs
 
 from clawblox.checkpoint.secrets.patterns.plausible import (
     encodes_login,
+    is_key,
+    is_local_password,
+    is_login_password,
     is_password,
     is_plausible,
 )
 
-RULESET: Final = "clawblox-secrets-4"
+RULESET: Final = "clawblox-secrets-5"
 """Version of the rules, the placeholder filter and the samples; increased with every change."""
 
 # The letter of a JSON newline or tab may directly precede a token. So may its length, as a letter,
@@ -52,6 +55,10 @@ class Rule:
     rank: int = 1
 
 
+_WEAK: Final = (is_plausible, is_key, is_login_password, is_local_password)
+"""Checks of rules that a more specific rule precedes."""
+
+
 def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> list[Rule]:
     """Return rules for keys without context: their names, keywords and patterns."""
     return [
@@ -71,7 +78,7 @@ def _context(
     check: Callable[[bytes], bool] | None = None,
     flags: int = re.IGNORECASE,
 ) -> Rule:
-    rank = 3 if check is is_plausible else 2
+    rank = 3 if check in _WEAK else 2
     pattern = re.compile(body, flags)
     return Rule(name=name, keywords=keywords, pattern=pattern, check=check, rank=rank)
 
@@ -183,7 +190,19 @@ _DISCORD = Rule(
 WORD_RULES: Final = (*_AGENTS, *_FORGES, *_CLOUDS, *_SERVICES, *_INFIXES, _DISCORD)
 """Tokens that are a long word of letters, digits, ``_`` and ``-``, or begin just before one."""
 
-_SECRET_NAME = rb"(?-i:(?<![a-z])(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
+_KEY_NAME = rb"(?-i:(?<![a-z])(?:(?<!SECRET_)KEY|TOKEN))"
+# Many programs take any text as their SECRET_KEY.
+_SECRET_NAME = rb"(?-i:(?<![a-z])(?:(?<=SECRET_)KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
+_ASSIGNED = (
+    rb"(?:=|\\*[\"']\s{0,4}:\s{0,4}(?=\\*[\"']))\\*[\"']?"
+    rb"([^\s\"'\\;&|<>$`(){}\[\],]{12,200})(?![(\[])"
+)
+
+_URL_PASSWORD = rb"(?<=[a-z0-9])://[^\s:/@\"'<>?#\\{}$]{0,128}:([^\s:/@\"'<>?#\\{}$]{8,128})@"
+_THIS_MACHINE = (
+    rb"(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|0\.0\.0\.0|\[::1\]|host\.docker\.internal)"
+    rb"(?![\w-]|\.\w)"
+)
 
 
 def _after(*beginnings: str) -> bytes:
@@ -192,10 +211,12 @@ def _after(*beginnings: str) -> bytes:
     return f"(?:{'|'.join(widths)})".encode()
 
 
-_OAUTH_NAME = (
+_JSON_KEY_NAME = (
     rb"(?:" + _after("refresh", "access", "id", "auth", "session", "bearer") + rb"token"
-    rb"|" + _after("client") + rb"secret|" + _after("api", "secret") + rb"key)"
+    rb"|" + _after("api") + rb"key)"
 )
+_JSON_SECRET_NAME = rb"(?:" + _after("client") + rb"secret|" + _after("secret") + rb"key)"
+_JSON_VALUE = rb"\\*\"\s{0,4}:\s{0,4}\\*\"([^\"'\\\s<>{}$()]{16,2000})"
 
 # The password of a command in a shell's history, a script or a transcript. Words before it are
 # bounded, and separated by blanks, so that no text makes the search slow.
@@ -322,23 +343,19 @@ CONTEXT_RULES: Final = (
     _context(
         "url-password",
         (b"://",),
-        rb"(?<=[a-z0-9])://[^\s:/@\"'<>?#\\{}$]{0,128}:([^\s:/@\"'<>?#\\{}$]{8,128})@[\w\[]",
-        is_plausible,
+        _URL_PASSWORD + rb"(?!" + _THIS_MACHINE + rb")[\w\[]",
+        is_login_password,
     ),
+    _context("url-password", (b"://",), _URL_PASSWORD + _THIS_MACHINE, is_local_password),
+    _context("env-assignment", (b"key=", b"token="), _KEY_NAME + _ASSIGNED, is_key),
     _context(
         "env-assignment",
-        (b"key=", b"token=", b"secret=", b"password=", b"passwd=", b"credential"),
-        _SECRET_NAME
-        + rb"(?:=|\\*[\"']\s{0,4}:\s{0,4}(?=\\*[\"']))\\*[\"']?"
-        + rb"([^\s\"'\\;&|<>$`(){}\[\],]{12,200})(?![(\[])",
+        (b"key=", b"secret=", b"password=", b"passwd=", b"credential"),
+        _SECRET_NAME + _ASSIGNED,
         is_plausible,
     ),
-    _context(
-        "oauth-json",
-        (b"token=", b"secret=", b"key="),
-        _OAUTH_NAME + rb"\\*\"\s{0,4}:\s{0,4}\\*\"([^\"'\\\s<>{}$()]{16,2000})",
-        is_plausible,
-    ),
+    _context("oauth-json", (b"token=", b"key="), _JSON_KEY_NAME + _JSON_VALUE, is_key),
+    _context("oauth-json", (b"secret=", b"key="), _JSON_SECRET_NAME + _JSON_VALUE, is_plausible),
     _context(
         "npmrc",
         (b"_auth", b":_password"),

@@ -14,8 +14,9 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.patterns.plausible import SAMPLES
+from clawblox.checkpoint.secrets.patterns.placeholders import is_placeholder
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES, Rule
+from clawblox.checkpoint.secrets.patterns.samples import is_published
 
 _MIN_WORD: Final = 15
 """Every token of :data:`WORD_RULES` has a run of letters, digits, ``_`` and ``-`` this long."""
@@ -25,6 +26,8 @@ _WORD_LEAD: Final = 12
 
 _SOME: Final = 256
 _GAP: Final = b" "
+_MAX_CONTINUATION: Final = 4 << 10
+_CONTINUATION: Final = re.compile(rb"[\w.+/=~%%:-]{1,%d}" % _MAX_CONTINUATION)
 
 
 def character_mask(characters: bytes) -> bytes:
@@ -70,7 +73,7 @@ def find_shapes(text: bytes, words: bytes) -> Iterator[Match]:
         yield from _find(_BY_WORD[keyword], keyword, text, text)
     for rule in _HINTED:
         if rule.hint and rule.hint.search(words):
-            yield from (_match(rule, hit) for hit in rule.pattern.finditer(text))
+            yield from _secrets(rule, b"", rule.pattern.finditer(text), text)
     if _PRINTABLE_RUN in text.translate(_PRINTABLE_MASK):
         yield from _find_keywords(_BY_CONTEXT, text, fold(text))
 
@@ -147,15 +150,39 @@ def _find(rules: Iterable[Rule], keyword: bytes, text: bytes, indexed: bytes) ->
     for at in occurrences(keyword, indexed):
         for rule in rules:
             if hit := rule.pattern.match(text, at):
-                match = _match(rule, hit)
-                if match.secret not in SAMPLES and (rule.check is None or rule.check(match.secret)):
-                    yield match
+                yield from _secrets(rule, keyword, (hit,), text)
+
+
+def _secrets(
+    rule: Rule, keyword: bytes, hits: Iterable[re.Match[bytes]], text: bytes
+) -> Iterator[Match]:
+    for hit in hits:
+        match = _match(rule, hit)
+        if _is_secret(rule, keyword, match, text):
+            yield match
 
 
 def _match(rule: Rule, hit: re.Match[bytes]) -> Match:
     group = hit.lastindex or 0
     start, end = hit.span(group)
     return Match(rule=rule.name, start=start, end=end, secret=hit[group], rank=rule.rank)
+
+
+def _is_secret(rule: Rule, keyword: bytes, match: Match, text: bytes) -> bool:
+    """Return whether a match is a secret: plausible, not published, and not a placeholder."""
+    # The pattern may end too soon: in a long sample, or where a secret follows a long filling.
+    continuation = _CONTINUATION.match(text, match.end)
+    end = continuation.end() if continuation else match.end
+    values = (match.secret, text[match.start : end]) if continuation else (match.secret,)
+    if any(map(is_published, values)):
+        return False
+    if end - match.end >= _MAX_CONTINUATION:
+        return True
+    if rule.check and not any(map(rule.check, values)):
+        return False
+    has_prefix = match.secret[: len(keyword)].lower() == keyword.lower()
+    prefix = len(keyword) if has_prefix else 0
+    return not all(is_placeholder(value[prefix:]) for value in values)
 
 
 def _by_keyword(rules: Iterable[Rule]) -> Mapping[bytes, list[Rule]]:

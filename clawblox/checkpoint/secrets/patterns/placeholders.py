@@ -1,0 +1,121 @@
+"""Distinguishes values that were made up for a document from values that somebody uses.
+
+Pure functions over bytes. A substring alone decides nothing: a real secret that contains
+``example`` or ``xxxx`` remains a secret, because most of it remains when these are struck out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_MAX_REST: Final = 5
+"""Maximum number of letters and digits that may remain; no key, token or password is this short."""
+_MAX_SHARE: Final = 1 / 4
+"""Maximum share of the value that may remain."""
+
+_MADE_UP: Final = (
+    "xxx|example|sample|dummy|fake|mock|your|placeholder|place|holder|changeme|change|deadbeef"
+    "|replace|insert|enter|fill|here|todo|fixme|redacted|removed|hidden|masked|elided|omitted"
+    "|truncated|invalid|foo|bar|baz|qux|lorem|ipsum"
+)
+"""Words that say that a value is made up."""
+_COMMON: Final = (
+    "access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer|bits|bot"
+    "|bytes|characters|chars|claude|client|cloud|code|credential|credentials|data|database|db"
+    "|default|demo|dev|do|email|encryption|end|env|face|for|from|generated|ghp|github|gitlab|glpat"
+    "|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it|jwt|key|least|length|live|local|long"
+    "|me|min|minimum|my|name|never|no|not|number|of|only|openai|openrouter|or|org|pass|passwd"
+    "|password|pat|pk|private|prod|production|proj|project|public|random|real|refresh|rk|root"
+    "|sandbox|secret|secure|server|service|session|sha|signature|signing|sk|slack|some|string"
+    "|stripe|super|telegram|test|testing|tests|text|the|this|to|token|url|use|used|user|username"
+    "|valid|value|vault|very|webhook|with|xoxb|xoxp"
+)
+"""Words that occur in placeholders, and in passwords and before tokens too."""
+
+
+def _longest_first(words: str) -> str:
+    # Only the first division of a text into words is tried.
+    return "|".join(sorted(words.split("|"), key=len, reverse=True))
+
+
+_LETTERS: Final = re.compile(rb"[A-Za-z]+")
+# Possessive, so that a text that can be divided in many ways does not make this slow.
+_WORDS: Final = re.compile(
+    f"(?:([a-z])\\1{{2,}}|{_longest_first(f'{_MADE_UP}|{_COMMON}')})++".encode(), re.IGNORECASE
+)
+_MARKS: Final = re.compile(f"{_MADE_UP}".encode(), re.IGNORECASE)
+_GAP_SIGNS: Final = re.compile(rb"<[^<>]*>|\{[^{}]*\}|^%[^%]*%|\*\*\*|\.\.\.")
+_UNCOUNTED: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum())
+
+_SHORTEST_RUNS: Final = {1: 3, 2: 6, 3: 9, 4: 12}
+"""The shortest run that counts, by its period: 123, ababab, xyzxyzxyz; also a1b2c3."""
+_RUNS_ENOUGH: Final = 7
+"""Characters in runs from which a value is made up, even if the words in it are common ones."""
+
+
+def is_placeholder(body: bytes) -> bool:
+    """Return whether a value is made up: nearly nothing but placeholder words and repetition.
+
+    Struck out are every run of letters that consists of placeholder words only (``your``,
+    ``apiKeyHere``), and then repetitions and sequences (``0000``, ``abababab``, ``12345``,
+    ``a1b2c3``). At most five letters and digits may remain, and at most a quarter of the value: no
+    secret fits in that. Words that are common in passwords too (``password``, ``test``) do not
+    suffice: there must be a word such as ``example`` as well, seven characters of repetition, or
+    the signs of a gap to fill in (``<…>``, ``...``), unless the value is nothing but words.
+
+    Args:
+        body: The value, without the prefix that all secrets of its kind have.
+    """
+    without_words, is_marked = _strike_words(body)
+    outside_words = _count(without_words)
+    rest = _count(_strike_runs(without_words)) if outside_words else 0
+    if rest > min(_MAX_REST, len(body) * _MAX_SHARE):
+        return False
+    if is_marked or outside_words - rest >= _RUNS_ENOUGH or _GAP_SIGNS.search(body):
+        return True
+    return outside_words == 0
+
+
+def _count(body: bytes) -> int:
+    """Return the number of letters and digits."""
+    return len(body.translate(None, _UNCOUNTED))
+
+
+def _strike_words(body: bytes) -> tuple[bytes, bool]:
+    """Return the value with NULs for its words, and whether any of them says that it is made up."""
+    is_marked = False
+
+    def strike(letters: re.Match[bytes]) -> bytes:
+        nonlocal is_marked
+        if not _WORDS.fullmatch(letters[0]):
+            return letters[0]
+        is_marked = is_marked or _MARKS.search(letters[0]) is not None
+        return bytes(len(letters[0]))
+
+    return _LETTERS.sub(strike, body), is_marked
+
+
+def _strike_runs(body: bytes) -> bytes:
+    """Return the value with NULs for its repetitions and sequences."""
+    body = body.lower()
+    struck = bytearray(body)
+    for period, shortest in _SHORTEST_RUNS.items():
+        for start, end in _runs(body, period, shortest):
+            struck[start:end] = bytes(end - start)
+    return bytes(struck)
+
+
+def _runs(body: bytes, period: int, shortest: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the runs in which each character repeats or continues another one.
+
+    Args:
+        body: The value.
+        period: Distance between the two characters.
+        shortest: Minimum length of a run.
+    """
+    pairs = zip(body[:-period], body[period:], strict=True)
+    steps = bytes([later - earlier & 0xFF for earlier, later in pairs])
+    for run in re.finditer(b"([\0\1\xff])\\1{%d,}" % (shortest - period - 1), steps):
+        yield run.start(), run.end() + period
