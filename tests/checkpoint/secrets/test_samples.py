@@ -145,6 +145,13 @@ def test_tokens_of_the_demo_of_supabase_pass() -> None:
             assert rules_in(text) == []
 
 
+def test_a_token_of_the_demo_passes_with_blanks_in_its_claims() -> None:
+    claims = "{ \n    " + json.dumps(DEMO, indent=4)[1:]
+    assert rules_in(f"ANON_KEY={jwt(claims)}\n") == []
+    other = claims.replace("supabase-demo", "supabase-live")
+    assert rules_in(f"ANON_KEY={jwt(other)}\n") == ["env-assignment"]
+
+
 @pytest.mark.parametrize(
     "token",
     [

@@ -22,15 +22,15 @@ _MADE_UP: Final = (
 )
 """Words that say that a value is made up."""
 _COMMON: Final = (
-    "access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer|bits|bot"
-    "|bytes|characters|chars|claude|client|cloud|code|credential|credentials|data|database|db"
-    "|default|demo|dev|do|email|encryption|end|env|face|for|from|generated|ghp|github|gitlab|glpat"
-    "|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it|jwt|key|least|length|live|local|long"
-    "|me|min|minimum|my|name|never|no|not|number|of|only|openai|openrouter|or|org|pass|passwd"
-    "|password|pat|pk|private|prod|production|proj|project|public|random|real|refresh|rk|root"
-    "|sandbox|secret|secure|server|service|session|sha|signature|signing|sk|slack|some|string"
-    "|stripe|super|telegram|test|testing|tests|text|the|this|to|token|url|use|used|user|username"
-    "|valid|value|vault|very|webhook|with|xoxb|xoxp"
+    "123|abc|access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer"
+    "|bits|bot|bytes|character|characters|chars|claude|client|cloud|code|credential|credentials"
+    "|data|database|db|default|demo|dev|do|email|encryption|end|env|face|for|from|generated|ghp"
+    "|github|gitlab|glpat|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it|jwt|key|least"
+    "|length|live|local|long|me|min|minimum|my|name|never|no|not|number|of|only|openai|openrouter"
+    "|or|org|pass|passwd|password|pat|pk|private|prod|production|proj|project|public|random|real"
+    "|refresh|rk|root|sandbox|secret|secure|server|service|session|sha|signature|signing|sk|slack"
+    "|some|string|stripe|super|telegram|test|testing|tests|text|the|this|to|token|url|use|used"
+    "|user|username|valid|value|vault|very|webhook|with|xoxb|xoxp|xyz"
 )
 """Words that occur in placeholders, and in passwords and before tokens too."""
 
@@ -40,17 +40,20 @@ def _longest_first(words: str) -> str:
     return "|".join(sorted(words.split("|"), key=len, reverse=True))
 
 
-_LETTERS: Final = re.compile(rb"[A-Za-z]+")
+_LETTERS: Final = re.compile(rb"[A-Za-z]+|(?<![0-9])123(?![0-9])")
 # Possessive, so that a text that can be divided in many ways does not make this slow.
 _WORDS: Final = re.compile(
     f"(?:([a-z])\\1{{2,}}|{_longest_first(f'{_MADE_UP}|{_COMMON}')})++".encode(), re.IGNORECASE
 )
 _MARKS: Final = re.compile(f"{_MADE_UP}".encode(), re.IGNORECASE)
 _GAP_SIGNS: Final = re.compile(rb"<[^<>]*>|\{[^{}]*\}|^%[^%]*%|\*\*\*|\.\.\.")
+_DIGIT: Final = re.compile(rb"[0-9]")
 _UNCOUNTED: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum())
 
 _SHORTEST_RUNS: Final = {1: 3, 2: 6, 3: 9, 4: 12}
 """The shortest run that counts, by its period: 123, ababab, xyzxyzxyz; also a1b2c3."""
+_REGION: Final = re.compile(b"R{4,}")
+"""Runs beside each other, as in abc123def456; a run of three may be chance."""
 _RUNS_ENOUGH: Final = 7
 """Characters in runs from which a value is made up, even if the words in it are common ones."""
 
@@ -63,7 +66,8 @@ def is_placeholder(body: bytes) -> bool:
     ``a1b2c3``). At most five letters and digits may remain, and at most a quarter of the value: no
     secret fits in that. Words that are common in passwords too (``password``, ``test``) do not
     suffice: there must be a word such as ``example`` as well, seven characters of repetition, or
-    the signs of a gap to fill in (``<…>``, ``...``), unless the value is nothing but words.
+    the signs of a gap to fill in (``<…>``, ``...``), unless the value is nothing but words
+    without a digit.
 
     Args:
         body: The value, without the prefix that all secrets of its kind have.
@@ -75,7 +79,7 @@ def is_placeholder(body: bytes) -> bool:
         return False
     if is_marked or outside_words - rest >= _RUNS_ENOUGH or _GAP_SIGNS.search(body):
         return True
-    return outside_words == 0
+    return outside_words == 0 and not _DIGIT.search(body)
 
 
 def _count(body: bytes) -> int:
@@ -100,10 +104,13 @@ def _strike_words(body: bytes) -> tuple[bytes, bool]:
 def _strike_runs(body: bytes) -> bytes:
     """Return the value with NULs for its repetitions and sequences."""
     body = body.lower()
-    struck = bytearray(body)
+    marks = bytearray(len(body))
     for period, shortest in _SHORTEST_RUNS.items():
         for start, end in _runs(body, period, shortest):
-            struck[start:end] = bytes(end - start)
+            marks[start:end] = b"R" * (end - start)
+    struck = bytearray(body)
+    for region in _REGION.finditer(marks):
+        struck[region.start() : region.end()] = bytes(len(region[0]))
     return bytes(struck)
 
 

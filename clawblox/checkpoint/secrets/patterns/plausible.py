@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 _MIN_ENTROPY_BITS: Final = 3.0
-_REPEATED: Final = re.compile(rb"(.)\1{7,}", re.DOTALL)
+_REPEATED: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
 _KINDS: Final = (
     re.compile(rb"[0-9]"),
     re.compile(rb"[a-z]"),
@@ -33,11 +33,12 @@ _COMMON_PASSWORD: Final = re.compile(
 _WORD: Final = rb"(?:[A-Z]?[a-z]{2,14}(?:[A-Z][a-z]{2,14}){0,2}|[A-Z]{2,14}|[A-Za-z])"
 _SEPARATORS: Final = b"-_:./"
 _NAME: Final = re.compile(rb"(?:" + _WORD + rb"?[0-9]{0,5}(?:[-_:./]{1,3}|$)){2,20}")
+_PATH: Final = re.compile(rb"\.{0,2}/[^/]+/")
 _SPOKEN: Final = re.compile(
     rb"(?<![A-Za-z0-9])(?=[a-z]*[aeiouy])(?=[a-z]*[b-df-hj-np-tv-z])[a-z]{3,}", re.IGNORECASE
 )
 _UNSPOKEN: Final = re.compile(rb"[b-df-hj-np-tv-xz]{5}|[aeiou]{4}", re.IGNORECASE)
-_MIN_SPOKEN_SHARE: Final = 0.6
+_MIN_SPOKEN_SHARE: Final = 0.5
 
 
 def is_plausible(value: bytes) -> bool:
@@ -84,11 +85,15 @@ def encodes_login(value: bytes) -> bool:
 def _is_name(value: bytes) -> bool:
     """Return whether a value is words and short numbers with ``-_:./`` between them.
 
-    At least two words can be spoken, and most letters and digits belong to these. Of random values
-    of twelve characters about one in ten thousand is like this, of longer ones hardly any.
+    It is a path of a file, or at least two words can be spoken, and half of the letters and digits
+    belong to these. Of random values of twelve characters about one in ten thousand is like this,
+    of longer ones hardly any.
     """
+    value = value.removeprefix(b"~")
     if not _NAME.fullmatch(value) or _UNSPOKEN.search(value):
         return False
+    if _PATH.match(value):
+        return True
     words = _SPOKEN.findall(value)
     size = len(value.translate(None, _SEPARATORS))
     return len(words) > 1 and sum(map(len, words)) >= size * _MIN_SPOKEN_SHARE

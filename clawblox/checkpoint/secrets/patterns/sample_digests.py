@@ -88,6 +88,9 @@ DIGESTS: Final = frozenset(
         "79d571b6c0c11df36b4fc38c42055ffb35dfb4a7cc3a8ba956f6f59961aa137b",
         # Sources, documentation and tests of sqlalchemy
         "d0c01bc88bd8646c6de7f3917c598f0a289d49529cf1bb4cb6695d2578b686dc",
+        # S3 keys of every local Supabase
+        "b0f3a96ded759f6c5f13d27881ffcbfd7821fd6bb5858b0ab819e7a187e46452",
+        "7f59edafa4d502ca0156b8fddf28394634d77b1843838b5783a7c9c95fcbd32f",
         # docs.stripe.com, the accounts of its code samples
         "2cafc0970149a84f3b9e62eaf169f36f59907a3b3e31f7b82e68c69cd27f7326",
         "f2d6ca16515033e5dce14eba840b979d27b5cbae24bb3e5bf484339667f86397",

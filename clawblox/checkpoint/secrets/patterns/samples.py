@@ -15,7 +15,7 @@ from typing import Final
 
 from clawblox.checkpoint.secrets.patterns.sample_digests import DIGESTS
 
-_JWT: Final = re.compile(rb"eyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]+")
+_JWT: Final = re.compile(rb"eyJ[\w-]+\.([\w-]+)\.[\w-]+")
 _DEMO_ISSUER: Final = "supabase-demo"
 """Issuer of the tokens of every local Supabase; its signing key is published."""
 _PEM_LINE: Final = re.compile(rb"(?:(?<=\\)[nrt])?([A-Za-z0-9+/]{40,})\Z")

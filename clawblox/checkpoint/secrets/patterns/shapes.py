@@ -214,7 +214,7 @@ _UNMARKED_CHARACTERS: Final = ALNUM + b"+/\r\n"
 _UNMARKED: Final = {
     fold(keyword): rules
     for keyword, rules in (*_BY_WORD.items(), *_BY_CONTEXT.items())
-    if not keyword.translate(None, ALNUM)
+    if not keyword.translate(None, _UNMARKED_CHARACTERS)
 }
 _PRINTABLE_MASK: Final = character_mask(bytes(range(0x20, 0x7F)) + b"\t\r\n")
 _PRINTABLE_RUN: Final = b"A" * 14
