@@ -118,11 +118,23 @@ def test_digests_are_whole() -> None:
     assert len(DIGESTS) > 200
 
 
-def test_a_new_key_of_openssh_is_refused_although_its_first_line_is_like_all_others() -> None:
-    begin = "-----BEGIN OPENSSH PRIVATE " + "KEY-----\n"
-    for kind in ("AAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAABlwAAAAdzc2gtcn", "AAAAACmFlczI1Ni1jdHIA"):
-        line = ("b3BlbnNzaC1rZXktdjE" + kind + "A" * 70)[:70]
-        assert rules_in(begin + line + "\n" + Maker(kind)(70)) == ["private-key"]
+def test_a_key_with_the_first_line_of_a_sample_is_refused() -> None:
+    body = NAMED["Twilio's key"].split("KEY-----\\n")[1].split("\\n")[0]
+    begin = "-----BEGIN RSA PRIVATE " + "KEY-----"
+    for between in ("\n", "\\n", "\r\n", "\\\\n", " ", '"\n  "'):
+        assert rules_in(f"{begin}{between}{body}{between}-----END") == []
+        for line in (Maker("a key")(64), "ab", body):
+            lines = between.join((begin, body, line, "-----END RSA PRIVATE " + "KEY-----"))
+            assert rules_in(lines) == ["private-key"], between
+
+
+def test_a_key_with_a_first_line_of_filling_is_refused() -> None:
+    begin = "-----BEGIN PRIVATE " + "KEY-----"
+    filling = "X" * 64
+    for between in ("\n", "\\n"):
+        assert rules_in(between.join((begin, filling, "XXXX", "-----END"))) == []
+        for lines in ([filling, Maker("a key")(64)], [filling] * 40 + [Maker("a key")(64)]):
+            assert rules_in(between.join((begin, *lines, "-----END"))) == ["private-key"]
 
 
 def encoded(part: object) -> str:

@@ -24,13 +24,14 @@ _MADE_UP: Final = (
 _COMMON: Final = (
     "123|abc|access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer"
     "|bits|bot|bytes|character|characters|chars|claude|client|cloud|code|credential|credentials"
-    "|data|database|db|default|demo|dev|do|email|encryption|end|env|face|for|from|generated|ghp"
-    "|github|gitlab|glpat|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it|jwt|key|least"
-    "|length|live|local|long|me|min|minimum|my|name|never|no|not|number|of|only|openai|openrouter"
-    "|or|org|pass|passwd|password|pat|pk|private|prod|production|proj|project|public|random|real"
-    "|refresh|rk|root|sandbox|secret|secure|server|service|session|sha|signature|signing|sk|slack"
-    "|some|string|stripe|super|telegram|test|testing|tests|text|the|this|to|token|url|use|used"
-    "|user|username|valid|value|vault|very|webhook|with|xoxb|xoxp|xyz"
+    "|data|database|db|default|demo|dev|do|ec|email|encrypted|encryption|end|env|face|for|from"
+    "|generated|ghp|github|gitlab|glpat|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it"
+    "|jwt|key|least|length|live|local|long|me|min|minimum|my|name|never|no|not|number|of|only"
+    "|openai|openrouter|openssh|or|org|pass|passwd|password|pat|pk|private|prod|production|proj"
+    "|project|public|random|real|refresh|rk|root|rsa|sandbox|secret|secure|server|service|session"
+    "|sha|signature|signing|sk|slack|some|string|stripe|super|telegram|test|testing|tests|text"
+    "|the|this|to|token|url|use|used|user|username|valid|value|vault|very|webhook|with|xoxb|xoxp"
+    "|xyz"
 )
 """Words that occur in placeholders, and in passwords and before tokens too."""
 

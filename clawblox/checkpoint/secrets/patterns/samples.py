@@ -18,14 +18,15 @@ from clawblox.checkpoint.secrets.patterns.sample_digests import DIGESTS
 _JWT: Final = re.compile(rb"eyJ[\w-]+\.([\w-]+)\.[\w-]+")
 _DEMO_ISSUER: Final = "supabase-demo"
 """Issuer of the tokens of every local Supabase; its signing key is published."""
-_PEM_LINE: Final = re.compile(rb"(?:(?<=\\)[nrt])?([A-Za-z0-9+/]{40,})\Z")
-"""The line of a private key with which the match of its rule ends."""
+_PEM_BEGIN: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----")
+_PEM_BETWEEN_LINES: Final = re.compile(rb"\\+[nrt]|[\s\\\"']")
 
 
 def is_published(secret: bytes) -> bool:
     """Return whether a secret is one of the published samples, or a token of Supabase's demo.
 
-    A sample counts only as a whole: with one character changed it is another secret.
+    A sample counts only as a whole: with one character changed it is another secret. The samples of
+    private keys are listed by what stands between their first and last line.
     """
     return any(
         hashlib.sha256(spelling).hexdigest() in DIGESTS for spelling in _spellings(secret)
@@ -35,8 +36,8 @@ def is_published(secret: bytes) -> bool:
 def _spellings(secret: bytes) -> Iterator[bytes]:
     """Yield the forms of a secret in which a sample may be listed."""
     yield secret
-    if secret.startswith(b"-----BEGIN ") and (line := _PEM_LINE.search(secret)):
-        yield line[1]
+    if begin := _PEM_BEGIN.match(secret):
+        yield _PEM_BETWEEN_LINES.sub(b"", secret[begin.end() :])
     elif secret.startswith(b"0x"):
         yield secret[2:]
     if secret.endswith((b".", b"-", b"_", b"=", b":")):

@@ -28,6 +28,9 @@ _SOME: Final = 256
 _GAP: Final = b" "
 _MAX_CONTINUATION: Final = 4 << 10
 _CONTINUATION: Final = re.compile(rb"[\w.+/=~%%:-]{1,%d}" % _MAX_CONTINUATION)
+_PEM_BEGIN: Final = b"-----BEGIN "
+_PEM_CONTINUATION: Final = re.compile(rb"[A-Za-z0-9+/=\s\\\"']{1,%d}" % _MAX_CONTINUATION)
+"""A private key is all of its lines."""
 
 
 def character_mask(characters: bytes) -> bytes:
@@ -171,9 +174,10 @@ def _match(rule: Rule, hit: re.Match[bytes]) -> Match:
 def _is_secret(rule: Rule, keyword: bytes, match: Match, text: bytes) -> bool:
     """Return whether a match is a secret: plausible, not published, and not a placeholder."""
     # The pattern may end too soon: in a long sample, or where a secret follows a long filling.
-    continuation = _CONTINUATION.match(text, match.end)
+    is_pem = match.secret.startswith(_PEM_BEGIN)
+    continuation = (_PEM_CONTINUATION if is_pem else _CONTINUATION).match(text, match.end)
     end = continuation.end() if continuation else match.end
-    values = (match.secret, text[match.start : end]) if continuation else (match.secret,)
+    values = {match.secret, text[match.start : end]} if not is_pem else {text[match.start : end]}
     if any(map(is_published, values)):
         return False
     if end - match.end >= _MAX_CONTINUATION:
