@@ -172,6 +172,14 @@ lftp -u me, x
 """
 
 
+@pytest.mark.parametrize(
+    "password", ["admin1234", "passwordX9kq2", "secret-Zq81LmX0", "xxxxZq81LmX0p"]
+)
+def test_a_password_is_refused_whatever_word_it_contains(password: str) -> None:
+    for command in (f"mysql -h db.x.org -u root -p{password} shop", f"PGPASSWORD={password} psql"):
+        assert rules_in(command) == ["command-password"]
+
+
 def test_commands_without_a_password_of_their_own_pass() -> None:
     assert rules_in(HARMLESS) == []
     assert rules_in(json.dumps({"command": HARMLESS})) == []

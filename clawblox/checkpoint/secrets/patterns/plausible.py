@@ -24,6 +24,9 @@ _KINDS: Final = (
 """Kinds of characters; a password has a digit and a letter, or three kinds."""
 _MIN_DISTINCT: Final = 5
 
+_WORD_FOR_PASSWORD: Final = re.compile(
+    rb"(?:password|passwd|secret)[-_]?[0-9]{0,4}!?", re.IGNORECASE
+)
 _COMMON_PASSWORD: Final = re.compile(
     rb"(?:(?:admin|changeme|default|demo|dev|example|guest|local|minio|mongo|my|mysql|pass|passwd"
     rb"|password|postgres|rabbitmq|redis|root|secret|super|test|user)[-_]?)+[0-9]{0,4}!?",
@@ -69,7 +72,7 @@ def is_password(value: bytes) -> bool:
     """Return whether a password option's value is not just a word or a constant."""
     digit, lower, upper, other = (kind.search(value) is not None for kind in _KINDS)
     is_mixed = (digit and (lower or upper)) or digit + lower + upper + other > 2
-    return is_mixed and len(set(value)) >= _MIN_DISTINCT and not _COMMON_PASSWORD.fullmatch(value)
+    return is_mixed and len(set(value)) >= _MIN_DISTINCT and not _WORD_FOR_PASSWORD.fullmatch(value)
 
 
 def encodes_login(value: bytes) -> bool:

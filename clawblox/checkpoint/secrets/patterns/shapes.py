@@ -177,12 +177,14 @@ def _is_secret(rule: Rule, keyword: bytes, match: Match, text: bytes) -> bool:
     is_pem = match.secret.startswith(_PEM_BEGIN)
     continuation = (_PEM_CONTINUATION if is_pem else _CONTINUATION).match(text, match.end)
     end = continuation.end() if continuation else match.end
-    values = {match.secret, text[match.start : end]} if not is_pem else {text[match.start : end]}
-    if any(map(is_published, values)):
+    whole = text[match.start : end]
+    values = {whole} if is_pem else {match.secret, whole}
+    is_endless = end - match.end >= _MAX_CONTINUATION
+    if rule.check and not is_endless and not any(map(rule.check, values)):
         return False
-    if end - match.end >= _MAX_CONTINUATION:
+    if is_endless:
         return True
-    if rule.check and not any(map(rule.check, values)):
+    if any(map(is_published, values)):
         return False
     has_prefix = match.secret[: len(keyword)].lower() == keyword.lower()
     prefix = len(keyword) if has_prefix else 0
