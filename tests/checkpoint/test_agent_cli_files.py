@@ -261,7 +261,12 @@ class AppServer:
         return turn
 
 
-@pytest.mark.parametrize("which", ["reverted", "forked", "branched"])
+def rollout_paths(agent: Agent) -> list[str]:
+    """Return the paths of all rollouts below the state directory, also of threads put aside."""
+    return sorted(str(path.relative_to(agent.state)) for path in agent.state.rglob("rollout-*"))
+
+
+@pytest.mark.parametrize("which", ["reverted", "forked", "put aside", "branched"])
 def test_codex_has_all_rollouts_of_its_history_after_a_load(tmp_path, programs, api, which):
     old = make_agent(tmp_path / "old" / "rocky", "codex", programs, api)
     with app_server(old) as server:
@@ -271,14 +276,16 @@ def test_codex_has_all_rollouts_of_its_history_after_a_load(tmp_path, programs, 
         server.call("thread/revert", threadId=thread, beforeTurnId=wrong)
         server.turn(thread, "Remember PEAR.")
         told = ["Remember MELON.", "Remember PEAR."]
-        if which == "forked":
-            thread = server.call("thread/fork", threadId=thread)["thread"]["id"]
+        if which in ("forked", "put aside"):
+            first, thread = thread, server.call("thread/fork", threadId=thread)["thread"]["id"]
             server.turn(thread, "Remember KIWI.")
             told.append("Remember KIWI.")
-    rollouts = sorted(path.name for path in old.transcripts())
-    assert len(rollouts) == (3 if which == "forked" else 2)
+        if which == "put aside":
+            server.call("thread/archive", threadId=first)
+    rollouts = rollout_paths(old)
+    assert len(rollouts) == (3 if "Remember KIWI." in told else 2)
     new = carry(old, thread, tmp_path)
-    assert sorted(path.name for path in new.transcripts()) == rollouts
+    assert rollout_paths(new) == rollouts
     if which == "branched":
         directory = AgentDir(new.dir)
         branch = Branch(thread, thread := NEW_ID, new.dir)

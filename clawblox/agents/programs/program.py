@@ -141,7 +141,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
 
 
 ROLLOUT: Final = re.compile(
-    r"sessions/\d{4}/\d\d/\d\d/"
+    r"(?:sessions/\d{4}/\d\d/\d\d|archived_sessions)/"
     rf"rollout-[0-9T-]+-(?P<thread>{UUID})(?:_(?P<rollout>{UUID}))?\.jsonl"
 )
 """Path of a rollout of Codex below the state directory.
@@ -149,6 +149,9 @@ ROLLOUT: Final = re.compile(
 A thread begins with a rollout of its own id. When its last turns are reverted, Codex continues it
 in another rollout, whose first record refers to the rollout before. Codex resumes the rollout whose
 path is the last in alphabetical order.
+
+A person can put a thread aside, which moves its rollouts to ``archived_sessions``. Codex does not
+resume it there, but reads it as the history of a thread that was forked from it.
 """
 
 

@@ -114,18 +114,50 @@ def test_the_history_of_a_forked_thread_is_collected(tmp_path, decoder):
     assert {f"sessions/2026/11/20/{path.name}" for path in (source, reverted)} <= names_
 
 
-@pytest.mark.parametrize("which", [0, 2], ids=["own", "descendant"])
-def test_a_rollout_whose_history_is_missing_is_an_error_that_names_it(tmp_path, which):
+def test_a_rollout_whose_history_is_missing_is_an_error_that_names_it(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
-    missing, path = codex_id(0), agent.family[which]
-    first, _, rest = path.read_bytes().partition(b"\n")
-    meta = json.loads(first)
-    meta["payload"]["history_base"] = {"thread_id": missing}
-    path.write_bytes(lines(meta) + rest)
+    missing = codex_id(0)
+    continue_rollout(agent.transcript, agent.session_id, missing)
     with pytest.raises(CheckpointError, match="is missing") as caught:
         collect(agent)
     assert missing in str(caught.value)
-    assert path.name in str(caught.value)
+    assert agent.transcript.name in str(caught.value)
+
+
+def test_a_missing_history_that_codex_does_not_need_is_no_error(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    newest = agent.transcript.with_name(f"{agent.transcript.stem}_{codex_id(9)}.jsonl")
+    continue_rollout(newest, agent.session_id, None)
+    continue_rollout(agent.transcript, agent.session_id, codex_id(0))
+    child = agent.family[1]
+    first, _, rest = child.read_bytes().partition(b"\n")
+    meta = json.loads(first)
+    meta["payload"]["history_base"] = {"thread_id": codex_id(0)}
+    child.write_bytes(lines(meta) + rest)
+    assert {*agent.family, newest} <= {source.path for source in collect(agent).sources}
+
+
+def test_the_history_in_a_thread_that_was_put_aside_is_restored_to_its_place(tmp_path):
+    agent = build_agent(tmp_path / "old" / "rocky", "codex")
+    source, aside = agent.strangers[1], agent.dir / "session" / "archived_sessions"
+    aside.mkdir()
+    source = source.rename(aside / source.name)
+    continue_rollout(agent.transcript, agent.session_id, source.stem[-36:])
+    new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
+    [path] = (new / "session" / "archived_sessions").iterdir()
+    assert path.read_bytes() == source.read_bytes()
+
+
+def test_a_thread_that_was_put_aside_is_no_conversation(tmp_path):
+    agent = build_agent(tmp_path / "rocky", "codex")
+    aside = agent.dir / "session" / "archived_sessions"
+    aside.mkdir()
+    for stranger in agent.strangers[:2]:
+        stranger.rename(aside / stranger.name)
+    assert {*find_format("codex").list_ids(agent.dir)} == {agent.session_id}
+    agent.transcript.rename(aside / agent.transcript.name)  # Codex refuses to resume it
+    with pytest.raises(CheckpointError, match="no transcript"):
+        collect(agent)
 
 
 @pytest.mark.parametrize("base", [7, [], {"thread_id": 7}, {"thread_id": None}, None])

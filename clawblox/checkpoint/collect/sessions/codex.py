@@ -106,6 +106,10 @@ _ENDS_TURN = {
 }
 
 
+_ACTIVE = "sessions"
+_PUT_ASIDE = "archived_sessions"
+
+
 class CodexFormat(SessionFormat):
     """The rollouts of a thread and of the threads that it started, with their whole history."""
 
@@ -118,14 +122,15 @@ class CodexFormat(SessionFormat):
         """Return the rollouts of the recorded thread and its descendants; None without its own.
 
         Raises:
-            CheckpointError: A directory or a rollout cannot be read, or a rollout to which their
-                history refers is missing.
+            CheckpointError: A directory or a rollout cannot be read, or a rollout to which the
+                history of the newest refers is missing: Codex would not resume the conversation.
         """
-        listed = _rollouts(list_session_files(agent_dir, state_dir, ("sessions",)))
+        listed = _rollouts(list_session_files(agent_dir, state_dir, (_ACTIVE, _PUT_ASIDE)))
         rollouts = {name: f"{state_dir}/{path}" for name, path in listed.items()}
         threads = {name: str(thread_id(name)) for name in rollouts}
         own = [name for name, thread in threads.items() if thread == session_id]
-        if not own:
+        newest = max(own, default="")
+        if not newest.startswith(f"{_ACTIVE}/"):
             return None
 
         @functools.cache
@@ -138,9 +143,19 @@ class CodexFormat(SessionFormat):
                 parents[thread] = _parent(read_first(name)) or parents.get(thread)
         family = _family(session_id, parents)
         members = [name for name, thread in threads.items() if thread in family]
-        history = _with_history(members, rollouts, read_first)
-        files = {name: path for name, path in rollouts.items() if name in history}
-        return SessionFiles(state_dir=state_dir, transcript=rollouts[max(own)], files=files)
+        by_id = {str(rollout_id(name)): name for name in rollouts}
+        found: set[str] = set()
+        missing = _add_history(found, newest, by_id, read_first)
+        if missing is not None:
+            raise CheckpointError(
+                f"the history of {newest!a:.120} refers to rollout {missing!a:.60}, which is "
+                "missing",
+                hint=WITHOUT_SESSION,
+            )
+        for member in members:
+            _add_history(found, member, by_id, read_first)
+        files = {name: path for name, path in rollouts.items() if name in found}
+        return SessionFiles(state_dir=state_dir, transcript=rollouts[newest], files=files)
 
     def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
         """Return the threads that no other thread has started.
@@ -148,7 +163,7 @@ class CodexFormat(SessionFormat):
         Raises:
             CheckpointError: A directory or a rollout cannot be read.
         """
-        rollouts = _rollouts(list_session_files(agent_dir, state_dir, ("sessions",)))
+        rollouts = _rollouts(list_session_files(agent_dir, state_dir, (_ACTIVE,)))
         parents = {
             str(thread_id(name)): _parent(_first_record(agent_dir, f"{state_dir}/{path}"))
             for name, path in rollouts.items()
@@ -221,34 +236,29 @@ def _parent(first: Record) -> str | None:
     return parent if isinstance(parent, str) else None
 
 
-def _with_history(
-    members: Iterable[str], rollouts: Iterable[str], read_first: Callable[[str], Record]
-) -> set[str]:
-    """Return rollouts and those to which their history refers.
+def _add_history(
+    found: set[str], name: str, names: Mapping[str, str], read_first: Callable[[str], Record]
+) -> str | None:
+    """Add a rollout and those to which its history refers.
 
     Args:
-        members: Names of rollouts.
-        rollouts: The names of all rollouts.
+        found: The rollouts so far, each with its history.
+        name: The rollout.
+        names: The names of all rollouts, by their ids.
         read_first: Returns the first record of a rollout.
 
-    Raises:
-        CheckpointError: A rollout is missing; Codex would not resume the conversation.
+    Returns:
+        The id of a rollout that is missing; None if all are there.
     """
-    names = {rollout_id(name): name for name in rollouts}
-    history: set[str] = set()
-    waiting = list(members)
-    while waiting:
-        name = waiting.pop()
-        history.add(name)
+    while name not in found:
+        found.add(name)
         base = _base(read_first(name))
-        if base is not None and base not in names:
-            raise CheckpointError(
-                f"{name!a:.120} continues rollout {base!a:.60}, which is missing",
-                hint=WITHOUT_SESSION,
-            )
-        if base is not None and names[base] not in history:
-            waiting.append(names[base])
-    return history
+        if base is None:
+            break
+        if base not in names:
+            return base
+        name = names[base]
+    return None
 
 
 def _base(first: Record) -> str | None:
