@@ -70,6 +70,8 @@ CAPABILITIES = [
     ".claude/settings.local.json",
     "sub/project/.claude/settings.json",
     ".claude/hooks/run.sh",
+    ".claude/session-env/x/hook.sh",
+    ".claude/shell-snapshots/snapshot-bash-1.sh",
     ".claude/hooks.json",
     ".claude/agents/helper.md",
     ".claude/plugins/x/plugin.json",

@@ -179,7 +179,7 @@ _NOTHING: Final = re.compile(r"(?!)")
 
 PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
     ".agents": re.compile(r"agents|hooks.*|mcp\.json|plugins"),
-    ".claude": re.compile(r"agents|hooks.*|plugins|settings.*"),
+    ".claude": re.compile(r"agents|hooks.*|plugins|session-env|settings.*|shell-snapshots"),
     ".kimi-code": re.compile(r"agents|hooks.*|mcp\.json|plugins|.*\.toml"),
     **dict.fromkeys(_OTHER_PROGRAMS, _NOT_TEXT),
     ".cargo": _NOTHING,

@@ -255,8 +255,7 @@ def _find_sessions(metadata: Mapping[str, Any], names: Iterable[str]) -> Mapping
 def _find_unrecorded(
     session_format: SessionFormat, session_id: str | None, paths: Sequence[str]
 ) -> UnrecordedSession | str | None:
-    is_ours = any(session_format.allowed.fullmatch(path) for path in paths)
-    if session_id is not None and is_ours:
+    if session_id is not None and session_format.has_own_layout(paths):
         return None
     session = session_format.find_unrecorded(paths)
     if session_id is None or isinstance(session, str) or session.id == session_id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ KEPT = {
     "{project}/{id}/tool-results/" + "mcp-server-tool-" * 9 + "1.txt": b"long",
     "{project}/{id}/tool-results/webfetch-1795941486-x1y2z3.pdf": b"%PDF-1.4",
     "{project}/{id}/tool-results/pdf-2104bded-42f0-41db-bab5-e771475a7945/page-1.jpg": b"jpeg",
+    "{project}/{id}/tool-results/Seite ü (1)/page.1": b"page",
     "{project}/{id}/tool-results/records.jsonl": b'{"no": "newline"}',
     "{project}/memory/ünï (1).md": "größer\n".encode(),
     "{project}/memory/a/b/c/d/e/deep.md": b"deep",
@@ -50,6 +52,7 @@ LEFT_OUT = (
     *("{project}/{id}/subagents/run.sh", "{project}/{id}/workflows/scripts/run.sh"),
     *("{project}/memory/.env", "{project}/memory/.git/hooks/post-checkout"),
     *("{project}/memory/.claude/settings.json", "{project}/{id}/tool-results/.envrc"),
+    *("{project}/memory/session-env/hook.sh", "{project}/{id}/tool-results/session-env/hook.sh"),
     *("tasks/{id}/.lock", "plans/of-another.md", "agent-memory/reviewer/MEMORY.md"),
 )
 
@@ -126,6 +129,7 @@ SOURCED = (
     f"projects/-old/{CLAUDE_ID}/session-env/hook.sh",
     *("projects/-old/session-env/hook.sh", "subagents/session-env/hook.sh"),
     *("workflows/session-env/hook.sh", f"tasks/{CLAUDE_ID}/session-env/hook.sh"),
+    *("memory/session-env/hook.sh", "tool-results/session-env/hook.sh"),
 )
 
 
@@ -164,3 +168,41 @@ def test_no_file_of_a_conversation_is_restored_as_executable(
     found = [path for path in tmp_path.glob("run/**/*") if path.is_file()]
     assert len(found) == len(names) + 1  # the file with the id
     assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
+
+
+@pytest.mark.parametrize("transcript", TRANSCRIPTS)
+def test_git_takes_no_directory_of_a_conversation_for_a_repository(
+    tmp_path: Path, transcript: str
+) -> None:
+    project = transcript.rpartition("transcript.jsonl")[0] or "projects/-old/"
+    directory = "memory/r" if transcript == "transcript.jsonl" else f"{project}memory/r"
+    settings = b"[core]\n\tbare = true\n[alias]\n\tgreet = !echo obeyed\n"
+    repository = {
+        "HEAD": b"ref: refs/heads/main\n",
+        "config": settings,
+        "objects/info/x": b"",
+        "refs/heads/x": b"",
+    }
+    files = {f"{directory}/{name}": content for name, content in repository.items()}
+    members = {f"agents/a/session/{name}": data for name, data in files.items()}
+    members[f"agents/a/session/{transcript}"] = b"{}\n"
+    (tmp_path / "a.ckpt").write_bytes(checkpoint(members, agents={"a": STATE}))
+    load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
+    [restored_config] = tmp_path.glob("run/**/memory/r/config")
+    command = ["git", "-c", "safe.directory=*", "greet"]
+    result = subprocess.run(command, cwd=restored_config.parent, capture_output=True, check=False)
+    assert b"obeyed" not in result.stdout
+    assert result.returncode != 0
+
+
+def test_plans_do_not_hide_a_conversation_in_the_layout_of_another_writer(tmp_path: Path) -> None:
+    names = (f"projects/-old/{CLAUDE_ID}.jsonl", "projects/-old/memory/a.md", "plans/my-newt.md")
+    files = {f"agents/a/session/{name}": b"{}\n" for name in names}
+    (tmp_path / "a.ckpt").write_bytes(checkpoint(files, agents={"a": STATE}))
+    loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
+    assert loaded["excluded"] == []
+    state = tmp_path / "run" / "agents" / "a" / "session"
+    project = state / "projects" / project_slug(str(state.with_name("workspace")))
+    assert (project / f"{CLAUDE_ID}.jsonl").read_bytes() == b"{}\n"
+    assert (project / "memory" / "a.md").is_file()
+    assert (state / "plans" / "my-newt.md").is_file()

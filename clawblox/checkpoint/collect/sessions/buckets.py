@@ -105,6 +105,17 @@ class BucketFormat(SessionFormat):
         paths = list_session_files(agent_dir, state_dir, self.searched)
         return {session_id for session_id, _ in self._candidates(paths)}
 
+    def has_own_layout(self, paths: Iterable[str]) -> bool:
+        """Return whether the files are named as this package names them; see the base class.
+
+        The transcript decides, because other names, such as those of plans, are the same in both
+        layouts.
+        """
+        listed = frozenset(paths)
+        if self.transcript in listed:
+            return True
+        return super().has_own_layout(listed) and not self._candidates(listed)
+
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
         """Return the only conversation whose transcript is in a bucket; see the base class."""
         listed = tuple(paths)

@@ -21,7 +21,7 @@ import attrs
 
 from clawblox.agents.programs import CLAUDE
 from clawblox.agents.programs.program import project_slug
-from clawblox.checkpoint.collect.policy import workspace_exclusion
+from clawblox.checkpoint.collect.policy import find_repositories, fold_path, workspace_exclusion
 from clawblox.checkpoint.collect.sessions import transcripts
 from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
 from clawblox.checkpoint.collect.sessions.shape import SessionFiles
@@ -31,6 +31,9 @@ _ID: Final = "[0-9A-Za-z_-]+"
 _RUN: Final = f"wf_{_ID}"
 _ANY_NAME: Final = ("memory/", "tool-results/")
 """Directories with files of any name: whatever the agent and its tools have written."""
+
+_SOURCED: Final = "session-env"
+"""A directory with this name is left out wherever it is."""
 
 _PLANS: Final = "plans/"
 _NEWEST: Final = 1000
@@ -49,7 +52,7 @@ class ClaudeFormat(BucketFormat):
         rf"|subagents/(?:workflows/{_RUN}/)?agent-{_ID}\.(?:jsonl|meta\.json)"
         rf"|subagents/workflows/{_RUN}/journal\.jsonl"
         rf"|workflows/(?:{_RUN}\.json|scripts/{_ID}\.js)"
-        rf"|tool-results/(?:{_ID}/)?[^/]+"
+        r"|tool-results/(?:[^/]+/)?[^/]+"
         r"|memory/.+"
         rf"|{_PLANS}{_ID}\.md"
         r"|tasks/(?:[0-9]+\.json|\.highwatermark)"
@@ -76,10 +79,15 @@ class ClaudeFormat(BucketFormat):
     def allows(self, name: str) -> bool:
         """Return whether a conversation may have a file with this name.
 
-        Memory and results of tools may have every name that a workspace may have.
+        Memory and results of tools may have every name that a workspace may have, but not
+        ``HEAD``, which would make a repository of a directory with a ``config`` that git obeys.
         """
-        has_any_name = name.startswith(_ANY_NAME)
-        return super().allows(name) and not (has_any_name and workspace_exclusion(name))
+        if not super().allows(name):
+            return False
+        if not name.startswith(_ANY_NAME):
+            return True
+        is_sourced = _SOURCED in fold_path(name)
+        return not (is_sourced or find_repositories([name]) or workspace_exclusion(name))
 
     def has_records(self, name: str) -> bool:
         """Return whether Claude Code appends records to a file; files of any name have none."""

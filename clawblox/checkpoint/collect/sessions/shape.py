@@ -241,6 +241,14 @@ class SessionFormat(ABC):
         """Return whether a file of the session tier has a record on each line, and may grow."""
         return name.endswith(".jsonl") or name == f"record/{_LOG}"
 
+    def has_own_layout(self, paths: Iterable[str]) -> bool:
+        """Return whether the files of a session tier are named as this package names them.
+
+        Args:
+            paths: The names of all files, relative to the session tier.
+        """
+        return any(map(self.allows, paths))
+
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
         """Return the only conversation of a tier whose files are named as in the state directory.
 
