@@ -33,6 +33,9 @@ _LARGEST_FILE: Final = {
     "mtime_ns": -_INT64,
     "unstable": True,
 }
+_LONGEST_REASON: Final = "x" * 100
+"""No reason for which a file of the plan has no member is longer."""
+
 _ROOM_BYTES: Final = 4096
 """Room for the numbers of the secret scan."""
 
@@ -89,7 +92,7 @@ class Document:
     def largest_bytes(self, allow: Iterable[Allowance], secret_scan: Mapping[str, Any]) -> int:
         """Return a size that :meth:`as_bytes` does not exceed.
 
-        A file is listed as a member or as excluded, and as a member it takes more room.
+        A file is listed as a member or as excluded.
 
         Args:
             allow: Findings that the scan may let pass and must then list.
@@ -99,7 +102,18 @@ class Document:
             source.member: {**path_field(source), **_LARGEST_FILE} for source in self.plan.sources
         }
         listed = serialise_metadata({"allowed": [attrs.asdict(allowance) for allowance in allow]})
-        return len(self.as_bytes(files, (), secret_scan)) + 2 * len(listed) + _ROOM_BYTES
+        largest = len(self.as_bytes(files, (), secret_scan)) + 2 * len(listed) + _ROOM_BYTES
+        return largest + sum(map(_more_as_excluded, self.plan.sources))
+
+
+def _more_as_excluded(source: Source) -> int:
+    """Return how many bytes more a file may take as excluded than as a member."""
+    if source.listed_as is None and source.neutral_name is None:
+        return 0  # the same path, without escapes
+    member = {source.member: {**path_field(source), **_LARGEST_FILE}}
+    excluded = Excluded(path=source.listed_as or source.name, reason=_LONGEST_REASON)
+    as_excluded = len(serialise_metadata(attrs.asdict(excluded))) + len(",")
+    return max(0, as_excluded - len(serialise_metadata(member)))
 
 
 def _shared_format(states: Iterable[AgentState]) -> str | None:

@@ -53,6 +53,7 @@ class Source:
         transform: Rewrites its content; None leaves it unchanged.
         max_bytes: Apparent size above which it is not read; None means no limit.
         neutral_name: Name of its member if that cannot be ``name``; None otherwise.
+        listed_as: Its path in ``excluded`` if it has no member; None if that is ``name``.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Source:
     transform: Transform | None = None
     max_bytes: int | None = None
     neutral_name: str | None = None
+    listed_as: str | None = None
 
     @property
     def member(self) -> str:

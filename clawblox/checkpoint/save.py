@@ -166,7 +166,7 @@ class _Save:
             if source.name not in names
         ]
         oversized.sort(key=lambda source: source.name)
-        plan.excluded += [self._list_excluded(source, _OVERSIZED) for source in oversized]
+        plan.excluded += [_list_excluded(source, _OVERSIZED) for source in oversized]
 
     def _leave_out_impossible(self, plan: Plan) -> None:
         """List unreadable files and forbidden names as excluded, or refuse the save."""
@@ -213,23 +213,15 @@ class _Save:
 
     def _exclude(self, source: Source, error: LostSource) -> Excluded:
         if isinstance(error, RejectedContent):
-            return self._list_excluded(source, str(error))
+            return _list_excluded(source, str(error))
         if isinstance(error, VanishedSource):
             if _is_vital(source):
                 message = "a file that the archive needs vanished during the save"
                 raise CheckpointError(message, path=source.path, entry=source.name) from error
-            return self._list_excluded(source, "vanished")
+            return _list_excluded(source, "vanished")
         if self._options.on_unarchivable == "raise" or _is_vital(source):
             raise unreadable_refusal(source.name, source.path) from error
-        return self._list_excluded(source, _UNREADABLE)
-
-    def _list_excluded(self, source: Source, reason: str) -> Excluded:
-        """Return the entry for a file of an agent, with its path in the agent's directory."""
-        path = source.name
-        if parts := split_name(path):
-            directory = self._options.agents[parts[0]]
-            path = f"agents/{parts[0]}/{source.path.relative_to(directory)}"
-        return Excluded(path=path, reason=reason)
+        return _list_excluded(source, _UNREADABLE)
 
     def _examine_whole(
         self, fd: int, members: Sequence[Member], examination: Examination
@@ -279,6 +271,10 @@ def _known_secrets(options: ArchiveOptions) -> Mapping[str, str]:
     tokens = live_tokens((options.path, *directories, *snapshot))
     given = label_secrets(options.known_secrets)
     return known_values(os.environ, directories) | tokens | given
+
+
+def _list_excluded(source: Source, reason: str) -> Excluded:
+    return Excluded(path=source.listed_as or source.name, reason=reason)
 
 
 def _is_vital(source: Source) -> bool:

@@ -29,6 +29,7 @@ from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.document import Document, WorldDocument
 from clawblox.checkpoint.model import Link, Source
 from clawblox.errors import CheckpointLimitError, ConfigError
+from clawblox.results import Excluded
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.files import digest_file
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation
@@ -541,6 +542,35 @@ def test_the_place_for_the_metadata_is_never_too_small(run: Run):
     }
     scan = {"allowed": [attrs.asdict(each) for each in allow], "files": 10**9}
     assert len(document.as_bytes(files, (), scan)) <= largest
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("session/agents/main/blobs/", {"listed_as": f"agents/rocky/session/{'x/' * 200}"}),
+        (f"workspace/{chr(0x202E) * 80}", {"neutral_name": "agents/rocky/odd/"}),
+    ],
+    ids=["of a conversation", "with escapes"],
+)
+def test_the_place_for_the_metadata_is_large_enough_if_no_file_is_a_member(
+    name: str, more: dict[str, str]
+):
+    sources = [
+        Source(
+            name=f"agents/rocky/{name}{number}",
+            path=Path(name),
+            open=lambda: -1,
+            **{key: f"{value}{number}" for key, value in more.items()},
+        )
+        for number in range(300)
+    ]
+    created_at = "2026-06-22T18:59:25Z"
+    plan = Plan(sources=sources)
+    document = Document(plan=plan, created_at=created_at, caller={}, world=None, lineage={})
+    scan = {"allowed": [], "files": 0}
+    reason = "its content is not the one that its name promises"
+    excluded = [Excluded(path=each.listed_as or each.name, reason=reason) for each in sources]
+    assert len(document.as_bytes({}, excluded, scan)) <= document.largest_bytes((), scan)
 
 
 def test_no_descriptor_stays_open(run: Run):

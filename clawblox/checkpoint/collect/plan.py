@@ -90,7 +90,7 @@ def plan(
             _list_beside(contents, name, directory, (), chosen)
             continue
         session = chosen.collect(directory)
-        _add_session(contents, name, session)
+        _add_session(contents, name, directory, session)
         _list_beside(contents, name, directory, session.sources, _NOT_IN_FORMAT)
     return contents
 
@@ -142,10 +142,15 @@ def _find_only_format(agent_dir: Path) -> SessionFormat | str:
     return f"no session id is recorded, and there are {len(found) or 'no'} conversations"
 
 
-def _add_session(contents: Plan, agent: str, session: AgentSession) -> None:
+def _add_session(contents: Plan, agent: str, agent_dir: Path, session: AgentSession) -> None:
     prefix = f"agents/{agent}/session/"
     contents.sources += [
-        attrs.evolve(source, name=prefix + source.name) for source in session.sources
+        attrs.evolve(
+            source,
+            name=prefix + source.name,
+            listed_as=f"agents/{agent}/{source.path.relative_to(agent_dir)}",
+        )
+        for source in session.sources
     ]
     contents.agents[agent] = session.state
 
