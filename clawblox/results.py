@@ -361,13 +361,17 @@ class Excluded:
     """A file that was left out of an archive, or that a load left in the archive.
 
     Attributes:
-        path: Name in the archive, for example ``agents/<name>/workspace/.venv``; characters that
-            hide or control text, and bytes that are not UTF-8, are escaped.
+        path: Name in the archive, for example ``agents/<name>/workspace/.venv``; in an archive and
+            in results as :meth:`fields` escapes it.
         reason: Reason, in a few words.
     """
 
-    path: str = attrs.field(converter=printable_name)
+    path: str
     reason: str
+
+    def fields(self) -> dict[str, str]:
+        """Return both, with the path escaped: bytes that are not UTF-8, and hidden characters."""
+        return {"path": printable_name(self.path), "reason": self.reason}
 
 
 @attrs.frozen(kw_only=True)

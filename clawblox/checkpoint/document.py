@@ -84,7 +84,7 @@ class Document:
                 "files": files,
                 "symlinks": [attrs.asdict(link) for link in plan.links],
                 "directories": list(plan.directories),
-                "excluded": [attrs.asdict(place) for place in (*plan.excluded, *excluded)],
+                "excluded": [entry.fields() for entry in (*plan.excluded, *excluded)],
                 "secret_scan": secret_scan,
             }
         )

@@ -149,8 +149,9 @@ def _without_secret(entry: Excluded, scanner: Scanner) -> Excluded:
 
 def _has_secret(excluded: Sequence[Excluded], scanner: Scanner) -> bool:
     """Return whether a secret would be found in the metadata that list the entries."""
+    # Not the escaped paths: an escape before a secret could hide it from the search.
     text = json.dumps([attrs.asdict(entry) for entry in excluded], ensure_ascii=False)
-    return bool(scanner.scan("", (text.encode(),)))
+    return bool(scanner.scan("", (text.encode(errors="surrogateescape"),)))
 
 
 def live_tokens(paths: Iterable[Path]) -> KnownValues:

@@ -197,6 +197,7 @@ class _Save:
             writer.add_all(
                 sources, lambda source, error: excluded.append(self._exclude(source, error))
             )
+            excluded = without_secrets(excluded, Scanner(self._known))
             self._refuse_other_snapshot(writer)
             draft = document.as_bytes(writer.files, excluded, scanner.summary())
             os.fsync(fd)  # read back what is on the disk

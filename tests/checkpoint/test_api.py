@@ -368,6 +368,19 @@ def test_a_file_that_vanishes_or_may_not_be_read_is_recorded(
     }
 
 
+def test_a_secret_in_the_name_of_a_file_that_vanishes_is_masked(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    token = fake_token()
+    (run.workspace / f"\u200d{token}").write_text("x")
+    gone = failing(FileNotFoundError(2, "No such file or directory"))
+    with_sources(monkeypatch, lambda one: attrs.evolve(one, open=gone))
+    path = run.save()
+    assert token.encode() not in path.read_bytes()
+    paths = {entry["path"] for entry in read_metadata(path)["excluded"]}
+    assert "agents/rocky/workspace/\\u200dghp_... (40 bytes)" in paths
+
+
 def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):

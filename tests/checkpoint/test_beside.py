@@ -41,7 +41,8 @@ def plan(agent: BuiltAgent, **options: object) -> tiers.Plan:
 def left_out(planned: tiers.Plan) -> dict[str, str]:
     """Return the reasons by path, below the agent's directory."""
     assert all(entry.path.startswith(PREFIX) for entry in planned.excluded)
-    reasons = {entry.path.removeprefix(PREFIX): entry.reason for entry in planned.excluded}
+    fields = [entry.fields() for entry in planned.excluded]
+    reasons = {entry["path"].removeprefix(PREFIX): entry["reason"] for entry in fields}
     assert len(reasons) == len(planned.excluded)
     return reasons
 

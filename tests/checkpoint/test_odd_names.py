@@ -217,6 +217,18 @@ def test_a_secret_in_an_odd_name_is_found(run: Run, odd: str, place: str):
     assert not any(char in str(refused.value) for char in HIDDEN)
 
 
+@pytest.mark.parametrize("odd", ["\x1b", "\x80", "\u200d", "\u00ad", "\u202e", "\udcff", "\n"])
+def test_a_secret_in_an_odd_name_that_is_left_out_is_masked(run: Run, odd: str):
+    token = fake_token()
+    os.mkfifo(run.workspace / f"{odd}{token}")
+    (run.agent / f"{odd}{token}").write_text("x")
+    (run.workspace / f"large{odd}{token}").write_text("x" * 2000)
+    path = run.save(on_unarchivable="record", max_file_bytes=1000)
+    assert token.encode() not in path.read_bytes()
+    paths = [entry["path"] for entry in read_metadata(path)["excluded"]]
+    assert sum("ghp_... (40 bytes)" in path for path in paths) == 3
+
+
 def test_a_finding_in_an_odd_file_is_allowed_by_its_path(run: Run):
     name = "odd:\n\u202e"
     (run.workspace / name).write_text(fake_token())

@@ -209,7 +209,7 @@ def test_a_directory_whose_name_is_not_utf8_is_reported_and_not_entered(tmp_path
 def test_an_excluded_name_of_any_bytes_can_be_encoded_in_a_document(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[2J.json")).write_bytes(b"")
     ((path, reason),) = look(tmp_path, judge=lambda _path, _is_directory: "no").excluded
-    assert Excluded(path=path, reason=reason).path == "\\udcff\\x1b[2J.json"
+    assert Excluded(path=path, reason=reason).fields()["path"] == "\\udcff\\x1b[2J.json"
 
 
 def test_a_link_to_a_target_of_any_bytes_cannot_be_recorded(tmp_path):

@@ -184,7 +184,7 @@ class _Load:
             "world_snapshot": root / SNAPSHOT_NAME if SNAPSHOT_NAME in self._world else None,
             "agents": {agent: root / _AGENTS / agent for agent in self._agents},
             "metadata": self._archive.metadata,
-            "excluded": [attrs.asdict(excluded) for excluded in placing.excluded],
+            "excluded": [excluded.fields() for excluded in placing.excluded],
             "lost_sessions": dict(placing.lost_sessions),
             "verified": self._archive.is_verified,
         }
