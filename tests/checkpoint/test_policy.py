@@ -470,6 +470,23 @@ def test_another_spelling_of_a_name_is_the_same_name(path):
 component = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".agents/hooks\n",
+        ".claude/credentials.\n",
+        ".claude/settings\n.json",
+        ".cursor/rules\n",
+        ".env.example\n",
+        ".gemini/notes.md\n",
+        ".kimi-code/two\nlines.toml",
+        ".m2/settings\n.xml",
+    ],
+)
+def test_a_line_break_hides_no_name(path: str) -> None:
+    assert workspace_exclusion(path) is not None
+
+
 @given(st.lists(component, min_size=1, max_size=4), st.sampled_from(CREDENTIALS + CAPABILITIES))
 def test_depth_protects_nothing(parents, path):
     assert workspace_exclusion("/".join((*parents, path))) is not None

@@ -45,7 +45,7 @@ CREDENTIAL_NAMES: Final = _compile_any(
     # The programs of agents.
     r"\.claude\.json \.credentials\.json",
     # Settings of services. Committed templates contain no credentials.
-    r"\.env (?!.*\.(?:dist|example|sample|template)$)\.env\..* \.flaskenv",
+    r"\.env (?!.*\.(?:dist|example|sample|template)\Z)\.env\..* \.flaskenv",
     # Remote logins and keys.
     r"\.ssh \.gnupg \.password-store id_(?:dsa|ecdsa|ed25519|rsa)(?:_sk)? [._]netrc",
     r"\.authinfo(?:\.gpg)?",
@@ -129,15 +129,15 @@ REDIRECT_PATHS: Final = _compile_any(
 )
 """Directories of which a part is archived. In their place a file or link could lead elsewhere."""
 
-PROGRAM_CREDENTIALS: Final = re.compile(
-    r"auth\.json|credentials(\..*)?|google_accounts\.json|oauth_creds\.json"
+PROGRAM_CREDENTIALS: Final = _compile_any(
+    r"auth\.json credentials(?:\..*)? google_accounts\.json oauth_creds\.json"
 )
 """Names of credentials directly inside a directory of :data:`PROGRAM_CAPABILITIES`."""
 
 # Programs that can be resumed list their names; of other programs only texts are archived.
 _NOT_TEXT: Final = re.compile(
-    r"(?!.*\.mdc?$|(?:commands?|docs|memory|memories|microagents|plans|prompts|rules(?:-.*)?|skills"
-    r"|specs|steering)$).*",
+    r"(?!.*\.mdc?\Z|(?:commands?|docs|memory|memories|microagents|plans|prompts|rules(?:-.*)?|skills"
+    r"|specs|steering)\Z).*",
     re.DOTALL,
 )
 _OTHER_PROGRAMS: Final = [
@@ -178,9 +178,9 @@ _OTHER_PROGRAMS: Final = [
 _NOTHING: Final = re.compile(r"(?!)")
 
 PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
-    ".agents": re.compile(r"agents|hooks.*|mcp\.json|plugins"),
-    ".claude": re.compile(r"agents|hooks.*|plugins|session-env|settings.*|shell-snapshots"),
-    ".kimi-code": re.compile(r"agents|hooks.*|mcp\.json|plugins|.*\.toml"),
+    ".agents": _compile_any(r"agents hooks.* mcp\.json plugins"),
+    ".claude": _compile_any(r"agents hooks.* plugins session-env settings.* shell-snapshots"),
+    ".kimi-code": _compile_any(r"agents hooks.* mcp\.json plugins .*\.toml"),
     **dict.fromkeys(_OTHER_PROGRAMS, _NOT_TEXT),
     ".cargo": _NOTHING,
     ".config": _compile_any(
@@ -200,8 +200,8 @@ PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
         r"go guix home-manager nix nixpkgs pip pypoetry uv",
     ),
     ".gem": _NOTHING,
-    ".github": re.compile(r"hooks"),
-    ".m2": re.compile(r"settings.*\.xml"),
-    ".pip": re.compile(r"pip\.conf"),
+    ".github": _compile_any(r"hooks"),
+    ".m2": _compile_any(r"settings.*\.xml"),
+    ".pip": _compile_any(r"pip\.conf"),
 }
 """By directory that a program reads: names directly inside it that grant capabilities."""
