@@ -370,7 +370,7 @@ class Excluded:
     reason: str
 
     def fields(self) -> dict[str, str]:
-        """Return both, with the path escaped: bytes that are not UTF-8, and hidden characters."""
+        """Return path and reason; in the path, hidden characters and bad UTF-8 are escaped."""
         return {"path": printable_name(self.path), "reason": self.reason}
 
 
