@@ -112,7 +112,7 @@ def _more_as_excluded(source: Source) -> int:
         return 0  # the same path, without escapes
     member = {source.member: {**path_field(source), **_LARGEST_FILE}}
     excluded = Excluded(path=source.listed_as or source.name, reason=_LONGEST_REASON)
-    as_excluded = len(serialise_metadata(attrs.asdict(excluded))) + len(",")
+    as_excluded = len(serialise_metadata(excluded.fields())) + len(",")
     return max(0, as_excluded - len(serialise_metadata(member)))
 
 

@@ -53,6 +53,9 @@ _UNCOUNTED: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum(
 
 _SHORTEST_RUNS: Final = {1: 3, 2: 6, 3: 9, 4: 12}
 """The shortest run that counts, by its period: 123, ababab, xyzxyzxyz; also a1b2c3."""
+_FIRST_LONG_PERIOD: Final = 3
+_PLAIN: Final = re.compile(rb"[0-9]+|[a-z]+|[A-Z]+")
+"""Runs of a longer period that count; who types one by hand does not mix kinds of characters."""
 _REGION: Final = re.compile(b"R{4,}")
 """Runs beside each other, as in abc123def456; a run of three may be chance."""
 _RUNS_ENOUGH: Final = 7
@@ -104,11 +107,11 @@ def _strike_words(body: bytes) -> tuple[bytes, bool]:
 
 def _strike_runs(body: bytes) -> bytes:
     """Return the value with NULs for its repetitions and sequences."""
-    body = body.lower()
     marks = bytearray(len(body))
     for period, shortest in _SHORTEST_RUNS.items():
-        for start, end in _runs(body, period, shortest):
-            marks[start:end] = b"R" * (end - start)
+        for start, end in _runs(body.lower(), period, shortest):
+            if period < _FIRST_LONG_PERIOD or _PLAIN.fullmatch(body, start, end):
+                marks[start:end] = b"R" * (end - start)
     struck = bytearray(body)
     for region in _REGION.finditer(marks):
         struck[region.start() : region.end()] = bytes(len(region[0]))
