@@ -42,6 +42,20 @@ def test_every_family_is_found_in_every_encoding(encoding: str, count: int) -> N
         assert rule_name(family) in {finding.rule for finding in findings}, case
 
 
+TOUCHING = (
+    *(r"\u201c", r"\u00e9", r"\ud83d\ude00", r"\u0007", r"\\u201c", r"\\\\u201c", r"\u{201c}"),
+    *(r"\x1b", r"\xe9", r"\U0001f600", r"\342\200\234", r"\033", r"\0", r"\a", r"\b", r"\e"),
+    *("%E2%80%9C", "%25E2%2580%259C", "=E2=80=9C", "&#8220;", "&ldquo;"),
+)
+"""Characters before which a token has no letter, in JSON, programs, URLs, mail and HTML."""
+
+
+@pytest.mark.parametrize("escape", TOUCHING)
+@pytest.mark.parametrize("family", sampled(FAMILIES, 12))
+def test_a_token_directly_after_an_escape_is_found(escape: str, family: str) -> None:
+    assert scan(f'{{"text": "{escape}{fake(family)}"}}')
+
+
 @pytest.mark.parametrize("prefix", [b"", b"# "])
 def test_a_short_last_line_belongs_to_a_token(prefix: bytes) -> None:
     token = fake("firecrawl-key").encode()

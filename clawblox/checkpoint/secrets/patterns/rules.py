@@ -25,9 +25,17 @@ from clawblox.checkpoint.secrets.patterns.plausible import (
 RULESET: Final = "clawblox-secrets-5"
 """Version of the rules, the placeholder filter and the samples; increased with every change."""
 
-# The letter of a JSON newline or tab may directly precede a token. So may its length, as a letter,
-# in a binary file, a pickle or a database. ``views`` replaces longer escapes before the search.
-_TOUCHED: Final = rb"(?<=\\[nrtbfv])|(?<=[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\xff][A-Za-z0-9])"
+_HEX: Final = rb"[0-9A-Fa-f]"
+# The end of an escape may directly precede a token: of a newline, a quotation mark, an emoji, in
+# JSON, programs, URLs and mail. ``views`` replaces only escapes of ASCII before the search. So may
+# the token's length, as a letter, in a binary file, a pickle or a database.
+ESCAPES: Final = (
+    *(rb"\\[0-3][0-7]{2}", rb"\\[abefnrtv0]"),
+    *(rb"\\x" + _HEX * 2, rb"\\u" + _HEX * 4, rb"\\U" + _HEX * 8),
+    *(rb"%" + _HEX * 2, rb"%25" + _HEX * 2, rb"=[89A-F][0-9A-F]"),
+)
+_LENGTH: Final = rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\xff][A-Za-z0-9]"
+_TOUCHED: Final = b"|".join(b"(?<=" + end + b")" for end in (*ESCAPES, _LENGTH))
 _LEFT: Final = rb"(?:(?<![A-Za-z0-9])|" + _TOUCHED + rb")"
 _GAP: Final = rb"(?:\s|\\+[nrt])"
 _IS: Final = rb"""\\*["']?\s{0,4}[:=]\s{0,4}\\*["']?"""

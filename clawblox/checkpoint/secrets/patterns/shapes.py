@@ -15,14 +15,14 @@ from typing import Final
 import attrs
 
 from clawblox.checkpoint.secrets.patterns.placeholders import is_placeholder
-from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES, Rule
+from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, ESCAPES, WORD_RULES, Rule
 from clawblox.checkpoint.secrets.patterns.samples import is_published
 
 _MIN_WORD: Final = 15
 """Every token of :data:`WORD_RULES` has a run of letters, digits, ``_`` and ``-`` this long."""
 
-_WORD_LEAD: Final = 12
-"""Bytes to keep before a long word: the longest part of a keyword that is outside of it."""
+_WORD_LEAD: Final = 20
+"""Bytes to keep before a long word: those of a keyword that are outside of it, and an escape."""
 
 _SOME: Final = 256
 _GAP: Final = b" "
@@ -135,7 +135,7 @@ def find_runs(mask: bytes, length: int, text: bytes, begin: int = 0) -> Iterator
 
 
 def _word_keywords_in(words: bytes) -> list[bytes]:
-    parts = words.translate(_SEPARATORS_AS_BLANKS).split()
+    parts = [*words.translate(_SEPARATORS_AS_BLANKS).split(), *_AFTER_ESCAPE.findall(words)]
     begun = [] if _BY_PART.keys().isdisjoint(parts) else _BY_PART.keys() & parts
     candidates = {keyword for part in begun for keyword in _BY_PART[part]}
     return [keyword for keyword in (*candidates, *_UNDIVIDED) if keyword in words]
@@ -211,6 +211,7 @@ def _by_part(keywords: Iterable[bytes]) -> Mapping[bytes, list[bytes]]:
 
 
 _FIRST_PART: Final = re.compile(rb"[A-Za-z0-9]+(?=[^A-Za-z0-9])")
+_AFTER_ESCAPE: Final = re.compile(b"(?:" + b"|".join(ESCAPES) + b")([A-Za-z0-9]+)")
 _SEPARATORS_AS_BLANKS: Final = bytes(byte if byte in ALNUM else ord(_GAP) for byte in range(256))
 _BY_WORD: Final = _by_keyword(WORD_RULES)
 _BY_PART: Final = _by_part(_BY_WORD)
