@@ -125,10 +125,10 @@ class Limits:
             text.
     """
 
-    entries: int = 200_000
-    metadata_bytes: int = 64 << 20
+    entries: int = 500_000
+    metadata_bytes: int = 128 << 20
     file_bytes: int = 64 << 30
     total_bytes: int = 256 << 30
     ratio: int = 1100
-    directory_bytes: int = 64 << 20
-    metadata_values: int = 2_000_000
+    directory_bytes: int = 128 << 20
+    metadata_values: int = 4_000_000

@@ -26,7 +26,7 @@ from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.collect.workspace import find_oversized
 from clawblox.checkpoint.document import Document, WorldDocument, world_sources
-from clawblox.checkpoint.model import RejectedContent, Source
+from clawblox.checkpoint.model import Limits, RejectedContent, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.os_errors import os_errors_as
@@ -44,6 +44,7 @@ from clawblox.concurrency.progress import Report, reporting
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
+    CheckpointLimitError,
     CheckpointSecretError,
     ManifestError,
 )
@@ -185,10 +186,12 @@ class _Save:
         scanner = Scanner(self._known, self._allow)
         sources = [(source, _read_size(source)) for source in document.plan.sources]
         progress = Progress(self._report, 2 * sum(size for _, size in sources))
+        metadata_bytes = document.largest_bytes(self._allow, scanner.summary())
+        self._refuse_too_many(document.plan, metadata_bytes)
         with EarlierArchives() as earlier, Examination(scanner, progress) as examination:
             writer = ArchiveWriter(
                 fd,
-                metadata_bytes=document.largest_bytes(self._allow, scanner.summary()),
+                metadata_bytes=metadata_bytes,
                 progress=progress,
                 earlier=earlier,
                 on_added=examination.expect,
@@ -240,6 +243,19 @@ class _Save:
         # Search it again: it now contains the summary of the scan.
         self._refuse(examination.run(fd, self._options.path, [metadata]))
         return archive.metadata
+
+    def _refuse_too_many(self, plan: Plan, metadata_bytes: int) -> None:
+        """Refuse an archive that no reader would accept, before it is written."""
+        limits = Limits()
+        count = 1 + len(plan.sources) + len(plan.links) + len(plan.directories)
+        if count <= limits.entries and metadata_bytes <= limits.metadata_bytes:
+            return
+        raise CheckpointLimitError(
+            f"the archive would have {count} entries and {metadata_bytes} bytes of metadata, and "
+            f"readers accept only {limits.entries} and {limits.metadata_bytes}",
+            path=self._options.path,
+            hint="remove files, or keep what belongs together in a single file",
+        )
 
     def _refuse_other_snapshot(self, writer: ArchiveWriter) -> None:
         snapshot = self._options.world_snapshot

@@ -27,7 +27,7 @@ from clawblox.checkpoint import save as save_module
 from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.document import Document, WorldDocument
-from clawblox.checkpoint.model import Link, Source
+from clawblox.checkpoint.model import Limits, Link, Source
 from clawblox.errors import CheckpointLimitError, ConfigError
 from clawblox.results import Excluded
 from clawblox.rundir.manifest_updates import run_update
@@ -584,6 +584,20 @@ def test_the_place_for_the_metadata_is_large_enough_if_no_file_is_a_member(
     reason = "its content is not the one that its name promises"
     excluded = [Excluded(path=each.listed_as or each.name, reason=reason) for each in sources]
     assert len(document.as_bytes({}, excluded, scan)) <= document.largest_bytes((), scan)
+
+
+def test_more_files_than_a_reader_accepts_are_refused_before_they_are_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(save_module, "Limits", lambda: Limits(entries=3))
+    monkeypatch.setattr(save_module, "ArchiveWriter", None)
+    for name in "abcd":
+        (run.workspace / name).touch()
+    with pytest.raises(CheckpointLimitError, match="readers accept only 3 and"):
+        run.save()
+    monkeypatch.setattr(save_module, "Limits", lambda: Limits(metadata_bytes=1000))
+    with pytest.raises(CheckpointLimitError, match="accept only 500000 and 1000"):
+        run.save()
 
 
 def test_no_descriptor_stays_open(run: Run):
