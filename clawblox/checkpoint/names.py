@@ -28,7 +28,7 @@ ROWS_NAME: Final = rows_beside(Path(SNAPSHOT_NAME)).name
 
 _MAX_COMPONENT: Final = 255
 _MAX_PATH: Final = 4096
-_MAX_DEPTH: Final = 64
+_MAX_DEPTH: Final = 255
 
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Control, format (bidi, zero width) and surrogate code points, line and paragraph separators."""

@@ -175,11 +175,13 @@ def _refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(os, "open", refusing)
 
 
-def test_no_more_than_a_number_of_entries_are_listed(
+def test_no_more_than_a_number_of_entries_are_listed_those_of_the_program_first(
     claude: BuiltAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (claude.dir / "a").touch()
     whole = plan(claude, workspace_only=True).excluded
-    monkeypatch.setattr("clawblox.checkpoint.collect.beside._MAX_LISTED", 3)
+    assert whole[0].path == "agents/rocky/session"
+    monkeypatch.setattr(tiers, "_MAX_LISTED", 3)
     *listed, last = plan(claude, workspace_only=True).excluded
     assert listed == whole[:3]
     reason = f"{len(whole) - 3} further entries are not listed"

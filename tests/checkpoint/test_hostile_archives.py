@@ -303,7 +303,7 @@ def test_an_entry_of_a_directory_makes_it(tmp_path, external):
         "agents/a/workspace/x./",
         "agents/a/renamed/",
         "world.snapshot/",
-        "agents/a/workspace/" + "d/" * 62,
+        "agents/a/workspace/" + "d/" * 253,
     ],
 )
 def test_an_entry_of_a_directory_elsewhere_is_refused(refuse, name):

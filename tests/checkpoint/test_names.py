@@ -84,7 +84,7 @@ def test_a_canonical_name_is_allowed(name):
         (BELOW + "x" * 256, "longer than 255 bytes"),
         (BELOW + "é" * 128, "longer than 255 bytes"),
         (BELOW + "/".join(["x" * 200] * 25), "longer than 4096 bytes"),
-        (BELOW + "/".join("d" * 62), "deeper than 64"),
+        (BELOW + "/".join("d" * 253), "deeper than 255"),
         ("readme.txt", "not in a directory of a checkpoint"),
         ("Metadata.json", "not in a directory of a checkpoint"),
         ("agents/a", "not in a directory of a checkpoint"),
@@ -154,7 +154,7 @@ def test_sessions_agents_and_members_keep_strict_names(path):
         ("odd:\udcff", "not UTF-8"),
         ("odd:" + "x" * 252, "longer than 255 bytes"),
         ("odd:/" + "/".join(["x" * 200] * 25), "longer than 4096 bytes"),
-        ("odd:/" + "/".join("d" * 61), "deeper than 64"),
+        ("odd:/" + "/".join("d" * 252), "deeper than 255"),
     ],
 )
 def test_a_path_is_refused_that_escapes_or_is_too_long_or_cannot_be_encoded(path, reason):

@@ -9,19 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from clawblox.checkpoint.collect import tree
 from clawblox.system.regular_files import open_directory
 from clawblox.system.trees import Entry, TreeWalk
 
-_MAX_LISTED: Final = 10_000
-"""Maximum number of entries to list of one agent, because their names take room in an archive."""
 
-
-def list_beside(
-    agent_dir: Path, workspace: str, archived: Collection[str]
-) -> tuple[list[str], int]:
+def list_beside(agent_dir: Path, workspace: str, archived: Collection[str]) -> list[str]:
     """List the entries beside the workspace that are not archived.
 
     A directory in which nothing is archived is a single entry, and is not read.
@@ -32,7 +26,7 @@ def list_beside(
         archived: The archived files; all paths are relative to the agent directory.
 
     Returns:
-        The paths, as they are on the disk; and the number of further entries.
+        The paths, as they are on the disk.
 
     Raises:
         CheckpointError: The agent directory cannot be read.
@@ -40,20 +34,16 @@ def list_beside(
     kept = {workspace, *archived}
     parents = {str(parent) for path in archived for parent in PurePosixPath(path).parents}
     listed: list[str] = []
-    further = 0
     try:
         with TreeWalk(open_directory(agent_dir)) as walk:
             for entry in walk:
                 path = walk.path_to(entry.name)
                 if path in kept or (path in parents and _entered(walk, entry)):
                     continue
-                if len(listed) < _MAX_LISTED:
-                    listed.append(path)
-                else:
-                    further += 1
+                listed.append(path)
     except OSError as error:
         raise tree.unreadable_error(agent_dir, error) from None
-    return listed, further
+    return listed
 
 
 def _entered(walk: TreeWalk, entry: Entry) -> bool:

@@ -33,6 +33,10 @@ NOT_ALLOWED: Final = "its name is not allowed in an archive"
 _NOT_IN_FORMAT: Final = "not a part of a session that is archived"
 _BESIDE: Final = "not in the workspace"
 _WORKSPACE_ONLY: Final = "only workspaces are archived"
+_MAX_LISTED: Final = 10_000
+"""Maximum number of entries beside the workspace of an agent to list, those of its program first,
+because their names take room in an archive."""
+
 _STATE_DIRS: Final = frozenset(path for known in FORMATS.values() for path in known.state_dirs)
 
 
@@ -168,14 +172,15 @@ def _list_beside(
         reason: Why the rest of the state directories of its program is left out.
     """
     paths = {str(source.path.relative_to(agent_dir)) for source in archived}
-    listed, further = list_beside(agent_dir, WORKSPACE, paths)
-    for path in listed:
+    listed = list_beside(agent_dir, WORKSPACE, paths)
+    listed.sort(key=lambda path: not _is_state(path))
+    for path in listed[:_MAX_LISTED]:
         why = reason if _is_state(path) else _BESIDE
         if why == _NOT_IN_FORMAT and not names.is_name(f"agents/{agent}/session/{path}"):
             why = NOT_ALLOWED
         contents.excluded.append(Excluded(path=f"agents/{agent}/{path}", reason=why))
-    if further:
-        why = f"{further} further entries are not listed"
+    if len(listed) > _MAX_LISTED:
+        why = f"{len(listed) - _MAX_LISTED} further entries are not listed"
         contents.excluded.append(Excluded(path=f"agents/{agent}", reason=why))
 
 
