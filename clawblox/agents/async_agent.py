@@ -20,7 +20,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Branch
 from clawblox.agents.environment import check_agent_env
 from clawblox.agents.events import AgentEventHub, AgentEventStream
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import (
     DEFAULT_MAX_RESTARTS,
     DEFAULT_REQUEST_RATE,
@@ -30,6 +30,7 @@ from clawblox.agents.options import (
     SandboxChoice,
 )
 from clawblox.agents.orphans import end_left_agent
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.prompts import (
     AUTO_CONTINUE,
     check_prompt,

@@ -15,9 +15,6 @@ from clawblox.rundir.paths import UPDATE_HINT
 FILE_VERSION: Final = 1
 """The ``schema_version`` of ``usage.json`` and ``status.json``."""
 
-SANDBOX_WORKSPACE: Final = Path("/workspace")
-"""The workspace as a program in our sandbox sees it."""
-
 
 @attrs.frozen
 class AgentDir:

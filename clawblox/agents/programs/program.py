@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,9 @@ UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 STATE_DIR: Final = "session"
 """The directory within an agent's directory where its program keeps its state."""
+
+SANDBOX_WORKSPACE: Final = Path("/workspace")
+"""The workspace as a program in our sandbox sees it."""
 
 
 @attrs.frozen(kw_only=True)

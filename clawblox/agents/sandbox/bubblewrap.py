@@ -20,7 +20,8 @@ import anyio
 import attrs
 
 from clawblox.agents.drivers.driver import AgentSetup
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.running.hooks import Enclosed, Enclosure
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
 from clawblox.agents.sandbox.entry import ControlGroup, Entry, Limits, find_limits

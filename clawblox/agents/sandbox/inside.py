@@ -14,7 +14,8 @@ from typing import Final
 
 import attrs
 
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.system.outer_user import OUTER_DIR
 
 SANDBOX_HOME: Final = Path("/home/agent")

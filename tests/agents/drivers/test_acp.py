@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from clawblox.agents.drivers.acp import AcpDriver
 from clawblox.agents.drivers.driver import Continue, Conversation, Turn
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.values import Report, Usage
 from clawblox.errors import ConfigError
 from tests.agents.drivers.support import (

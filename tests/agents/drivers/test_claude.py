@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.claude import ClaudeDriver
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.programs.program import project_slug
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import Interruption

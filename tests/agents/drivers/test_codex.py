@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from clawblox.agents.drivers.codex import CodexDriver
 from clawblox.agents.drivers.driver import Branch
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors import AgentResumeError

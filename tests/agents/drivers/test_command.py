@@ -7,7 +7,8 @@ import pytest
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.command import CommandDriver, CommandTable
 from clawblox.agents.drivers.driver import Begin, Turn
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.values import Report
 from clawblox.errors import AgentResumeError, ConfigError
 from tests.agents.drivers.support import FIRST, NEW_ID, RESUMED, build_setup, read_all

@@ -14,7 +14,8 @@ import pytest
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.output import reset_in
 from clawblox.agents.drivers.reading import open_reading
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.running.output import Line, read_reports
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Report, Usage

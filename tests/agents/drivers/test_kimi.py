@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.drivers.kimi import KimiDriver
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Report, Usage

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.opencode import OpencodeDriver
-from clawblox.agents.layout import SANDBOX_WORKSPACE, AgentDir
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import (
