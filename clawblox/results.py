@@ -134,6 +134,8 @@ class LoadedCheckpoint(_FieldMapping):
         metadata: The archive's ``metadata.json``.
         excluded: Files that are not in the run directory, each with ``path`` and ``reason``.
         lost_sessions: Reasons why conversations were left out, by agent name.
+        git_hosts: Hosts that git will contact, with their ports, by agent name and git directory in
+            the workspace: it fetches objects that a partial clone lacks.
         verified: Whether the archive has a digest for every member.
     """
 
@@ -142,6 +144,7 @@ class LoadedCheckpoint(_FieldMapping):
     metadata: Mapping[str, Any]
     excluded: Sequence[Mapping[str, str]]
     lost_sessions: Mapping[str, str]
+    git_hosts: Mapping[str, Mapping[str, Sequence[str]]]
     verified: bool
 
 

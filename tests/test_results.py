@@ -89,6 +89,7 @@ VALUES: list[Any] = [
         metadata={"generation": 1},
         excluded=[],
         lost_sessions={},
+        git_hosts={"Eko": {"lib/.git": ["github.com"]}},
         verified=True,
     ),
     STARTED,

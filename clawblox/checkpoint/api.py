@@ -123,7 +123,9 @@ def load_checkpoint(
         ``world_snapshot``, the snapshot's path or None; ``agents``, the agents' directories by
         name; ``metadata``; ``excluded``, the entries that were not restored, each with ``path``
         and ``reason``; ``lost_sessions``, why conversations were left out, by the agent's name;
-        ``verified``, whether the archive records the digest of every member.
+        ``git_hosts``, the hosts that git will contact for the objects that partial clones lack, by
+        the agent's name and the git directory; ``verified``, whether the archive records the digest
+        of every member.
 
     Raises:
         CheckpointFormatError: The archive is not sound.

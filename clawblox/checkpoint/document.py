@@ -84,6 +84,7 @@ class Document:
                 "files": files,
                 "symlinks": [attrs.asdict(link) for link in plan.links],
                 "directories": list(plan.directories),
+                "repositories": [attrs.asdict(repository) for repository in plan.repositories],
                 "excluded": [entry.fields() for entry in (*plan.excluded, *excluded)],
                 "secret_scan": secret_scan,
             }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import attrs
+import msgspec
 
 SCHEMA_VERSION: Final = 2
 """The version of the archive layout that is written, and the newest that is read."""
@@ -36,6 +37,86 @@ class Link:
 
     path: str
     target: str
+
+
+_WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_LABEL: Final = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_SIMPLE_FILTER: Final = (
+    r"(blob:none|blob:limit=[0-9]{1,18}[kmgKMG]?|tree:[0-9]{1,9}"
+    r"|object:type=(blob|commit|tag|tree))"
+)
+_UNQUOTED: Final = r"[^\x00-\x1f\x7f\"\\\[\]/\ud800-\udfff]+"
+
+RemoteName = Annotated[str, msgspec.Meta(pattern=rf"\A{_WORD}(/{_WORD})*\Z")]
+RemoteUrl = Annotated[
+    str,
+    msgspec.Meta(
+        # No user, no password, no query, no fragment.
+        pattern=rf"\Ahttps://{_LABEL}(\.{_LABEL})*(:[0-9]{{1,5}})?(/([A-Za-z0-9._~+,@-]|%20)*)+\Z",
+        max_length=2048,
+    ),
+]
+Filter = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"\A({_SIMPLE_FILTER}|combine:{_SIMPLE_FILTER}(\+{_SIMPLE_FILTER})*)\Z",
+        max_length=512,
+    ),
+]
+SubmoduleName = Annotated[
+    str, msgspec.Meta(pattern=rf"\A(?!-)(?!(.*/)?\.\.?(/|\Z)){_UNQUOTED}(/{_UNQUOTED})*\Z")
+]
+GitPath = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f\"\\\ud800-\udfff]+\Z")]
+
+
+@attrs.frozen(kw_only=True)
+class Promisor:
+    """A remote from which git fetches the objects that a partial clone lacks.
+
+    Attributes:
+        name: Its name in the repository.
+        url: Its address.
+        filter: The objects that were left out of the clone, as in git-rev-list(1); None if the
+            repository does not record it.
+    """
+
+    name: RemoteName
+    url: RemoteUrl
+    filter: Filter | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Repository:
+    """The settings of a repository that a load writes again. Its own files are never archived.
+
+    Each text has a strict pattern, because it becomes part of a file that git obeys.
+
+    Attributes:
+        path: The git directory, by its name in the archive.
+        git_file: For a submodule or a linked worktree, the file ``.git`` that leads to ``path``, by
+            its name in the archive; None if there is none.
+        in_sandbox: Whether git recorded ``git_file`` with its path in a sandbox.
+        partial_clone: The value of ``extensions.partialClone``, one of the promisors.
+        promisors: The remotes from which git fetches missing objects.
+        sparse_checkout: The value of ``core.sparseCheckout``; None if it is not set.
+        sparse_checkout_cone: The same of ``core.sparseCheckoutCone``.
+        sparse_index: The same of ``index.sparse``.
+        submodules: Names of the submodules that are active.
+    """
+
+    path: GitPath
+    git_file: GitPath | None = None
+    in_sandbox: bool = False
+    partial_clone: RemoteName | None = None
+    promisors: tuple[Promisor, ...] = ()
+    sparse_checkout: bool | None = None
+    sparse_checkout_cone: bool | None = None
+    sparse_index: bool | None = None
+    submodules: tuple[SubmoduleName, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.partial_clone not in (None, *(promisor.name for promisor in self.promisors)):
+            raise ValueError("partial_clone names no promisor")  # git would take it for a path
 
 
 @attrs.frozen(kw_only=True)

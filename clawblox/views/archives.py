@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from clawblox.agents.programs import STATE_DIR
-from clawblox.checkpoint.archive.metadata import RESERVED_KEYS
+from clawblox.checkpoint.archive.metadata import RESERVED_KEYS, recorded_repositories
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Difference, Scan, Verification
+from clawblox.checkpoint.collect.repositories import promisor_hosts
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
@@ -27,6 +28,7 @@ from clawblox.views.formatting import (
 )
 
 _EXCLUDED_SHOWN: Final = 20
+_CONTACTS_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200
 _DIGEST_SHOWN: Final = 12
 _MOST_BYTES: Final = 1 << 63
@@ -46,6 +48,7 @@ def describe(archive: Archive, *, with_files: bool) -> str:
     parts = [
         _describe_facts(archive),
         _describe_agents(archive),
+        _describe_contacts(metadata),
         _describe_excluded(metadata.get("excluded") or ()),
         _describe_own_metadata(metadata),
         _describe_files(archive) if with_files else "",
@@ -87,8 +90,15 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
         f"The conversation of {printable(name)} was left out: {printable(reason)}"
         for name, reason in loaded["lost_sessions"].items()
     ]
+    contacts = [
+        f"git will contact {printable(', '.join(hosts))} for objects that {printable(path)} of "
+        f"{printable(name)} lacks"
+        for name, directories in loaded["git_hosts"].items()
+        for path, hosts in directories.items()
+    ]
     table = format_table(("STATE", "EXTRACTED TO"), rows)
-    parts = ["\n".join(lost), table, _describe_excluded(loaded["excluded"])]
+    notes = "\n".join([*lost, *_cut(contacts, _CONTACTS_SHOWN)])
+    parts = [notes, table, _describe_excluded(loaded["excluded"])]
     if not loaded["verified"]:
         parts.append("The archive has no digests, so only checksums were verified.")
     return "\n\n".join(filter(None, parts))
@@ -261,6 +271,17 @@ def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
         return "", "", ""
     backend, session = (_text(state.get(key)) for key in ("backend", "session_id"))
     return backend, session, "mid-turn" if state.get("mid_turn") else ""
+
+
+def _describe_contacts(metadata: Mapping[str, Any]) -> str:
+    """List the hosts that git would contact in the repositories of an archive."""
+    rows = [
+        (printable(repository.path), ", ".join(promisor_hosts(repository)))
+        for repository in recorded_repositories(metadata)
+        if repository.promisors
+    ]
+    lines = format_table(("PARTIAL CLONE", "GIT CONTACTS"), rows).splitlines() if rows else []
+    return "\n".join(_cut(lines, _CONTACTS_SHOWN + 1))
 
 
 def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str:

@@ -16,10 +16,12 @@ import structlog
 from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.collect.policy import git_config
+from clawblox.checkpoint.collect.git_config import write_config
 from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.load import staging
-from clawblox.checkpoint.model import Limits
+from clawblox.checkpoint.load.load import load
+from clawblox.checkpoint.model import Limits, Repository
+from clawblox.checkpoint.options import LoadOptions
 from clawblox.errors import (
     CheckpointError,
     CheckpointFormatError,
@@ -42,6 +44,7 @@ from tests.checkpoint.archives import (
 from tests.checkpoint.test_policy import CAPABILITIES, CREDENTIALS, REPOSITORY
 
 WORKSPACE = "agents/a/workspace/"
+FRESH_CONFIG = write_config(Repository(path=".git"))
 CONTENTS = {
     "world.snapshot": b'{"format": "x"}',
     "agents/a/workspace/notes.txt": b"notes",
@@ -471,7 +474,7 @@ def test_capabilities_and_credentials_are_left_out_and_listed(load_bytes, run_di
     assert {item["path"] for item in loaded["excluded"]} == {f"{WORKSPACE}{n}" for n in LEFT_OUT}
     assert all(item["reason"] for item in loaded["excluded"])
     workspace = loaded["agents"]["a"] / "workspace"
-    assert files_of(workspace) == {**kept, ".git/config": git_config(())}
+    assert files_of(workspace) == {**kept, ".git/config": FRESH_CONFIG}
 
 
 def test_what_a_save_never_writes_a_load_never_places(load_bytes, run_dir, tmp_path):
@@ -504,7 +507,7 @@ def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_d
     names = [f"{WORKSPACE}deep/repo/.git/{name}" for name in ("HEAD", "config")]
     loaded = load_bytes(checkpoint(dict.fromkeys(names, b"[core]\n\tpager = evil\n")), run_dir)
     config = loaded["agents"]["a"] / "workspace" / "deep" / "repo" / ".git" / "config"
-    assert config.read_bytes() == git_config(())
+    assert config.read_bytes() == FRESH_CONFIG
 
 
 def test_a_repository_with_sha256_names_is_recognised_by_its_objects(load_bytes, run_dir):
@@ -512,27 +515,202 @@ def test_a_repository_with_sha256_names_is_recognised_by_its_objects(load_bytes,
     members = {f"{WORKSPACE}.git/{name}": content for name, content in names.items()}
     loaded = load_bytes(checkpoint({**members, f"{WORKSPACE}other/.git/HEAD": b"x"}), run_dir)
     workspace = loaded["agents"]["a"] / "workspace"
-    assert b"objectformat = sha256" in (workspace / ".git" / "config").read_bytes()
+    assert b'objectformat = "sha256"' in (workspace / ".git" / "config").read_bytes()
     assert b"sha256" not in (workspace / "other" / ".git" / "config").read_bytes()
 
 
+GIT = f"{WORKSPACE}repo/.git"
+HEAD = b"ref: refs/heads/main\n"
+REPOSITORY_FILES = {
+    f"{GIT}/HEAD": HEAD,
+    f"{GIT}/modules/lib/HEAD": HEAD,
+    f"{GIT}/worktrees/wt/HEAD": HEAD,
+}
+PROMISOR = {"name": "origin", "url": "https://example.org:8443/x.git", "filter": "blob:none"}
+
+
+def recorded(path: str, **keys: object) -> dict[str, object]:
+    return {"path": f"{GIT}{path}", **keys}
+
+
+def load_repositories(load_bytes, run_dir, *entries, files=REPOSITORY_FILES, **keys):
+    keys = {"schema_version": 2, "repositories": list(entries), **keys}
+    return load_bytes(checkpoint(files, **keys), run_dir)
+
+
+def test_recorded_settings_become_new_files_of_git(load_bytes, run_dir):
+    loaded = load_repositories(
+        load_bytes,
+        run_dir,
+        recorded("", promisors=[PROMISOR], partial_clone="origin", submodules=["a b/lib"]),
+        recorded("/modules/lib", git_file=f"{WORKSPACE}repo/a b/lib/.git"),
+        recorded("/worktrees/wt", git_file=f"{WORKSPACE}wt/.git", sparse_checkout=True),
+    )
+    assert loaded["excluded"] == []
+    workspace = loaded["agents"]["a"] / "workspace"
+    texts = {name: content.decode() for name, content in files_of(workspace).items()}
+    core = "\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"
+    assert {name: text for name, text in texts.items() if not name.endswith("HEAD")} == {
+        "repo/.git/config": "[core]\n\trepositoryformatversion = 1\n"
+        + core
+        + '[extensions]\n\tpartialclone = "origin"\n\tworktreeconfig = true\n'
+        '[remote "origin"]\n\turl = "https://example.org:8443/x.git"\n\tpromisor = true\n'
+        '\tpartialclonefilter = "blob:none"\n[submodule "a b/lib"]\n\tactive = true\n',
+        "repo/.git/modules/lib/config": "[core]\n\trepositoryformatversion = 0\n"
+        + core
+        + '\tworktree = "../../../a b/lib"\n',
+        "repo/a b/lib/.git": "gitdir: ../../.git/modules/lib\n",
+        "repo/.git/worktrees/wt/commondir": "../..\n",
+        "repo/.git/worktrees/wt/gitdir": f"{workspace}/wt/.git\n",
+        "repo/.git/worktrees/wt/config.worktree": "[core]\n\tsparsecheckout = true\n",
+        "wt/.git": "gitdir: ../repo/.git/worktrees/wt\n",
+    }
+
+
+def test_a_run_directory_that_will_be_renamed_names_its_final_place(run_dir, tmp_path):
+    worktree = recorded("/worktrees/wt", git_file=f"{WORKSPACE}wt/.git")
+    data = checkpoint(REPOSITORY_FILES, schema_version=2, repositories=[worktree])
+    (tmp_path / "a.ckpt").write_bytes(data)
+    options = LoadOptions(path=tmp_path / "a.ckpt", run_dir=run_dir)
+    load(options, final_dir=tmp_path / "final")
+    gitdir = run_dir / f"{GIT}/worktrees/wt/gitdir"
+    assert gitdir.read_text() == f"{tmp_path}/final/{WORKSPACE}wt/.git\n"
+
+
+def test_whoever_loads_is_told_from_which_hosts_git_will_fetch(load_bytes, run_dir):
+    with structlog.testing.capture_logs() as logs:
+        loaded = load_repositories(load_bytes, run_dir, recorded("", promisors=[PROMISOR]))
+    assert loaded["git_hosts"] == {"a": {"repo/.git": ["example.org:8443"]}}
+    [warning] = [log for log in logs if log["event"] == "git will contact hosts"]
+    assert warning["log_level"] == "warning"
+    assert (warning["agent"], warning["hosts"]) == ("a", ["example.org:8443"])
+    told = describe_loaded(loaded).splitlines()[0]
+    assert told == ("git will contact example.org:8443 for objects that repo/.git of a lacks")
+
+
+def test_without_its_record_a_worktree_is_left_out_and_a_submodule_stands_alone(
+    load_bytes, run_dir
+):
+    inner = f"{GIT}/worktrees/wt/modules/lib/HEAD"
+    files = {**REPOSITORY_FILES, inner: HEAD}
+    loaded = load_repositories(load_bytes, run_dir, files=files)
+    assert files_of(loaded["agents"]["a"] / "workspace") == {
+        "repo/.git/HEAD": HEAD,
+        "repo/.git/config": FRESH_CONFIG,
+        "repo/.git/modules/lib/HEAD": HEAD,
+        "repo/.git/modules/lib/config": FRESH_CONFIG,
+    }
+    left_out = {item["path"] for item in loaded["excluded"]}
+    assert left_out == {f"{GIT}/worktrees/wt/HEAD", inner}
+
+
+def test_in_an_archive_of_schema_1_the_key_is_the_callers_own(load_bytes, run_dir):
+    settings = [recorded("", promisors=[PROMISOR])]
+    loaded = load_repositories(load_bytes, run_dir, *settings, schema_version=1)
+    assert loaded["git_hosts"] == {}
+    assert (loaded["agents"]["a"] / "workspace/repo/.git/config").read_bytes() == FRESH_CONFIG
+
+
+IMPOSSIBLE = [
+    {"path": f"{WORKSPACE}other/.git"},
+    {"path": f"{WORKSPACE}repo"},
+    {"path": f"{GIT}/refs"},
+    {"path": f"{GIT}/modules"},
+    {"path": f"{GIT}/modules/lib/refs"},
+    {"path": f"{GIT}/HEAD"},
+    {"path": f"{WORKSPACE}bare.git"},
+    {"path": f"{WORKSPACE}repo/.GIT"},
+    {"path": f"{WORKSPACE}node_modules/x/.git"},
+    {"path": "agents/b/workspace/repo/.git"},
+    {"path": "agents/a/session/.git"},
+    {"path": GIT, "git_file": f"{WORKSPACE}wt/.git"},
+    {"path": f"{GIT}/worktrees/wt"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": "agents/b/workspace/wt/.git"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": f"{WORKSPACE}wt/git"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": f"{WORKSPACE}wt/.GIT"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": f"{WORKSPACE}wt/.bashrc"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": f"{GIT}/refs/.git"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": f"{GIT}/objects/x/.git"},
+    {"path": f"{GIT}/worktrees/wt", "git_file": f"{WORKSPACE}.claude/hooks/.git"},
+    {"path": f"{GIT}/modules/lib", "git_file": f"{WORKSPACE}.ssh/.git"},
+]
+
+
+@pytest.mark.parametrize("entry", IMPOSSIBLE, ids=str)
+def test_settings_that_belong_to_no_repository_are_listed_and_not_restored(
+    load_bytes, run_dir, entry
+):
+    odd = (f"{WORKSPACE}bare.git/HEAD", f"{WORKSPACE}repo/.GIT/HEAD", "agents/b/workspace/x")
+    odd = (*odd, f"{WORKSPACE}node_modules/x/.git/HEAD", f"{GIT}/modules/lib/refs/HEAD")
+    entry = {"promisors": [PROMISOR], "sparse_checkout": True, **entry}
+    files = {**dict.fromkeys(odd, HEAD), **REPOSITORY_FILES}
+    loaded = load_repositories(load_bytes, run_dir, entry, files=files)
+    why = {item["path"]: item["reason"] for item in loaded["excluded"]}
+    assert why[entry["path"]] == "settings of a repository that the archive does not have"
+    assert loaded["git_hosts"] == {}
+    written = {name: content for name, content in files_of(run_dir).items() if content != HEAD}
+    configs = [f"agents/a/workspace/repo/.git/{name}config" for name in ("", "modules/lib/")]
+    assert written == dict.fromkeys(configs, FRESH_CONFIG)
+
+
+WORKTREE_FILE = {"path": f"{GIT}/worktrees/wt", "git_file": f"{WORKSPACE}wt/.git"}
+COLLISIONS = {
+    "a file": ({f"{WORKSPACE}wt/.git": b""}, [WORKTREE_FILE], {}),
+    "a repository": ({f"{WORKSPACE}wt/.git/HEAD": HEAD}, [WORKTREE_FILE], {}),
+    "a file above it": ({f"{WORKSPACE}wt": b""}, [WORKTREE_FILE], {}),
+    "a link above it": (
+        {},
+        [WORKTREE_FILE],
+        {"symlinks": [{"path": f"{WORKSPACE}wt", "target": "repo"}]},
+    ),
+    "a link": (
+        {},
+        [WORKTREE_FILE],
+        {"symlinks": [{"path": f"{WORKSPACE}wt/.git", "target": "../repo"}]},
+    ),
+    "a directory": ({}, [WORKTREE_FILE], {"directories": [f"{WORKSPACE}wt/.git"]}),
+    "the same file": (
+        {},
+        [WORKTREE_FILE, {**WORKTREE_FILE, "path": f"{GIT}/modules/lib"}],
+        {},
+    ),
+    "the same repository": (
+        {},
+        [WORKTREE_FILE, {**WORKTREE_FILE, "git_file": f"{WORKSPACE}wt2/.git"}],
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("where", COLLISIONS)
+def test_a_file_of_git_is_written_in_no_other_entrys_place(refuse, existing, where):
+    files, entries, keys = COLLISIONS[where]
+    document = {"schema_version": 2, "repositories": entries, **keys}
+    data = checkpoint({**REPOSITORY_FILES, **files}, **document)
+    refuse(existing, CheckpointFormatError, data=data)
+
+
+@pytest.mark.needs("git")
 @pytest.mark.parametrize("as_link", [False, True])
-def test_a_workspace_that_poses_as_a_repository_runs_nothing(
-    load_bytes, run_dir, tmp_path, as_link
+@pytest.mark.parametrize("place", ["", ".git/refs/x/", ".git/modules/lib/refs/", ".git/refs/.git/"])
+def test_a_directory_that_poses_as_a_repository_runs_nothing(
+    load_bytes, run_dir, tmp_path, as_link, place
 ):
     ran = tmp_path / "ran"
     config = f'[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = "touch {ran}; false"\n'
     names = {
-        "HEAD": b"ref: refs/heads/main\n",
+        "HEAD": HEAD,
         "settings" if as_link else "config": config.encode(),
-        "objects/x": b"",
-        "refs/x": b"",
     }
-    links = [{"path": f"{WORKSPACE}config", "target": "settings"}] if as_link else []
-    members = {WORKSPACE + name: content for name, content in names.items()}
-    loaded = load_bytes(checkpoint(members, symlinks=links), run_dir)
-    assert [each["path"] for each in loaded["excluded"]] == [f"{WORKSPACE}config"]
-    status = ["git", "-C", str(loaded["agents"]["a"] / "workspace"), "status"]
+    companions = [f"{WORKSPACE}{place}{name}" for name in ("objects", "refs")]
+    links = [{"path": f"{WORKSPACE}{place}config", "target": "settings"}] if as_link else []
+    members = {f"{WORKSPACE}{place}{name}": content for name, content in names.items()}
+    if place:
+        heads = (".git/HEAD", ".git/modules/lib/HEAD")
+        members |= {f"{WORKSPACE}{head}": HEAD for head in heads}
+    loaded = load_bytes(checkpoint(members, symlinks=links, directories=companions), run_dir)
+    assert [each["path"] for each in loaded["excluded"]] == [f"{WORKSPACE}{place}config"]
+    status = ["git", "-C", str(loaded["agents"]["a"] / "workspace" / place), "status"]
     env = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/none"}
     subprocess.run(status, env=env, capture_output=True, check=False)
     assert not ran.exists()

@@ -15,6 +15,7 @@ from clawblox.checkpoint.archive.metadata import (
     check_tree,
     compare_members,
     parse_metadata,
+    recorded_repositories,
     serialise_metadata,
 )
 from clawblox.errors import (
@@ -184,13 +185,14 @@ def test_a_reserved_key_in_another_shape_is_refused(keys):
 
 def test_every_reserved_key_has_a_shape():
     shapes = {
-        "schema_version": 1,
+        "schema_version": 2,
         "created_at": "2026-06-22T18:59:25Z",
         "session_format": None,
         "agents": {"a": {"backend": "claude", "session_id": None, "mid_turn": False, "new": 1}},
         "files": {"world.snapshot": described(b"", unstable=True, new=[])},
         "symlinks": [{"path": WORKSPACE_FILE, "target": "x"}],
         "directories": ["agents/a/workspace/d"],
+        "repositories": [{"path": "agents/a/workspace/.git", "promisors": [PROMISOR], "new": 1}],
         "excluded": [{"path": "agents/a/workspace/\n", "reason": "x"}],
         "secret_scan": {},
         "world": None,
@@ -198,6 +200,124 @@ def test_every_reserved_key_has_a_shape():
     }
     assert shapes.keys() == RESERVED_KEYS
     assert parse_metadata(json.dumps(shapes).encode()) == shapes
+
+
+PROMISOR = {"name": "origin", "url": "https://example.org/x.git", "filter": "blob:none", "new": 1}
+
+
+@pytest.mark.parametrize("filter_", [None, "tree:0", "blob:limit=1k", "combine:tree:3+blob:none"])
+@pytest.mark.parametrize("name", ["origin", "a.b/c-d"])
+@pytest.mark.parametrize(
+    "url", ["https://a/", "https://a-b.c:8443/x/y.git", "https://1.2.3.4/~a/@b,c+d/e%20f"]
+)
+def test_the_settings_of_a_repository_may_be_these(filter_, name, url):
+    promisor = {"name": name, "url": url, "filter": filter_}
+    entry = {"path": "agents/a/workspace/.git", "promisors": [promisor], "partial_clone": name}
+    document = parse_metadata(metadata(schema_version=2, repositories=[entry]))
+    assert recorded_repositories(document)[0].promisors[0].url == url
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"path": None},
+        {"path": 'agents/a/workspace/"/.git'},
+        {"path": "agents/a/workspace/\x7f/.git"},
+        {"git_file": 'agents/a/workspace/"/.git'},
+        {"in_sandbox": 1},
+        {"partial_clone": "origin"},
+        {"partial_clone": "other", "promisors": [PROMISOR]},
+        *({"sparse_checkout": value} for value in ("true", 1)),
+        *({"promisors": value} for value in (None, {}, [None], [{"name": "a"}], "x")),
+        *(
+            {"promisors": [{**PROMISOR, "name": name}]}
+            for name in ("", "-o", "a]", 'a"b', "a b", "a\nb", "a\n", "a//b", "../a", "ä", "a/")
+        ),
+        *(
+            {"promisors": [{**PROMISOR, "url": url}]}
+            for url in (
+                "",
+                None,
+                "https://",
+                "https://a",
+                "https:///x",
+                "HTTPS://a/x",
+                "http://a/x",
+                "ssh://a/x",
+                "file:///x",
+                "ext::sh -c x",
+                "/x",
+                "https://u@a/x",
+                "https://u:p@a/x",
+                "https://a@b:c/x",
+                "https://a/x?y",
+                "https://a/x#y",
+                "https://a/x;y",
+                "https://a/x y",
+                "https://a/x\n",
+                "https://a/x\ny",
+                'https://a/"x',
+                "https://a/x\\",
+                "https://a/%0a",
+                "https://a/%00",
+                "https://-a/x",
+                "https://a-/x",
+                "https://a..b/x",
+                "https://a./x",
+                "https://[::1]/x",
+                "https://a:/x",
+                "https://a:123456/x",
+                "https://ä/x",
+                "https://a_b/x",
+                "https://a\\b/x",
+                "https://a/" + "x" * 3000,
+            )
+        ),
+        *(
+            {"promisors": [{**PROMISOR, "filter": spec}]}
+            for spec in (
+                "",
+                "x",
+                "sparse:path=x",
+                "sparse:oid=x",
+                "blob:none\n",
+                "combine:",
+                "auto",
+            )
+        ),
+        *(
+            {"submodules": [name]}
+            for name in (
+                "",
+                "/a",
+                "a/",
+                "-a",
+                "..",
+                "a/..",
+                "../a",
+                "a/./b",
+                'a"',
+                "a]",
+                "a\n",
+                "a\\",
+            )
+        ),
+        {"submodules": "a"},
+    ],
+)
+def test_other_settings_of_a_repository_are_refused(keys):
+    entry = {"path": "agents/a/workspace/.git", **keys}
+    with pytest.raises(CheckpointFormatError, match="repositories"):
+        parse_metadata(metadata(schema_version=2, repositories=[entry]))
+    own = parse_metadata(metadata(repositories=[entry]))  # schema 1 does not reserve the key
+    assert recorded_repositories(own) == []
+
+
+def test_a_repository_has_a_name_like_any_other_entry():
+    for keys in ({"path": "agents/a/x/.git"}, {"git_file": "agents/a/workspace/../.git"}):
+        entry = {"path": "agents/a/workspace/.git", **keys}
+        with pytest.raises(CheckpointPathError):
+            parse_metadata(metadata(schema_version=2, repositories=[entry]))
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "agents/a/workspace/../x", "agents/a/x"])

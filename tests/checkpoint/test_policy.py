@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 from clawblox.checkpoint.collect.policy import (
     find_repositories,
     fold_path,
-    git_config,
     link_stays_inside,
     workspace_exclusion,
 )
@@ -436,8 +432,86 @@ def test_a_head_makes_a_repository_of_its_directory(directory, head):
         assert workspace_exclusion(f"{directory}{name}", repositories=repositories) is None
 
 
+NESTED = [
+    ".git/modules/lib",
+    ".git/modules/a/b",
+    ".git/modules/lib/modules/inner",
+    ".git/modules/refs",
+    ".git/modules/x/worktrees/y",
+    ".git/worktrees/wt",
+    ".git/worktrees/wt/modules/lib",
+    "deep/.git/modules/lib/worktrees/wt",
+]
+
+
+@pytest.mark.parametrize("directory", NESTED)
+def test_a_git_directory_inside_a_git_directory_travels_like_it(directory):
+    heads = [f"{path}/HEAD" for path in (*NESTED, ".git", "deep/.git")]
+    repositories = find_repositories(heads)
+    for name in ("HEAD", "index", "packed-refs", "objects/ab/01", "refs/heads/x", "logs/HEAD"):
+        path = f"{directory}/{name}"
+        assert workspace_exclusion(path, repositories=repositories) is None
+        assert workspace_exclusion(path, repositories=None) is None
+        assert workspace_exclusion(path) is not None
+    for name in ("config", "config.worktree", "hooks/x", "commondir", "gitdir", "x/HEAD"):
+        assert workspace_exclusion(f"{directory}/{name}", repositories=repositories) is not None
+    parts = directory.split("/")
+    for end in range(1, len(parts) + 1):
+        above = "/".join(parts[:end])
+        assert workspace_exclusion(above, directory=True, repositories=repositories) is None
+    for name in ("hooks", "modules/none", "worktrees/none"):
+        path = f"{directory}/{name}"
+        assert workspace_exclusion(path, directory=True, repositories=repositories) is not None
+
+
+@pytest.mark.parametrize("marker", [".git", ".GIT", ".g\u200cit"])
+@pytest.mark.parametrize(
+    "directory",
+    ["refs/x", "modules/lib/refs", "modules/lib/refs/x", "logs/x", "refs/.git", "worktrees/a/refs"],
+)
+@pytest.mark.parametrize(
+    "companions",
+    [["objects/x", "refs/x"], ["commondir"], ["OBJECTS", "re\u200cfs/x"], ["CommonDir"]],
+)
+def test_a_repository_that_poses_as_content_of_another_keeps_no_settings(
+    marker, directory, companions
+):
+    heads = [f"{marker}/{name}/HEAD" for name in ("modules/lib", "worktrees/a")]
+    place = f"{marker}/{directory}"
+    entries = [f"{place}/{name}" for name in ("HEAD", *companions)]
+    repositories = find_repositories([*heads, *entries])
+    for name in ("config", "CONFIG", "config.worktree", "commondir", "hooks/post-checkout"):
+        path = f"{place}/{name}"
+        assert workspace_exclusion(path, repositories=repositories) is not None
+    ordinary = find_repositories([*heads, *entries[: len(companions)]])
+    assert ordinary.strays == frozenset()
+    path = f"{place}/config"  # a branch of this name
+    if ".git" not in directory:
+        assert workspace_exclusion(path, repositories=ordinary) is None
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [
+        ".git/modules",
+        ".git/modules/a/.git",
+        ".git/modules/.git/b",
+        ".git/worktrees",
+        ".git/worktrees/.git",
+        ".git/worktrees/a/b",
+        ".git/hooks/modules/a",
+    ],
+)
+def test_a_directory_in_another_place_is_no_git_directory(directory):
+    repositories = find_repositories([f"{directory}/HEAD", f"{directory}/objects/x"])
+    assert repositories.nested == frozenset()
+    assert workspace_exclusion(f"{directory}/objects/x", repositories=repositories) is not None
+
+
 def test_the_head_of_a_remote_makes_no_repository_of_its_branches():
-    repositories = find_repositories([".git/HEAD", ".git/refs/remotes/origin/HEAD"])
+    names = ("HEAD", "refs/remotes/origin/HEAD", "logs/HEAD", "logs/refs/heads/main", "objects/x")
+    repositories = find_repositories([f".git/{name}" for name in names])
+    assert repositories.strays == frozenset()
     branch = ".git/refs/remotes/origin/config"
     assert workspace_exclusion(branch, repositories=repositories) is None
 
@@ -548,48 +622,3 @@ def test_links_that_may_be_made_never_lead_outside_together(tmp_path_factory, fi
     for path in ("a/link", "a/b/link"):
         if (workspace / path).exists():
             assert (workspace / path).resolve().is_relative_to(workspace.resolve())
-
-
-def test_git_takes_the_fresh_configuration(tmp_path):
-    (tmp_path / "config").write_bytes(git_config(()))
-    asked = ["git", "config", "--file", str(tmp_path / "config"), "--list"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-    assert said.splitlines() == [
-        "core.repositoryformatversion=0",
-        "core.filemode=true",
-        "core.bare=false",
-        "core.logallrefupdates=true",
-    ]
-
-
-@pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
-@pytest.mark.parametrize("is_packed", [False, True])
-def test_a_repository_without_what_never_travels_still_works(tmp_path, hash_name, is_packed):
-    def git(directory: Path, *arguments: str) -> str:
-        names = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_CONFIG_NOSYSTEM": "1"}
-        env = {**names, "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b", "HOME": "/none"}
-        command = ["git", "-C", str(directory), *arguments]
-        env["PATH"] = "/usr/local/bin:/usr/bin:/bin"
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
-    git(old, "init", "-q", "-b", "main", f"--object-format={hash_name}")
-    (old / "a").write_text("one\n")
-    git(old, "add", "a")
-    git(old, "commit", "-q", "-m", "first")
-    git(old, "branch", "other")
-    git(old, "pack-refs", "--all")
-    if is_packed:
-        git(old, "gc", "-q")
-    for path in sorted(old.rglob("*")):
-        name = str(path.relative_to(old))
-        if workspace_exclusion(name, directory=path.is_dir()) is None:
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-            (new / name).mkdir() if path.is_dir() else (new / name).write_bytes(path.read_bytes())
-    repository = new / ".git"
-    names = [str(path.relative_to(repository)) for path in repository.rglob("*")]
-    (repository / "config").write_bytes(git_config(names))
-    assert git(new, "status", "--porcelain") == ""
-    assert git(new, "log", "--format=%s", "other") == "first\n"
-    assert not (new / ".git" / "hooks").exists()

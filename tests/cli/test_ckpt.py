@@ -97,6 +97,21 @@ def test_inspect_prints_json_for_programs(ckpt: Ckpt, run: Path) -> None:
     assert [each["name"] for each in told["members"]][:2] == ["metadata.json", "world.snapshot"]
 
 
+def test_the_hosts_that_git_will_contact_are_shown(ckpt: Ckpt, tmp_path: Path) -> None:
+    git = "agents/Rocky/workspace/repo/.git"
+    promisor = {"name": "origin", "url": "https://example.org:8443/x.git"}
+    metadata = {"schema_version": 2, "repositories": [{"path": git, "promisors": [promisor]}]}
+    files = {"metadata.json": serialise_metadata(metadata), f"{git}/HEAD": b"ref: x\n"}
+    archive = write_plain_zip(tmp_path / "partial.ckpt", files)
+    shown = ckpt("inspect", archive)
+    assert "PARTIAL CLONE                     GIT CONTACTS\n" in shown
+    assert f"{git}  example.org:8443\n" in shown
+    line = "git will contact example.org:8443 for objects that repo/.git of Rocky lacks"
+    assert line in ckpt("extract", archive, tmp_path / "new").splitlines()
+    told = ckpt.fields("extract", archive, tmp_path / "newer")
+    assert told["git_hosts"] == {"Rocky": {"repo/.git": ["example.org:8443"]}}
+
+
 def test_untrusted_metadata_is_escaped(ckpt: Ckpt, tmp_path: Path) -> None:
     metadata = {
         "schema_version": 1,

@@ -15,13 +15,13 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, cast
 
 import attrs
 import msgspec
 
 from clawblox.checkpoint.archive.layout import Entry
-from clawblox.checkpoint.model import SCHEMA_VERSION, Source
+from clawblox.checkpoint.model import SCHEMA_VERSION, Repository, Source
 from clawblox.checkpoint.names import (
     METADATA_NAME,
     check_name,
@@ -101,7 +101,22 @@ def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, A
     check = check_name if document["schema_version"] < _PATHS_SINCE else check_path
     for path in (*links, *document.get("directories", ())):
         check(path)
+    for repository in recorded_repositories(document):
+        for name in filter(None, (repository.path, repository.git_file)):
+            check_path(name)
     return document
+
+
+def recorded_repositories(metadata: Mapping[str, Any]) -> list[Repository]:
+    """Return the settings of git repositories in an archive.
+
+    Args:
+        metadata: The result of :func:`parse_metadata`.
+    """
+    convert = _CONVERTERS[metadata.get("schema_version", 1)].get("repositories")
+    if convert is None:  # the key is the caller's own
+        return []
+    return cast("list[Repository]", convert(metadata.get("repositories", [])))
 
 
 def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bool:
@@ -184,7 +199,7 @@ def check_tree(
     *,
     max_paths: int,
 ) -> None:
-    """Check that members, links and directories fit into the same tree.
+    """Check that members, links, directories and files ``.git`` fit into the same tree.
 
     Args:
         metadata: The result of :func:`parse_metadata`.
@@ -199,9 +214,12 @@ def check_tree(
     """
     links = [link["path"] for link in metadata.get("symlinks", ())]
     directories = metadata.get("directories", ())
-    leaves = {entry.name for entry in entries}.union(links)
+    repositories = recorded_repositories(metadata)
+    git_files = [each.git_file for each in repositories if each.git_file is not None]
+    leaves = {entry.name for entry in entries}.union(links, git_files)
     paths = leaves.union(directories)
-    if len(paths) != len(entries) + len(links) + len(directories):
+    count = len(entries) + len(links) + len(git_files) + len(directories)
+    if len(paths) != count or len({each.path for each in repositories}) != len(repositories):
         raise CheckpointFormatError("metadata.json records a path twice", entry=METADATA_NAME)
     for path in leaves.intersection(entered):
         raise CheckpointFormatError("an entry is a file and a directory", entry=path)
@@ -348,7 +366,7 @@ _SHAPES: Final[Mapping[int, Mapping[str, Any]]] = {
         "world": dict[str, Any] | None,
         "lineage": dict[str, Any] | None,
     },
-    _PATHS_SINCE: {"files": dict[str, _RenamedFile]},
+    _PATHS_SINCE: {"files": dict[str, _RenamedFile], "repositories": list[Repository]},
 }
 """The types of the reserved keys, by the schema since which a key has it.
 

@@ -5,6 +5,8 @@ The directories belong to agents and may change while they are read.
 - ``plan``: the workspaces and conversations of all agents.
 - ``workspace``: the entries of a workspace that may be in an archive.
 - ``tree``: walks directories through descriptors, never through links.
+- ``repositories``: the settings of git repositories, and the files that a load writes for them.
+- ``git_config``: the configuration files of git.
 - ``policy``: which names of a workspace are left out.
 - ``policy_names``: those names, as data.
 - ``sessions``: the conversations of each agent program.

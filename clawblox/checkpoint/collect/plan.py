@@ -24,7 +24,7 @@ from clawblox.checkpoint.collect.sessions import (
     find_format,
 )
 from clawblox.checkpoint.collect.workspace import list_workspace
-from clawblox.checkpoint.model import AgentState, Link, Source
+from clawblox.checkpoint.model import AgentState, Link, Repository, Source
 from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
 
@@ -50,6 +50,7 @@ class Plan:
         excluded: Entries left out on purpose.
         links: Symbolic links of the workspaces.
         directories: Directories without another entry of the plan.
+        repositories: Settings of git repositories in the workspaces.
         unarchivable: Names of entries to archive that an archive cannot contain; any bytes.
         unreadable: Names of entries to archive that this process may not read.
     """
@@ -59,6 +60,7 @@ class Plan:
     excluded: list[Excluded] = attrs.field(factory=list)
     links: list[Link] = attrs.field(factory=list)
     directories: list[str] = attrs.field(factory=list)
+    repositories: list[Repository] = attrs.field(factory=list)
     unarchivable: list[str] = attrs.field(factory=list)
     unreadable: list[str] = attrs.field(factory=list)
 
@@ -218,5 +220,15 @@ def _add_workspace(
     ]
     contents.links += [Link(path=prefix + path, target=target) for path, target in listing.links]
     contents.directories += [prefix + path for path in listing.directories]
+    contents.repositories += [_with_prefix(prefix, each) for each in listing.git.settings]
     contents.unarchivable += [prefix + path for path in listing.unarchivable]
     contents.unreadable += [prefix + path for path in listing.unreadable]
+
+
+def _with_prefix(prefix: str, repository: Repository) -> Repository:
+    git_file = repository.git_file
+    return attrs.evolve(
+        repository,
+        path=prefix + repository.path,
+        git_file=None if git_file is None else prefix + git_file,
+    )

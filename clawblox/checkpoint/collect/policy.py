@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from typing import Final
+
+import attrs
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect.policy_names import (
@@ -32,38 +34,152 @@ _REBUILT: Final = "can be rebuilt"
 _CREDENTIALS: Final = "contains credentials"
 _CAPABILITY: Final = "grants capabilities or runs by itself"
 _REPOSITORY: Final = "not part of a repository's content"
-_REDIRECT: Final = "would lead to configuration elsewhere"
+REDIRECT: Final = "would lead to configuration elsewhere"
+
+GIT_DIR: Final = ".git"
+MODULES: Final = "modules"
+WORKTREES: Final = "worktrees"
+_NESTED: Final = (MODULES, WORKTREES)
+"""Directories of a git directory in which others are: of submodules and of linked worktrees."""
 
 # The history of a repository, without anything that git runs or that leads elsewhere.
 _GIT_CONTENT: Final = re.compile(
-    r"head|[a-z_]+_head|packed-refs|index|shallow|description|merge_mode"
-    r"|(commit_edit|merge_|squash_)msg|(refs|objects|logs|info)(/.*)?"
+    r"head|[a-z_]+_head|packed-refs|index|sharedindex\.[0-9a-f]{40,64}|shallow|description|locked"
+    r"|merge_mode|(commit_edit|merge_|squash_)msg|(refs|objects|logs|info)(/.*)?"
 )
 _GIT_ELSEWHERE: Final = re.compile(r"objects/info/(http-)?alternates|refs/.*\.lock")
-_SHA256_OBJECT: Final = re.compile(
-    r"objects/(?:[0-9a-f]{2}/[0-9a-f]{62}|pack/pack-[0-9a-f]{64}\.[a-z]+)"
-)
 _BARE_GIT_DENIED: Final = re.compile(r"config(\..*)?|commondir|hooks|modules|worktrees")
+_GIT_COMPANIONS: Final = (frozenset(("commondir",)), frozenset(("objects", "refs")))
+"""Entries next to ``HEAD``; without one of these sets, git does not recognise a repository."""
+_COMPANION_NAMES: Final = frozenset().union(*_GIT_COMPANIONS)
 
 
-def find_repositories(paths: Iterable[str]) -> frozenset[FoldedPath]:
-    """Return the directories that git may treat as repositories although no ``.git`` contains them.
+@attrs.frozen
+class Repositories:
+    """The directories of a workspace that git may treat as repositories. All paths are folded.
 
-    Such a directory contains a ``HEAD``; git would run commands from its ``config``.
+    Attributes:
+        nested: Git directories of submodules and linked worktrees, inside a ``.git``.
+        above: Those, and the directories between them and the ``.git``.
+        strays: Directories with a ``HEAD`` anywhere else; git would run commands from their
+            ``config``.
+    """
+
+    nested: frozenset[FoldedPath] = frozenset()
+    above: frozenset[FoldedPath] = frozenset()
+    strays: frozenset[FoldedPath] = frozenset()
+
+
+NO_REPOSITORIES: Final = Repositories()
+
+
+def find_repositories(
+    paths: Collection[str], left_out: Collection[FoldedPath] = ()
+) -> Repositories:
+    """Return the directories that git may treat as repositories, other than ``.git`` itself.
 
     Args:
-        paths: The files and links of a workspace, relative to it.
+        paths: The files, links and empty directories of a workspace, relative to it.
+        left_out: Git directories inside a ``.git`` that do not count.
     """
     heads = (path for path in paths if names.fold(path.rpartition("/")[2]) == "head")
-    directories = (fold_path(head)[:-1] for head in heads)
-    return frozenset(parts for parts in directories if ".git" not in parts)
+    directories = {fold_path(head)[:-1] for head in heads}
+    inside = {parts for parts in directories if GIT_DIR in parts}
+    proper = _find_git_directories(inside.difference(left_out))
+    nested = frozenset(parts for parts, kind in proper.items() if kind)
+    strays = directories - inside
+    if candidates := inside - proper.keys():
+        # The ``HEAD`` of a remote or of a log makes no repository of the directory around it.
+        strays |= _with_companions(candidates, paths)
+    return Repositories(nested, frozenset(_above(nested)), frozenset(strays))
+
+
+def find_git_directories(files: Iterable[str], repositories: Repositories) -> dict[str, str]:
+    """Return the git directories that git finds by itself: each ``.git``, and those inside.
+
+    Args:
+        files: The files of a workspace, relative to it.
+        repositories: Result of :func:`find_repositories` for that workspace.
+
+    Returns:
+        The paths, sorted, with the kind of each: :data:`MODULES`, :data:`WORKTREES`, or ``""`` for
+        a ``.git``.
+    """
+    end = "/HEAD" if repositories.nested else f"{GIT_DIR}/HEAD"
+    heads = (tuple(path.split("/")) for path in files if path.endswith(end))
+    directories = _find_git_directories({head[:-1] for head in heads if GIT_DIR in head})
+    return {
+        "/".join(parts): kind
+        for parts, kind in sorted(directories.items())
+        if not kind or tuple(map(names.fold, parts)) in repositories.nested
+    }
+
+
+def _find_git_directories(directories: Iterable[FoldedPath]) -> dict[FoldedPath, str]:
+    """Return the directories, each with a ``HEAD``, in a place for a git directory; and kinds."""
+    kinds: dict[FoldedPath, str] = {}
+    above: set[FoldedPath] = set()
+    for parts in sorted(directories, key=len):
+        _, (kind, *name) = _split_git_path((*parts, ""), kinds, above)
+        if not kind:
+            kinds[parts] = ""
+        elif kind == MODULES and len(name) > 1 and GIT_DIR not in name:
+            kinds[parts] = MODULES
+            above.update(_above([parts]))
+        elif kind == WORKTREES and len(name) == 2 and GIT_DIR not in name:
+            kinds[parts] = WORKTREES
+            above.update(_above([parts]))
+    return kinds
+
+
+def _split_git_path(
+    parts: FoldedPath, directories: Container[FoldedPath], above: Container[FoldedPath]
+) -> tuple[FoldedPath, FoldedPath]:
+    """Split a path below a ``.git`` into the innermost git directory and the path in it.
+
+    Args:
+        parts: The path.
+        directories: Git directories inside a ``.git``.
+        above: Those, and the directories between them and the ``.git``.
+    """
+    start = parts.index(GIT_DIR) + 1
+    while parts[start] in _NESTED:
+        prefixes = (parts[:end] for end in range(start + 1, len(parts)))
+        way = itertools.takewhile(above.__contains__, prefixes)
+        end = next((len(prefix) for prefix in way if prefix in directories), None)
+        if end is None:
+            break
+        start = end
+    return parts[:start], parts[start:]
+
+
+def _above(nested: Iterable[FoldedPath]) -> Iterator[FoldedPath]:
+    for parts in nested:
+        for end in range(parts.index(GIT_DIR) + 2, len(parts) + 1):
+            yield parts[:end]
+
+
+def _with_companions(directories: set[FoldedPath], paths: Iterable[str]) -> set[FoldedPath]:
+    """Return the directories, inside a ``.git``, that have all that a repository needs."""
+    entries: dict[FoldedPath, set[str]] = {parts: set() for parts in directories}
+    for path in paths:
+        if not path.isascii() or GIT_DIR in path.lower():
+            parts = fold_path(path)
+            for count, name in enumerate(parts):
+                if name in _COMPANION_NAMES and parts[:count] in entries:
+                    entries[parts[:count]].add(name)
+    return {
+        parts
+        for parts, found in entries.items()
+        if any(found.issuperset(companions) for companions in _GIT_COMPANIONS)
+    }
 
 
 def workspace_exclusion(
     path: str,
     *,
     directory: bool = False,
-    repositories: Container[FoldedPath] = (),
+    repositories: Repositories | None = NO_REPOSITORIES,
     keep: Collection[FoldedPath] = (),
 ) -> str | None:
     """Return why an entry of a workspace is left out.
@@ -71,7 +187,8 @@ def workspace_exclusion(
     Args:
         path: Path below the workspace, ``/`` between components.
         directory: Whether the entry is a directory; a link never is, wherever it leads.
-        repositories: Result of :func:`find_repositories` for that workspace.
+        repositories: Result of :func:`find_repositories` for that workspace; None if it is not
+            known yet, and then the result says nothing of git directories inside a ``.git``.
         keep: Entries to archive with everything below them, although programs run or obey them.
             Credentials and files that git would run are left out all the same.
 
@@ -79,32 +196,36 @@ def workspace_exclusion(
         The reason in a few words, also if a directory above the entry is left out; None if the
         entry is archived.
     """
+    exclusion = find_exclusion(path, directory=directory, repositories=repositories, keep=keep)
+    return None if exclusion is None else exclusion[1]
+
+
+def find_exclusion(
+    path: str,
+    *,
+    directory: bool = False,
+    repositories: Repositories | None = NO_REPOSITORIES,
+    keep: Collection[FoldedPath] = (),
+) -> tuple[int, str] | None:
+    """Return what is left out of an entry's path, and why; as :func:`workspace_exclusion`.
+
+    Returns:
+        The number of components of the topmost directory that is left out, or of the entry itself,
+        and the reason; None if the entry is archived.
+    """
     parts = fold_path(path)
     is_kept = any(_leads_to(parts, kept, directory=directory) for kept in keep)
     for end in range(1, len(parts) + 1):
         is_directory = directory or end < len(parts)
         reason = _exclusion(parts[:end], repositories, is_directory=is_directory)
         if reason is not None and not (reason == _CAPABILITY and is_kept):
-            return reason
+            return end, reason
     return None
 
 
 def _leads_to(parts: FoldedPath, kept: FoldedPath, *, directory: bool) -> bool:
     """Return whether an entry is kept, is below a kept entry, or is a directory above one."""
     return parts[: len(kept)] == kept or (directory and kept[: len(parts)] == parts)
-
-
-def git_config(paths: Iterable[str]) -> bytes:
-    """Return a new ``.git/config`` for a restored repository; the original is never archived.
-
-    Args:
-        paths: Files of the repository, relative to ``.git``. The names of its objects show its
-            hash function, see gitrepository-layout(5).
-    """
-    is_sha256 = any(map(_SHA256_OBJECT.fullmatch, paths))
-    extensions = "[extensions]\n\tobjectformat = sha256\n" if is_sha256 else ""
-    core = f"[core]\n\trepositoryformatversion = {int(is_sha256)}\n\tfilemode = true\n"
-    return f"{core}\tbare = false\n\tlogallrefupdates = true\n{extensions}".encode()
 
 
 def link_stays_inside(path: str, target: str) -> bool:
@@ -132,7 +253,7 @@ def fold_path(path: str) -> FoldedPath:
 
 
 def _exclusion(
-    parts: FoldedPath, repositories: Container[FoldedPath], *, is_directory: bool
+    parts: FoldedPath, repositories: Repositories | None, *, is_directory: bool
 ) -> str | None:
     """Return why the last of ``parts`` is left out; its parents are archived directories."""
     name, path = parts[-1], "/".join(parts[-4:])
@@ -143,8 +264,10 @@ def _exclusion(
     if CAPABILITY_NAMES.fullmatch(name) or CAPABILITY_PATHS.fullmatch(path):
         return _CAPABILITY
     if not is_directory and (name in PROGRAM_CAPABILITIES or REDIRECT_PATHS.fullmatch(path)):
-        return _REDIRECT
-    return _program_exclusion(parts) or _git_exclusion(parts, repositories)
+        return REDIRECT
+    return _program_exclusion(parts) or _git_exclusion(
+        parts, repositories, is_directory=is_directory
+    )
 
 
 def _program_exclusion(parts: FoldedPath) -> str | None:
@@ -157,12 +280,21 @@ def _program_exclusion(parts: FoldedPath) -> str | None:
     return _CAPABILITY if capabilities.fullmatch(name) else None
 
 
-def _git_exclusion(parts: FoldedPath, repositories: Container[FoldedPath]) -> str | None:
+def _git_exclusion(
+    parts: FoldedPath, repositories: Repositories | None, *, is_directory: bool
+) -> str | None:
     *_, directory, name = ("", *parts)
-    if ".git" in parts[:-1]:
-        inner = "/".join(parts[parts.index(".git") + 1 :])
+    known = repositories or NO_REPOSITORIES
+    is_stray = parts[:-1] in known.strays
+    if GIT_DIR in parts[:-1]:
+        is_unsettled = repositories is None and parts[parts.index(GIT_DIR) + 1] in _NESTED
+        if is_unsettled or (is_directory and parts in known.above):
+            return None
+        _, rest = _split_git_path(parts, known.nested, known.above)
+        inner = "/".join(rest)
         travels = _GIT_CONTENT.fullmatch(inner) and not _GIT_ELSEWHERE.fullmatch(inner)
     else:
-        is_repository = directory.endswith(".git") or parts[:-1] in repositories
-        travels = not (is_repository and _BARE_GIT_DENIED.fullmatch(name))
-    return None if travels else _REPOSITORY
+        is_stray = is_stray or directory.endswith(GIT_DIR)
+        travels = True
+    is_denied = is_stray and _BARE_GIT_DENIED.fullmatch(name)
+    return None if travels and not is_denied else _REPOSITORY

@@ -1,16 +1,36 @@
 """Lists the entries of a workspace that may be in an archive.
 
 ``policy`` names the others: files that programs run or obey unasked, credentials, and what can be
-rebuilt. ``tree`` walks the directories. Everything here blocks.
+rebuilt. ``tree`` walks the directories, ``repositories`` reads the settings of those of git.
+Everything here blocks.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
-from clawblox.checkpoint.collect import policy, tree
+import attrs
+
+from clawblox.checkpoint.collect import policy, repositories, tree
+
+_UNSETTLED: Final = re.compile(r"\.git.*/(?:modules|worktrees)(?:/|\Z)", re.IGNORECASE | re.DOTALL)
+"""Paths that may be in a git directory inside a ``.git``; so may all that are not ASCII."""
+
+
+@attrs.define(kw_only=True)
+class Workspace(tree.Tree):
+    """The entries of a workspace.
+
+    Attributes:
+        git: Its git directories.
+    """
+
+    git: repositories.GitDirectories
 
 
 def list_workspace(
@@ -20,7 +40,7 @@ def list_workspace(
     is_name: Callable[[str], bool],
     keep: Collection[policy.FoldedPath] = (),
     judge: tree.Judge = lambda _path, _is_directory: None,
-) -> tree.Tree:
+) -> Workspace:
     """List a workspace without the entries that archives leave out.
 
     Args:
@@ -34,15 +54,16 @@ def list_workspace(
         OSError: The workspace cannot be opened.
         CheckpointError: A directory in it cannot be read.
     """
-    exclusion = functools.partial(policy.workspace_exclusion, keep=keep)
+    exclusion = functools.partial(policy.workspace_exclusion, repositories=None, keep=keep)
     listing = tree.walk(
         root,
         path,
         lambda path, is_dir: judge(path, is_dir) or exclusion(path, directory=is_dir),
         is_name,
     )
-    _leave_out_repository_settings(listing, keep)
-    return listing
+    found = repositories.read_repositories(root / path, listing, is_name)
+    _leave_out(listing, keep, found)
+    return Workspace(**attrs.asdict(listing, recurse=False), git=found.directories)
 
 
 def find_oversized(
@@ -65,16 +86,41 @@ def find_oversized(
     return oversized
 
 
-def _leave_out_repository_settings(listing: tree.Tree, keep: Collection[policy.FoldedPath]) -> None:
-    """Exclude what a repository without ``.git`` runs; its place is known only from all paths."""
-    paths = [*listing.files, *(path for path, _ in listing.links)]
-    repositories = policy.find_repositories(paths)
-    if not repositories:
-        return
-    judge = functools.partial(policy.workspace_exclusion, repositories=repositories, keep=keep)
-    verdicts = {path: judge(path) for path in paths}
-    verdicts |= {path: judge(path, directory=True) for path in listing.directories}
-    listing.files = [path for path in listing.files if not verdicts[path]]
-    listing.links = [link for link in listing.links if not verdicts[link[0]]]
-    listing.directories = [path for path in listing.directories if not verdicts[path]]
-    listing.excluded += [(path, why) for path, why in verdicts.items() if why]
+def _leave_out(
+    listing: tree.Tree, keep: Collection[policy.FoldedPath], found: repositories.Found
+) -> None:
+    """Exclude entries that only the places of all repositories show to be theirs.
+
+    Args:
+        listing: All entries that their names alone do not exclude.
+        keep: As for ``policy.workspace_exclusion``.
+        found: The repositories.
+    """
+    layout = found.directories.layout
+    left_out: dict[str, str] = {}
+
+    def travels(path: str, *, directory: bool = False) -> bool:
+        if path.isascii() and not _UNSETTLED.search(path) and not layout.strays:
+            return True
+        exclusion = policy.find_exclusion(path, directory=directory, repositories=layout, keep=keep)
+        if exclusion is None:
+            return True
+        # A directory stands for everything in it, unless there is more to say of a part.
+        count, reason = exclusion
+        top = "/".join(path.split("/")[:count])
+        left_out[next((place for place in _parents(path) if place in found.reasons), top)] = reason
+        return False
+
+    listing.files = [path for path in listing.files if travels(path)]
+    listing.links = [link for link in listing.links if travels(link[0])]
+    listing.directories = [path for path in listing.directories if travels(path, directory=True)]
+    listing.unarchivable = [path for path in listing.unarchivable if travels(path)]
+    excluded = [entry for entry in listing.excluded if entry[0] not in found.rebuilt]
+    listing.excluded = [
+        (path, found.reasons.get(path, reason)) for path, reason in (*excluded, *left_out.items())
+    ]
+
+
+def _parents(path: str) -> Iterable[str]:
+    """Return the directories above an entry, the topmost first."""
+    return itertools.accumulate(path.split("/")[:-1], "{}/{}".format)

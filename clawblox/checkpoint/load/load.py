@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ import attrs
 
 from clawblox.checkpoint.archive.layout import Entry
 from clawblox.checkpoint.archive.reader import Archive, located
-from clawblox.checkpoint.collect.policy import FoldedPath, git_config
 from clawblox.checkpoint.collect.sessions import Placement
 from clawblox.checkpoint.load.placing import Placing, agent_names, split_path
 from clawblox.checkpoint.load.staging import Staging, Target
@@ -66,7 +65,7 @@ class Loaded:
     had_agents: bool
 
 
-def load(options: LoadOptions) -> Loaded:
+def load(options: LoadOptions, *, final_dir: Path | None = None) -> Loaded:
     """Restore the contents of an archive to a run directory. Blocks.
 
     A load that raises has changed nothing. A killed load leaves at most a directory
@@ -75,6 +74,8 @@ def load(options: LoadOptions) -> Loaded:
 
     Args:
         options: The archive and the run directory, which need not exist or be empty.
+        final_dir: The path that the run directory will get, because restored files name their own
+            place; None if it stays where it is.
 
     Raises:
         CheckpointFormatError: The archive is not sound, or a subclass of this error.
@@ -92,7 +93,11 @@ def load(options: LoadOptions) -> Loaded:
         if total > free * _USABLE:
             message = f"the archive contains {total} bytes, but only {free} bytes are free"
             raise CheckpointLimitError(message, path=target.path)
-        return _Load(archive, target, options.keep).run(counted)
+        final = target.path if final_dir is None else final_dir.resolve()
+        placing = Placing(
+            archive.metadata, archive.entries, final, options.keep, archive.directories
+        )
+        return _Load(archive, target, placing).run(counted)
 
 
 def unload(loaded: Loaded) -> None:
@@ -111,31 +116,32 @@ def unload(loaded: Loaded) -> None:
 
 
 class _Load:
-    def __init__(self, archive: Archive, target: Target, keep: Collection[FoldedPath]) -> None:
+    def __init__(self, archive: Archive, target: Target, placing: Placing) -> None:
         self._archive = archive
-        self._keep = keep
         self._target = target
+        self._placing = placing
         self._agents = agent_names(archive.metadata, archive.entries, archive.directories)
         self._members = [entry for entry in archive.entries if entry.name != METADATA_NAME]
         present = {entry.name for entry in self._members}
         self._world = [name for name in (SNAPSHOT_NAME, ROWS_NAME) if name in present]
 
     def run(self, progress: Report) -> Loaded:
-        archive, target = self._archive, self._target
-        placing = Placing(
-            archive.metadata, archive.entries, target.path, self._keep, archive.directories
-        )
+        archive, target, placing = self._archive, self._target, self._placing
         names = [*((_AGENTS, agent) for agent in self._agents), *((name,) for name in self._world)]
         had_agents = (target.path / _AGENTS).exists()
         with Staging(target) as staging:
             staging.refuse_existing(names)
-            self._build(staging, placing, Progress(progress, _total(archive)))
+            self._build(staging, Progress(progress, _total(archive)))
             staging.publish(names)
         for agent, reason in placing.lost_sessions.items():
             _log.warning("conversation left out", agent=agent, reason=reason)
-        return Loaded(self._result(placing), target, tuple(names), had_agents)
+        for agent, repositories in placing.git_hosts.items():
+            for path, hosts in repositories.items():
+                _log.warning("git will contact hosts", agent=agent, repository=path, hosts=hosts)
+        return Loaded(self._result(), target, tuple(names), had_agents)
 
-    def _build(self, staging: Staging, placing: Placing, counter: Progress) -> None:
+    def _build(self, staging: Staging, counter: Progress) -> None:
+        placing = self._placing
         staging.new_directory(())
         for agent in self._agents:
             staging.new_directory((_AGENTS, agent, "workspace"))
@@ -151,9 +157,9 @@ class _Load:
             # Verify excluded members, too; and a transform need not have read to the end.
             for _ in content:
                 pass
-        for parts, session_id in placing.id_files():
+        for parts, text in (*placing.id_files(), *placing.git_files()):
             with staging.new_file(parts, mode=_FILE_MODE) as write:
-                write(f"{session_id}\n".encode())
+                write(text)
         for parts in placing.directories():
             staging.new_directory(parts)
         for parts, target in placing.links():
@@ -172,20 +178,16 @@ class _Load:
         with staging.new_file(parts, mode=mode, mtime_ns=mtime_ns) as write:
             for chunk in chunks:
                 write(chunk)
-        if parts[-2:] == (".git", "HEAD"):
-            directory = entry.name.removesuffix("HEAD")
-            names = (other.name for other in self._members if other.name.startswith(directory))
-            with staging.new_file((*parts[:-1], "config"), mode=_FILE_MODE) as write:
-                write(git_config(name.removeprefix(directory) for name in names))
 
-    def _result(self, placing: Placing) -> dict[str, Any]:
-        root = self._target.path
+    def _result(self) -> dict[str, Any]:
+        root, placing = self._target.path, self._placing
         return {
             "world_snapshot": root / SNAPSHOT_NAME if SNAPSHOT_NAME in self._world else None,
             "agents": {agent: root / _AGENTS / agent for agent in self._agents},
             "metadata": self._archive.metadata,
             "excluded": [excluded.fields() for excluded in placing.excluded],
             "lost_sessions": dict(placing.lost_sessions),
+            "git_hosts": placing.git_hosts,
             "verified": self._archive.is_verified,
         }
 

@@ -6,6 +6,7 @@ names that its format allows. Pure; ``load`` writes the files.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +16,17 @@ import attrs
 
 from clawblox.agents.programs import STATE_DIR
 from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.metadata import recorded_repositories
 from clawblox.checkpoint.collect.policy import (
+    GIT_DIR,
+    NO_REPOSITORIES,
+    WORKTREES,
     FoldedPath,
-    find_repositories,
+    fold_path,
     link_stays_inside,
     workspace_exclusion,
 )
+from clawblox.checkpoint.collect.repositories import GitDirectories, promisor_hosts
 from clawblox.checkpoint.collect.sessions import (
     FORMATS,
     Placement,
@@ -28,6 +34,7 @@ from clawblox.checkpoint.collect.sessions import (
     UnrecordedSession,
 )
 from clawblox.checkpoint.load.staging import Parts
+from clawblox.checkpoint.model import Repository
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
 from clawblox.results import Excluded
 
@@ -35,6 +42,7 @@ _NO_WORKSPACE = "is not in a workspace"
 _OUTSIDE = "would lead out of the workspace"
 _NO_SESSION = "the archive records no session of a known format"
 _NO_PART = "not a part of a session that is restored"
+_NO_REPOSITORY = "settings of a repository that the archive does not have"
 
 
 _RECORD = "record/"
@@ -92,14 +100,11 @@ class Placing:
         self._rejected: set[str] = set()
         self._metadata = metadata
         names = tuple(entry.name for entry in entries)
-        links = (link["path"] for link in metadata.get("symlinks", ()))
-        workspaces = _paths_by_agent((*names, *links), "workspace")
-        self._repositories = {
-            agent: find_repositories(paths) for agent, paths in workspaces.items()
-        }
         self._sessions = _find_sessions(metadata, names)
         self._placed: dict[str, str] = {}  # ids of conversations with a place
         self._run_dir = run_dir
+        self._files = _paths_by_agent(names, "workspace")
+        self._git = self._find_git_directories()
 
     def place(self, entry: Entry) -> Placement | None:
         """Return the place of a member other than ``metadata.json``; None if it has none.
@@ -136,6 +141,68 @@ class Placing:
             if not self._is_excluded(path, self._workspace_exclusion(path, directory=True)):
                 yield split_path(path)
 
+    def git_files(self) -> Iterator[tuple[Parts, bytes]]:
+        """Yield the paths of files to create for git repositories, with their contents."""
+        for agent, git in self._git.items():
+            workspace = self._run_dir / "agents" / agent / "workspace"
+            for path, content in git.rebuild(self._files[agent], workspace):
+                yield ("agents", agent, "workspace", *split_path(path)), content
+
+    @property
+    def git_hosts(self) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """Hosts from which git fetches missing objects, by agent and git directory."""
+        hosts: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
+        for agent, git in self._git.items():
+            for repository in git.settings:
+                if repository.promisors:
+                    hosts[agent][repository.path] = promisor_hosts(repository)
+        return dict(hosts)
+
+    def _find_git_directories(self) -> Mapping[str, GitDirectories]:
+        """Return the git directories of each agent; record settings that belong to none."""
+        links = (link["path"] for link in self._metadata.get("symlinks", ()))
+        others = _paths_by_agent((*links, *self._directories), "workspace")
+        recorded = {each.path: each for each in recorded_repositories(self._metadata)}
+        directories = {}
+        for agent, files in self._files.items():
+            prefix = f"agents/{agent}/workspace/"
+            directories[agent] = GitDirectories.find(
+                [path for path in files if not self._is_denied_head(path)],
+                others.get(agent, ()),
+                functools.partial(self._settings_of, prefix, recorded),
+            )
+            for settings in directories[agent].settings:
+                del recorded[prefix + settings.path]
+        self.excluded += [Excluded(path=path, reason=_NO_REPOSITORY) for path in recorded]
+        return directories
+
+    def _is_denied_head(self, path: str) -> bool:
+        unsettled = functools.partial(workspace_exclusion, repositories=None, keep=self._keep)
+        return path.endswith("HEAD") and unsettled(path) is not None
+
+    def _settings_of(
+        self, prefix: str, recorded: Mapping[str, Repository], path: str, kind: str
+    ) -> Repository | None:
+        """Return the recorded settings of a git directory; None if they are impossible."""
+        settings = recorded.get(prefix + path)
+        if settings is None:
+            return None
+        if settings.git_file is None:
+            return None if kind == WORKTREES else attrs.evolve(settings, path=path)
+        git_file = settings.git_file.removeprefix(prefix)
+        work_tree, _, name = f"/{git_file}".rpartition("/")
+        is_possible = (
+            kind
+            and name == GIT_DIR
+            and git_file != settings.git_file
+            and GIT_DIR not in fold_path(work_tree)
+            and (work_tree == "" or self._is_restored_directory(work_tree[1:]))
+        )
+        return attrs.evolve(settings, path=path, git_file=git_file) if is_possible else None
+
+    def _is_restored_directory(self, path: str) -> bool:
+        return workspace_exclusion(path, directory=True, keep=self._keep) is None
+
     def _find(self, name: str) -> Placement | str:
         """Return the place of a member, or why it has none."""
         split = split_name(name)
@@ -145,7 +212,7 @@ class Placing:
             return Placement(path=name)
         return self._workspace_exclusion(name) or Placement(path=name, keeps_mode=True)
 
-    def id_files(self) -> Iterator[tuple[Parts, str]]:
+    def id_files(self) -> Iterator[tuple[Parts, bytes]]:
         """Yield the paths of files to create with ids of placed conversations that no file records.
 
         If the archive has a file with the id, it is restored like any other member.
@@ -153,7 +220,8 @@ class Placing:
         for agent, session_id in self._placed.items():
             session = self._sessions[agent]
             if not session.has_id_file:
-                yield ("agents", agent, session.format.program.id_file), session_id
+                path = ("agents", agent, session.format.program.id_file)
+                yield path, f"{session_id}\n".encode()
 
     @property
     def lost_sessions(self) -> Mapping[str, str]:
@@ -203,9 +271,12 @@ class Placing:
         split = split_name(name)
         if split is None or split[1] != "workspace":
             return _NO_WORKSPACE
-        repositories = self._repositories.get(split[0], ())
+        git = self._git.get(split[0])
         return workspace_exclusion(
-            split[2], directory=directory, repositories=repositories, keep=self._keep
+            split[2],
+            directory=directory,
+            repositories=NO_REPOSITORIES if git is None else git.layout,
+            keep=self._keep,
         )
 
     def _is_excluded(self, path: str, reason: str | None) -> bool:

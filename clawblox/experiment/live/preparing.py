@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 
 from clawblox.agents.layout import AgentDir
-from clawblox.checkpoint import load_checkpoint
-from clawblox.checkpoint.load.load import extract_snapshot
+from clawblox.checkpoint.load.load import extract_snapshot, load
 from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.checkpoint.options import LoadOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ManifestError
 from clawblox.experiment import layout
@@ -87,7 +87,7 @@ class Preparation:
             ClawbloxError: An archive, a template or a file cannot be used.
             OSError: A file cannot be written.
         """
-        run_dir = layout.attempt_dir(self._own_chain, self.order.run_id)
+        run_dir = self._run_dir
         record = read_record(run_dir)
         if record is None:
             try:
@@ -107,6 +107,11 @@ class Preparation:
     @property
     def _own_chain(self) -> Path:
         return self._chain_dir(self.order.chain.name)
+
+    @property
+    def _run_dir(self) -> Path:
+        """The directory, once it is complete."""
+        return layout.attempt_dir(self._own_chain, self.order.run_id)
 
     def _fill(self, directory: Path) -> AttemptRecord:
         origin = self.order.origin
@@ -170,7 +175,8 @@ class Preparation:
         if is_branch:
             require_branching(self.order.chain.plan.agents)
         place = source_dir(directory) if is_branch else directory
-        loaded = load_checkpoint(self._require_archive(ref), place)
+        options = LoadOptions(path=self._require_archive(ref), run_dir=place)
+        loaded = load(options, final_dir=None if is_branch else self._run_dir).result
         names = self._require_whole(loaded)
         if is_branch:
             for path in place.glob(f"{SNAPSHOT_NAME}*"):  # also the rows of its data stores
@@ -217,7 +223,7 @@ class Preparation:
         """Make the workspaces of new agents, and extract the world that they continue, if any."""
         order = self.order
         names = [self._full_name(index) for index, _ in enumerate(order.chain.plan.agents)]
-        left_out = self._fill_workspaces([directory / "agents" / name for name in names])
+        left_out = self._fill_workspaces(directory, names)
         agents = [
             RecordedAgent(name=name, left_out=tuple(entries))
             for name, entries in zip(names, left_out, strict=True)
@@ -231,22 +237,21 @@ class Preparation:
         place = str(snapshot.relative_to(directory))
         return attrs.evolve(record, snapshot=place, sha256=sha256)
 
-    def _fill_workspaces(self, agent_dirs: Sequence[Path]) -> list[list[str]]:
+    def _fill_workspaces(self, directory: Path, names: Sequence[str]) -> list[list[str]]:
         """Fill the workspaces; return what each of them lacks."""
         plan = self.order.chain.plan
         world = read_world_config(AsyncWorld(plan.world.dir).dir)
         return [
             fill_workspace(
-                AgentDir(agent_dir).workspace,
+                AgentDir(directory / "agents" / name).workspace,
                 spec.template if inherited is None else inherited,
                 world,
                 is_inherited=inherited is not None,
+                final=AgentDir(self._run_dir / "agents" / name).workspace,
                 experiment_dir=self._experiment_dir,
                 check=self._check,
             )
-            for spec, agent_dir, inherited in zip(
-                plan.agents, agent_dirs, self._inherited(), strict=True
-            )
+            for spec, name, inherited in zip(plan.agents, names, self._inherited(), strict=True)
         ]
 
     def _inherited(self) -> Sequence[Path | None]:

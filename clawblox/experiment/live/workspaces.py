@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from clawblox.agents.layout import AgentDir
 from clawblox.checkpoint.collect import tree
-from clawblox.checkpoint.collect.policy import git_config, link_stays_inside
+from clawblox.checkpoint.collect.policy import link_stays_inside
 from clawblox.checkpoint.collect.workspace import find_oversized, list_workspace
 from clawblox.config.options import DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_TOTAL_BYTES
 from clawblox.config.world_toml import WorldConfig
@@ -63,6 +63,7 @@ def fill_workspace(
     world: WorldConfig,
     *,
     is_inherited: bool,
+    final: Path,
     experiment_dir: Path,
     check: Callable[[], None] = lambda: None,
 ) -> list[str]:
@@ -74,6 +75,7 @@ def fill_workspace(
             an agent that gets the world's source only.
         world: The world.
         is_inherited: Whether an agent wrote the source.
+        final: The path that the workspace will get; git records it.
         experiment_dir: The directory of the experiment, which is not copied with the world.
         check: Called often; ends the call by raising an error.
 
@@ -87,14 +89,15 @@ def fill_workspace(
         OSError: A file cannot be copied; the disk is full, for example.
     """
     make_private_dir(target)
-    left_out = _copy_world(world, target, experiment_dir.resolve(), check)
+    left_out = _copy_world(world, target, final, experiment_dir.resolve(), check)
     if source is None:
         return left_out
     if not source.is_dir() or (is_inherited and source.is_symlink()):
         message = f"must be an existing directory, not {str(source)!r}"
         raise ConfigError(message, key="workspace" if is_inherited else "template")
     if is_inherited:
-        return [*_copy_listed(source, target, _judge_cache, _ARCHIVED, check), *left_out]
+        entries = _copy_listed(source, target, final, _judge_cache, _ARCHIVED, check)
+        return [*entries, *left_out]
     others = _copy(
         source.resolve(), target, lambda path, _is_dir: _judge_cache(str(path)) is None, check
     )
@@ -124,7 +127,11 @@ def digest_workspaces(run_dir: Path, check: Callable[[], None] = lambda: None) -
 
 
 def _copy_world(
-    world: WorldConfig, workspace: Path, experiment_dir: Path, check: Callable[[], None]
+    world: WorldConfig,
+    workspace: Path,
+    final: Path,
+    experiment_dir: Path,
+    check: Callable[[], None],
 ) -> list[str]:
     """Copy the files of a world that agents get; return what was not copied."""
     left_out: list[str] = []
@@ -135,7 +142,8 @@ def _copy_world(
         return _judge_cache(path)
 
     if world.shares_source:
-        left_out = _copy_listed(world.dir, workspace / WORLD_COPY, judge, _SOURCES, check)
+        target = workspace / WORLD_COPY
+        left_out = _copy_listed(world.dir, target, final / WORLD_COPY, judge, _SOURCES, check)
         make_writable(workspace)  # the directories of an installed world may not be
     if world.server_source is not None:
         publish_bytes(workspace / _SERVER_NAME, read_server(world.server_source))
@@ -160,7 +168,12 @@ def _judge_cache(path: str, _is_directory: bool = False) -> str | None:
 
 
 def _copy_listed(
-    source: Path, target: Path, judge: tree.Judge, limits: _Limits, check: Callable[[], None]
+    source: Path,
+    target: Path,
+    final: Path,
+    judge: tree.Judge,
+    limits: _Limits,
+    check: Callable[[], None],
 ) -> list[str]:
     """Copy what may be in an archive of a directory; return what was not copied."""
     listing = list_workspace(
@@ -182,7 +195,12 @@ def _copy_listed(
         *(f"{ascii(path)[1:-1]} cannot be in an archive" for path in listing.unarchivable),
         *_copy(source, target, lambda path, _is_dir: str(path) in kept, check),
     ]
-    _write_git_configs(target, files)
+    # Git runs commands that are in the old configuration of a repository.
+    for path, content in listing.git.rebuild(files, final.resolve()):
+        # The agent may have made the directory read-only, and the world may have another entry.
+        with contextlib.suppress(PermissionError, IsADirectoryError, NotADirectoryError):
+            make_private_dir((target / path).parent)
+            publish_bytes(target / path, content, durable=False)
     return _report(source, left_out)
 
 
@@ -229,13 +247,3 @@ def _report(source: Path, left_out: Sequence[str]) -> list[str]:
     if shown:
         _log.warning("not copied", source=str(source), entries=shown, count=len(left_out))
     return shown
-
-
-def _write_git_configs(target: Path, files: Sequence[str]) -> None:
-    """Give each repository a new configuration, since git runs commands that are in the old one."""
-    for head in files:
-        directory = head.removesuffix("HEAD")
-        if head == ".git/HEAD" or head.endswith("/.git/HEAD"):
-            names = (path.removeprefix(directory) for path in files if path.startswith(directory))
-            with contextlib.suppress(PermissionError):  # the agent made the directory read-only
-                publish_bytes(target / directory / "config", git_config(names), durable=False)

@@ -12,8 +12,10 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint import load_checkpoint, read_metadata
+from clawblox.checkpoint import read_metadata
+from clawblox.checkpoint.load.load import load
 from clawblox.checkpoint.names import SNAPSHOT_NAME
+from clawblox.checkpoint.options import LoadOptions
 from clawblox.concurrency.progress import Report
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.interrupted import Interrupted, Interruption
@@ -87,7 +89,8 @@ class RunResume:
             return {}
         make_private_dir(state_dir(self.run_dir))
         with temporary_directory("loading-", parent=state_dir(self.run_dir)) as scratch:
-            loaded = load_checkpoint(self.archive, scratch, progress=report or False)["agents"]
+            options = LoadOptions(path=self.archive, run_dir=scratch, progress=report or False)
+            loaded = load(options, final_dir=self.run_dir).result["agents"]
             return {name: self._exchange(loaded[name], agents[name]) for name in chosen}
 
     def _exchange(self, loaded: Path, place: Path) -> Path | None:

@@ -189,6 +189,7 @@ mkdir shared && chmod 2775 shared && cp -a shared copy && stat -c %a copy && git
 """
 
 
+@pytest.mark.needs("git")
 async def test_a_repository_belongs_to_both_sides(sandbox: Sandbox) -> None:
     # git refuses one that is another user's.
     env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CEILING_DIRECTORIES": "/"}

@@ -174,6 +174,7 @@ def test_a_secret_that_a_delta_inserts_piece_by_piece_is_found() -> None:
     assert rules_in(wrapping.pack(named)) == ["github-token"]
 
 
+@pytest.mark.needs("git")
 def test_a_repository_that_git_wrote_is_searched(tmp_path) -> None:
     def git(*command: str) -> None:
         identity = ("-c", "user.name=n", "-c", "user.email=e@host")

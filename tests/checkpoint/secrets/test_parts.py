@@ -150,6 +150,7 @@ def git(directory, *command: str) -> None:
     subprocess.run(["git", *identity, *command], cwd=directory, check=True, capture_output=True)
 
 
+@pytest.mark.needs("git")
 @pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
 def test_a_bundle_that_git_wrote_is_searched(tmp_path, hash_name: str) -> None:
     git(tmp_path, "init", "-q", f"--object-format={hash_name}")

@@ -64,6 +64,16 @@ def test_world_and_agents_are_those_of_the_archive(tmp_path: Path) -> None:
     assert (run_dir / "agents" / EKO / "workspace" / "notes.md").read_text() == "notes"
 
 
+def test_a_worktree_of_the_archive_knows_its_path_in_the_complete_directory(tmp_path: Path) -> None:
+    workspace = f"agents/{EKO}/workspace"
+    git = f"{workspace}/repo/.git"
+    heads = dict.fromkeys((f"{git}/HEAD", f"{git}/worktrees/wt/HEAD"), b"ref: refs/heads/main\n")
+    worktree = {"path": f"{git}/worktrees/wt", "git_file": f"{workspace}/wt/.git"}
+    run_dir = load(tmp_path, {**WORLD, **heads}, schema_version=2, repositories=[worktree])
+    pointer = (run_dir / git / "worktrees" / "wt" / "gitdir").read_text()
+    assert pointer == f"{run_dir}/{workspace}/wt/.git\n"
+
+
 def test_an_archive_without_a_world_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AttemptError, match="has no snapshot of the world"):
         load(tmp_path, WORKSPACE)

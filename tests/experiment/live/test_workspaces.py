@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from clawblox.experiment.live import workspaces
 from clawblox.experiment.live.new_runs import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.system.trees import MAX_DEPTH
+from tests.checkpoint.repositories import ask, git, make_upstream
 from tests.deep import make_deep
 
 ATTEMPT = "exp-g002"
@@ -53,6 +53,7 @@ class Place:
         with making_run(self.chain, ATTEMPT) as partial:
             target = AgentDir(partial / "agents" / AGENT).workspace
             options = {"is_inherited": False, "experiment_dir": self.chain, **options}
+            options = {"final": self.workspace, **options}
             self.left_out = fill_workspace(target, source, read_world_config(self.world), **options)
         return self.workspace
 
@@ -350,12 +351,8 @@ def test_a_template_keeps_what_its_author_put_into_it(place: Place) -> None:
     assert content(place.begin()) == {*OBEYED, *TEXTS}
 
 
+@pytest.mark.needs("git")
 def test_an_inherited_repository_works_without_its_old_configuration(place: Place) -> None:
-    def git(directory: Path, *words: str) -> str:
-        identity = ("-c", "user.name=Eko", "-c", "user.email=eko@example.org")
-        command = ["git", "-C", str(directory), *identity, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
     git(place.previous, "init", "--quiet")
     git(place.previous, "config", "core.pager", "touch /tmp/owned")
     write(place.previous, "SOUL.md")
@@ -365,6 +362,32 @@ def test_an_inherited_repository_works_without_its_old_configuration(place: Plac
     assert git(workspace, "log", "--format=%s") == "Remember\n"
     assert git(workspace, "status", "--short", "--", "SOUL.md") == ""
     assert "pager" not in (workspace / ".git" / "config").read_text()
+
+
+@pytest.mark.needs("git")
+def test_an_inherited_worktree_replaces_no_repository_of_the_world(place: Place) -> None:
+    make_upstream(place.world)
+    make_upstream(place.previous / "repo")
+    git(place.previous / "repo", "worktree", "add", "--quiet", "../world", "HEAD~1")
+    workspace = place.inherit()
+    assert (workspace / "world" / ".git").is_dir()
+    assert git(workspace / "world", "status", "--porcelain", "top") == ""
+
+
+@pytest.mark.needs("git")
+def test_inherited_worktrees_submodules_and_sparse_checkouts_work(
+    place: Place, tmp_path: Path
+) -> None:
+    library = make_upstream(tmp_path / "library")
+    repository = make_upstream(place.previous / "repo")
+    git(repository, "submodule", "--quiet", "add", library.as_uri(), "lib")
+    git(repository, "commit", "--quiet", "--message", "library")
+    git(repository, "sparse-checkout", "set", "a")
+    git(repository, "worktree", "add", "--quiet", "../wt", "HEAD~1")
+    workspace = place.inherit()
+    for name in ("repo", "repo/lib", "wt"):
+        before = ask(place.previous / name, place.previous)
+        assert ask(workspace / name, workspace) == before, name
 
 
 def test_a_deep_tree_is_cut_and_the_rest_is_inherited(place: Place) -> None:

@@ -87,7 +87,7 @@ class ClaudeFormat(BucketFormat):
         if not name.startswith(_ANY_NAME):
             return True
         is_sourced = _SOURCED in fold_path(name)
-        return not (is_sourced or find_repositories([name]) or workspace_exclusion(name))
+        return not (is_sourced or find_repositories([name]).strays or workspace_exclusion(name))
 
     def has_records(self, name: str) -> bool:
         """Return whether Claude Code appends records to a file; files of any name have none."""

@@ -1,0 +1,306 @@
+"""Git repositories of a workspace: reads their settings for an archive, and writes them again.
+
+``policy`` leaves out every file of a repository that git obeys. What a repository needs of them
+travels as values (:class:`clawblox.checkpoint.model.Repository`), and a load writes new files: the
+settings of partial clones and sparse checkouts, and the files that connect submodules and linked
+worktrees with their git directories inside the same workspace. Paths of repositories are relative
+to the workspace here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import attrs
+import msgspec
+
+from clawblox.agents.programs import SANDBOX_WORKSPACE
+from clawblox.checkpoint.collect import policy, tree
+from clawblox.checkpoint.collect.git_config import (
+    MAX_CONFIG_BYTES,
+    GitConfig,
+    write_config,
+    write_worktree_config,
+)
+from clawblox.checkpoint.model import Promisor, Repository, SubmoduleName
+from clawblox.system.regular_files import read_file
+from clawblox.typed_values import converter
+
+_OUTSIDE: Final = "its repository is outside of the workspace"
+_NO_WORKTREE: Final = "its worktree is not in the archive"
+_NOT_HTTPS: Final = (
+    "names a remote with missing objects whose address is not plain https; git cannot fetch them"
+)
+
+_MAX_POINTER_BYTES: Final = 4096
+_POINTER: Final = re.compile(r"(?:gitdir: )?([^\0\n]+)\n*")
+_SHA256_OBJECT: Final = re.compile(
+    r"(.*)/objects/(?:[0-9a-f]{2}/[0-9a-f]{62}|pack/pack-[0-9a-f]{64}\.[a-z]+)", re.DOTALL
+)
+
+_to_repository = converter(Repository)
+_to_promisor = converter(Promisor)
+_to_submodule: Any = converter(SubmoduleName)
+
+
+@attrs.frozen
+class GitDirectories:
+    """The git directories in a workspace.
+
+    Attributes:
+        layout: All directories that git may treat as repositories.
+        kinds: Those that git finds by itself, as ``policy.find_git_directories`` returns them.
+        settings: Settings for a load to write again.
+        lost: Git directories of linked worktrees that cannot be rebuilt; they are not in ``kinds``.
+    """
+
+    layout: policy.Repositories
+    kinds: Mapping[str, str]
+    settings: Sequence[Repository]
+    lost: Sequence[str]
+
+    @classmethod
+    def find(
+        cls,
+        files: Collection[str],
+        others: Collection[str],
+        read_settings: Callable[[str, str], Repository | None],
+    ) -> Self:
+        """Find the git directories among the entries of a workspace.
+
+        Args:
+            files: Its files.
+            others: Its links and empty directories.
+            read_settings: Returns the settings of a git directory, by its path and kind; None if it
+                has none, or is a linked worktree that cannot be rebuilt.
+        """
+        paths = [*files, *others]
+        layout = policy.find_repositories(paths)
+        kinds = policy.find_git_directories(files, layout)
+        settings = {path: read_settings(path, kind) for path, kind in kinds.items()}
+        lost = [path for path in kinds if kinds[path] == policy.WORKTREES and not settings[path]]
+        if lost:
+            layout = policy.find_repositories(paths, frozenset(map(policy.fold_path, lost)))
+            kinds = policy.find_git_directories(files, layout)
+        kept = [each for path in kinds if (each := settings[path]) is not None]
+        return cls(layout, kinds, kept, lost)
+
+    def rebuild(self, files: Collection[str], workspace: Path) -> Iterator[tuple[str, bytes]]:
+        """Yield the path and the content of each file to write so that git accepts them.
+
+        Args:
+            files: The files that the workspace gets. The names of objects show the hash function
+                of their repository, see gitrepository-layout(5).
+            workspace: The path that the workspace has when git runs in it, which git records.
+        """
+        present = set(files)
+        kinds = {path: self.kinds[path] for path in self.kinds if f"{path}/HEAD" in present}
+        settings = {each.path: each for each in self.settings if each.path in kinds}
+        sha256 = {match[1] for match in filter(None, map(_SHA256_OBJECT.fullmatch, files))}
+        own_configs = {path: write_worktree_config(each) for path, each in settings.items()}
+        extended = {_common(path, kinds[path]) for path in own_configs if own_configs[path]}
+        for path, kind in kinds.items():
+            repository = settings.get(path, Repository(path=path))
+            git_file = repository.git_file
+            work_tree = None if git_file is None else posixpath.dirname(git_file)
+            if kind != policy.WORKTREES:
+                config = write_config(
+                    repository,
+                    work_tree=None if work_tree is None else _relative(work_tree, path),
+                    is_sha256=path in sha256,
+                    has_worktree_config=path in extended,
+                )
+                yield f"{path}/config", config
+            elif git_file is not None:
+                root = SANDBOX_WORKSPACE if repository.in_sandbox else workspace
+                yield f"{path}/commondir", b"../..\n"
+                yield f"{path}/gitdir", os.fsencode(f"{root / git_file}\n")
+            if own_configs.get(path):
+                yield f"{path}/config.worktree", own_configs[path]
+            if git_file is not None and work_tree is not None:
+                yield git_file, f"gitdir: {_relative(path, work_tree)}\n".encode()
+
+
+@attrs.frozen
+class Found:
+    """The repositories of a workspace on the disk.
+
+    Attributes:
+        directories: Their directories and settings.
+        reasons: Why entries are left out, by path, where their names do not tell.
+        rebuilt: Files ``.git`` that a load writes again.
+    """
+
+    directories: GitDirectories
+    reasons: Mapping[str, str]
+    rebuilt: Collection[str]
+
+
+def read_repositories(workspace: Path, listing: tree.Tree, is_name: Callable[[str], bool]) -> Found:
+    """Read the settings of the repositories in a workspace. Blocks.
+
+    Args:
+        workspace: The workspace. Its own path is trusted; no link is followed below it.
+        listing: Its entries, with everything inside a git directory that may be content.
+        is_name: Returns whether the name of an entry is possible.
+    """
+    left_out = (path for path, reason in listing.excluded if reason == policy.REDIRECT)
+    reading = _Reading(workspace, filter(is_name, left_out))
+    others = [*(path for path, _ in listing.links), *listing.directories]
+    directories = GitDirectories.find(listing.files, others, reading.read_settings)
+    git_files = (repository.git_file for repository in directories.settings)
+    reasons = reading.reasons | dict.fromkeys(directories.lost, _NO_WORKTREE)
+    return Found(directories, reasons, frozenset(filter(None, git_files)))
+
+
+class _Reading:
+    def __init__(self, workspace: Path, redirects: Iterable[str]) -> None:
+        self._workspace = workspace
+        own = (str(workspace.absolute()), os.path.realpath(workspace))
+        self._roots = (*own, str(SANDBOX_WORKSPACE))
+        self.reasons: dict[str, str] = {}
+        self._pointers = self._read_pointers(redirects)
+
+    def _read_pointers(self, redirects: Iterable[str]) -> Mapping[str, list[str]]:
+        """Return the files ``.git`` by the path in the workspace to which they lead."""
+        pointers: defaultdict[str, list[str]] = defaultdict(list)
+        for path in redirects:
+            parent, _, name = path.rpartition("/")
+            if name != policy.GIT_DIR:
+                continue
+            pointer = self._read(path, _MAX_POINTER_BYTES)
+            if not pointer.startswith(b"gitdir: "):
+                continue
+            if (target := self._resolve(parent, pointer)) is None:
+                self.reasons[path] = _OUTSIDE
+            else:
+                pointers[target].append(path)
+        return pointers
+
+    def _choose_git_file(self, path: str, kind: str) -> str | None:
+        """Return the file that leads to a git directory, the recorded one if there are several."""
+        candidates = self._pointers.get(path, []) if kind else []
+        if kind == policy.WORKTREES:
+            common = self._resolve(path, self._read(f"{path}/commondir", _MAX_POINTER_BYTES))
+            if common != _common(path, kind):
+                return None
+            recorded = self._resolve(path, self._read(f"{path}/gitdir", _MAX_POINTER_BYTES))
+        else:
+            config = GitConfig.parse(self._read(f"{path}/config", MAX_CONFIG_BYTES))
+            work_tree = config.values("core", "worktree")[-1:]
+            recorded = self._resolve(path, f"{work_tree[0]}/.git".encode()) if work_tree else None
+        return recorded if recorded in candidates else next(iter(candidates), None)
+
+    def read_settings(self, path: str, kind: str) -> Repository | None:
+        """Return the settings of a git directory; None if it has none or cannot be rebuilt."""
+        git_file = self._choose_git_file(path, kind)
+        is_worktree = kind == policy.WORKTREES
+        if is_worktree and git_file is None:
+            return None
+        text = self._read(f"{_common(path, kind)}/config", MAX_CONFIG_BYTES)
+        config = GitConfig.parse(text)
+        own = config
+        if config.flag("extensions", "worktreeconfig"):
+            own = GitConfig.parse(text, self._read(f"{path}/config.worktree", MAX_CONFIG_BYTES))
+        values: dict[str, Any] = {
+            "path": path,
+            "git_file": git_file,
+            "sparse_checkout": own.flag("core", "sparsecheckout"),
+            "sparse_checkout_cone": own.flag("core", "sparsecheckoutcone"),
+            "sparse_index": own.flag("index", "sparse"),
+        }
+        if is_worktree:
+            values["in_sandbox"] = self._is_recorded_in_sandbox(path)
+        else:
+            values |= self._read_promisors(path, config)
+            values["submodules"] = list(_read_active_submodules(config))
+        try:
+            repository = _to_repository(values)
+        except msgspec.ValidationError:
+            return None
+        return None if repository == Repository(path=path) else repository
+
+    def _read_promisors(self, path: str, config: GitConfig) -> dict[str, Any]:
+        partial_clone = next(reversed(config.values("extensions", "partialclone")), None)
+        promisors = []
+        for name in config.subsections("remote"):
+            if not (name == partial_clone or config.flag("remote", "promisor", name)):
+                continue
+            if (promisor := _read_promisor(config, name)) is None:
+                self.reasons[f"{path}/config"] = _NOT_HTTPS
+            else:
+                promisors.append(attrs.asdict(promisor))
+        is_whole = any(promisor["name"] == partial_clone for promisor in promisors)
+        return {"promisors": promisors, "partial_clone": partial_clone if is_whole else None}
+
+    def _is_recorded_in_sandbox(self, path: str) -> bool:
+        recorded = self._read(f"{path}/gitdir", _MAX_POINTER_BYTES).decode(errors="replace")
+        *own, sandbox = self._roots
+        return recorded.startswith(f"{sandbox}/") and sandbox not in own
+
+    def _resolve(self, directory: str, pointer: bytes) -> str | None:
+        """Return the path in the workspace to which a file leads; None if it is not there.
+
+        Args:
+            directory: The directory from which a relative path starts.
+            pointer: The content of the file.
+        """
+        match = _POINTER.fullmatch(pointer.decode(errors="surrogateescape"))
+        if match is None:
+            return None
+        path = posixpath.normpath(posixpath.join(directory, match[1]))
+        if not path.startswith("/"):
+            return None if path.split("/")[0] == ".." else path
+        roots = (root for root in self._roots if path.startswith(f"{root}/"))
+        return next((path.removeprefix(f"{root}/") for root in roots), None)
+
+    def _read(self, path: str, max_bytes: int) -> bytes:
+        """Return a file of the workspace; nothing if it is absent, no regular file or too large."""
+        try:
+            return read_file(self._workspace, path, max_bytes=max_bytes)
+        except OSError:
+            return b""
+
+
+def _read_promisor(config: GitConfig, name: str) -> Promisor | None:
+    url = next(iter(config.values("remote", "url", name)), None)
+    spec = next(reversed(config.values("remote", "partialclonefilter", name)), None)
+    for filter_ in (spec, None):  # a clone without a filter that is not understood works, too
+        try:
+            return _to_promisor({"name": name, "url": url, "filter": filter_})
+        except msgspec.ValidationError:
+            pass
+    return None
+
+
+def _read_active_submodules(config: GitConfig) -> Iterator[str]:
+    for name in config.subsections("submodule"):
+        is_active = config.flag("submodule", "active", name)
+        if is_active is None:
+            is_active = bool(config.values("submodule", "url", name))
+        with contextlib.suppress(msgspec.ValidationError):
+            if is_active:
+                yield _to_submodule(name)
+
+
+def promisor_hosts(repository: Repository) -> list[str]:
+    """Return the hosts from which git fetches objects that a repository lacks, with ports."""
+    return list(dict.fromkeys(urlsplit(each.url).netloc for each in repository.promisors))
+
+
+def _common(path: str, kind: str) -> str:
+    """Return the git directory with the ``config`` of a git directory."""
+    return path.rpartition("/worktrees/")[0] if kind == policy.WORKTREES else path
+
+
+def _relative(path: str, directory: str) -> str:
+    """Return a path of the workspace relative to a directory of it."""
+    return posixpath.relpath(f"/{path}", f"/{directory}")
