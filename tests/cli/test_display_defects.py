@@ -143,16 +143,18 @@ async def test_a_start_outlives_the_defects_of_its_progress_line(
     monkeypatch.setattr(start_progress, "_PLAIN_INTERVAL_S", 0.0)
     looks: list[int] = []
 
-    def waiting() -> str:
+    def describe() -> str:
         looks.append(1)
         return fail()
+
+    monkeypatch.setattr(start_progress, "describe_archives", describe)
 
     async def start() -> Any:
         while len(looks) < 3:
             await anyio.sleep(0.001)
         return "started"
 
-    progress = StartProgress(AsyncWorld(make_world(tmp_path)), tmp_path, waiting=waiting)
+    progress = StartProgress(AsyncWorld(make_world(tmp_path)), tmp_path)
     with anyio.fail_after(60):
         assert await progress.accompany(start) == "started"
     assert reports(capsys) == 1

@@ -374,13 +374,15 @@ Further keys of their objects are ignored.
 """
 
 
-def _convert_shapes(version: int) -> Mapping[str, _Convert]:
-    known = [shapes for since, shapes in _SHAPES.items() if since <= version]
-    shapes = {key: shape for shapes in known for key, shape in shapes.items()}
-    return {key: converter(shape) for key, shape in shapes.items()}
-
-
-_CONVERTERS: Final = {version: _convert_shapes(version) for version in range(1, SCHEMA_VERSION + 1)}
+_CONVERTERS: Final[Mapping[int, Mapping[str, _Convert]]] = {
+    version: {
+        key: converter(shape)
+        for since, shapes in _SHAPES.items()
+        if since <= version
+        for key, shape in shapes.items()
+    }
+    for version in range(1, SCHEMA_VERSION + 1)
+}
 
 
 def _has_shape(convert: _Convert, value: object) -> bool:
