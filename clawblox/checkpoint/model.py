@@ -75,13 +75,13 @@ class Promisor:
 
     Attributes:
         name: Its name in the repository.
-        url: Its address; None if that is not plain https, and then git cannot fetch from it.
+        url: Its address.
         filter: The objects that were left out of the clone, as in git-rev-list(1); None if the
             repository does not record it.
     """
 
     name: RemoteName
-    url: RemoteUrl | None = None
+    url: RemoteUrl
     filter: Filter | None = None
 
 

@@ -22,8 +22,6 @@ MAX_CONFIG_BYTES: Final = 1 << 20
 _HEADER: Final = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"([^"\\]*)")?\]')
 _VARIABLE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 _VALUE: Final = re.compile(r'(?:"([^"\\]*)"[ \t]*|([^"\\#;]*))(?:[#;].*)?')
-_NO_URL: Final = "/dev/null"
-"""No repository. Without a URL, git would take the name of the remote for a path."""
 _TRUE: Final = frozenset(("true", "yes", "on", "1"))
 _FALSE: Final = frozenset(("false", "no", "off", "0", ""))
 
@@ -121,7 +119,7 @@ def write_config(
     }
     remotes: dict[str, Mapping[str, _Value]] = {
         f'remote "{each.name}"': {
-            "url": each.url or _NO_URL,
+            "url": each.url,
             "promisor": True,
             "partialclonefilter": each.filter,
         }

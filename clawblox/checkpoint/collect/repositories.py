@@ -10,7 +10,6 @@ to the workspace here.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import posixpath
 import re
@@ -235,10 +234,9 @@ class _Reading:
         for name in config.subsections("remote"):
             if not (name == partial_clone or config.flag("remote", "promisor", name)):
                 continue
-            promisor = _read_promisor(config, name)
-            if promisor is None or promisor.url is None:
+            if (promisor := _read_promisor(config, name)) is None:
                 self.reasons[f"{path}/config"] = _NOT_HTTPS
-            if promisor is not None:
+            else:
                 promisors.append(attrs.asdict(promisor))
         is_whole = any(promisor["name"] == partial_clone for promisor in promisors)
         return {"promisors": promisors, "partial_clone": partial_clone if is_whole else None}
@@ -275,10 +273,11 @@ class _Reading:
 def _read_promisor(config: GitConfig, name: str) -> Promisor | None:
     url = next(iter(config.values("remote", "url", name)), None)
     spec = next(reversed(config.values("remote", "partialclonefilter", name)), None)
-    # Without what is not understood, git still knows that objects are missing on purpose.
-    for address, filter_ in itertools.product((url, None), (spec, None)):
-        with contextlib.suppress(msgspec.ValidationError):
-            return _to_promisor({"name": name, "url": address, "filter": filter_})
+    for filter_ in (spec, None):  # a clone without a filter that is not understood works, too
+        try:
+            return _to_promisor({"name": name, "url": url, "filter": filter_})
+        except msgspec.ValidationError:
+            pass
     return None
 
 
@@ -294,8 +293,7 @@ def _read_active_submodules(config: GitConfig) -> Iterator[str]:
 
 def promisor_hosts(repository: Repository) -> list[str]:
     """Return the hosts from which git fetches objects that a repository lacks, with ports."""
-    urls = (each.url for each in repository.promisors if each.url is not None)
-    return list(dict.fromkeys(urlsplit(url).netloc for url in urls))
+    return list(dict.fromkeys(urlsplit(each.url).netloc for each in repository.promisors))
 
 
 def _common(path: str, kind: str) -> str:
