@@ -66,7 +66,6 @@ Filter = Annotated[
 SubmoduleName = Annotated[
     str, msgspec.Meta(pattern=rf"\A(?!-)(?!(.*/)?\.\.?(/|\Z)){_UNQUOTED}(/{_UNQUOTED})*\Z")
 ]
-GitPath = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f\"\\\ud800-\udfff]+\Z")]
 
 
 @attrs.frozen(kw_only=True)
@@ -75,13 +74,13 @@ class Promisor:
 
     Attributes:
         name: Its name in the repository.
-        url: Its address.
+        url: Its address; None if it is not plain https, and then git fetches nothing.
         filter: The objects that were left out of the clone, as in git-rev-list(1); None if the
             repository does not record it.
     """
 
     name: RemoteName
-    url: RemoteUrl
+    url: RemoteUrl | None = None
     filter: Filter | None = None
 
 
@@ -89,14 +88,15 @@ class Promisor:
 class Repository:
     """The settings of a repository that a load writes again. Its own files are never archived.
 
-    Each text has a strict pattern, because it becomes part of a file that git obeys.
+    Each text becomes part of a file that git obeys, so all but the paths have strict patterns.
 
     Attributes:
         path: The git directory, by its name in the archive.
         git_file: For a submodule or a linked worktree, the file ``.git`` that leads to ``path``, by
             its name in the archive; None if there is none.
         in_sandbox: Whether git recorded ``git_file`` with its path in a sandbox.
-        partial_clone: The value of ``extensions.partialClone``, one of the promisors.
+        bare: Whether a ``.git`` has no work tree.
+        partial_clone: The value of ``extensions.partialClone``.
         promisors: The remotes from which git fetches missing objects.
         sparse_checkout: The value of ``core.sparseCheckout``; None if it is not set.
         sparse_checkout_cone: The same of ``core.sparseCheckoutCone``.
@@ -104,9 +104,10 @@ class Repository:
         submodules: Names of the submodules that are active.
     """
 
-    path: GitPath
-    git_file: GitPath | None = None
+    path: str
+    git_file: str | None = None
     in_sandbox: bool = False
+    bare: bool = False
     partial_clone: RemoteName | None = None
     promisors: tuple[Promisor, ...] = ()
     sparse_checkout: bool | None = None
@@ -114,9 +115,11 @@ class Repository:
     sparse_index: bool | None = None
     submodules: tuple[SubmoduleName, ...] = ()
 
-    def __attrs_post_init__(self) -> None:
-        if self.partial_clone not in (None, *(promisor.name for promisor in self.promisors)):
-            raise ValueError("partial_clone names no promisor")  # git would take it for a path
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it records settings of a sparse checkout; each worktree has its own."""
+        sparse = self.sparse_checkout, self.sparse_checkout_cone, self.sparse_index
+        return any(setting is not None for setting in sparse)
 
 
 @attrs.frozen(kw_only=True)

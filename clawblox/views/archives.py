@@ -276,9 +276,9 @@ def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
 def _describe_contacts(metadata: Mapping[str, Any]) -> str:
     """List the hosts that git would contact in the repositories of an archive."""
     rows = [
-        (printable(repository.path), ", ".join(promisor_hosts(repository)))
+        (printable(repository.path), ", ".join(hosts))
         for repository in recorded_repositories(metadata)
-        if repository.promisors
+        if (hosts := promisor_hosts(repository))
     ]
     lines = format_table(("PARTIAL CLONE", "GIT CONTACTS"), rows).splitlines() if rows else []
     return "\n".join(_cut(lines, _CONTACTS_SHOWN + 1))

@@ -36,7 +36,9 @@ def workspace(agent: Path) -> Path:
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Path:
-    return make_upstream(tmp_path / "served" / "up.git")
+    directory = make_upstream(tmp_path / "served" / "up.git")
+    git(directory, "config", "uploadpack.allowFilter", "true")  # a clone of a file passes no other
+    return directory
 
 
 Travel = Callable[[], dict[str, Any]]
@@ -164,7 +166,7 @@ def test_git_fetches_what_a_partial_clone_lacks_after_a_load(
         "https:///up.git",
     ],
 )
-def test_a_remote_without_a_plain_https_address_is_named_and_not_kept(
+def test_an_address_that_is_not_plain_https_is_named_and_not_kept(
     workspace: Path, upstream: Path, travel: Travel, url: str | None
 ) -> None:
     git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
@@ -173,13 +175,55 @@ def test_a_remote_without_a_plain_https_address_is_named_and_not_kept(
         config = workspace / "repo" / ".git" / "config"
         config.write_text(config.read_text().replace(upstream.as_uri(), f'"{url}"'))
     loaded = travel()
-    assert settings_of(moved(loaded) / "repo") == []
+    assert settings_of(moved(loaded) / "repo") == PARTIAL_WITHOUT_ADDRESS
     assert loaded["git_hosts"] == {}
     assert reasons(loaded)["repo/.git/config"] == (
-        "names a remote with missing objects whose address is not plain https; "
-        "git cannot fetch them"
+        "the address of a remote with missing objects is not plain https, so git cannot fetch them"
     )
-    assert git(moved(loaded) / "repo", "log", "--format=%s").count("\n") == 3
+    assert git(moved(loaded) / "repo", "fsck") == ""
+
+
+PARTIAL_WITHOUT_ADDRESS = [
+    "extensions.partialclone=origin",
+    "remote.origin.promisor=true",
+    "remote.origin.partialclonefilter=blob:none",
+]
+
+
+def test_in_a_partial_clone_without_an_address_nothing_looks_damaged(
+    workspace: Path, upstream: Path, travel: Travel
+) -> None:
+    git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
+    new = moved(travel()) / "repo"
+    assert git(new, "fsck") == git(new, "status", "--porcelain") == ""
+    with pytest.raises(AssertionError, match="could not fetch"):
+        git(new, "show", "HEAD~1:a/x")
+    git(new, "remote", "set-url", "origin", upstream.as_uri())
+    assert_same(workspace, new.parent, "repo")
+
+
+def test_a_partial_clone_whose_remote_was_removed_stays_one(
+    workspace: Path, upstream: Path, travel: Travel
+) -> None:
+    git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
+    git(workspace / "repo", "config", "extensions.partialClone", "origin")
+    git(workspace / "repo", "config", "--remove-section", "remote.origin")
+    new = moved(travel())
+    assert git(new / "repo", "fsck") == git(workspace / "repo", "fsck") == ""
+
+
+def test_a_remote_whose_name_is_not_kept_hinders_no_other_setting(
+    workspace: Path, upstream: Path, travel: Travel
+) -> None:
+    git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
+    git(workspace / "repo", "config", "remote.origin.url", URL)
+    git(workspace / "repo", "config", "remote.my remote.url", URL)
+    git(workspace / "repo", "config", "remote.my remote.promisor", "true")
+    git(workspace / "repo", "sparse-checkout", "set", "a")
+    loaded = travel()
+    assert loaded["git_hosts"] == {"a": {"repo/.git": ["example.org"]}}
+    assert "repo/.git/config" in reasons(loaded)
+    assert git(moved(loaded) / "repo", "sparse-checkout", "list") == "a\n"
 
 
 @pytest.mark.parametrize("is_plain_first", [True, False])
@@ -417,6 +461,18 @@ def test_submodules_that_are_not_checked_out_stay_so(
     assert (new / "repo/libs/middle/top").exists()
 
 
+def test_a_sparse_submodule_with_a_worktree_works(
+    workspace: Path, upstream: Path, travel: Travel
+) -> None:
+    make_upstream(workspace / "repo")
+    add_submodule(workspace / "repo", upstream, "lib")
+    git(workspace / "repo/lib", "worktree", "add", "-q", str(workspace / "wt"), "HEAD~1")
+    git(workspace / "repo/lib", "sparse-checkout", "set", "a")
+    new = moved(travel())
+    for name in ("repo", "repo/lib", "wt"):
+        assert_same(workspace, new, name)
+
+
 def test_a_submodule_with_a_git_directory_of_its_own_works(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
@@ -571,11 +627,28 @@ def test_a_worktree_at_the_greatest_depth_hinders_no_save(workspace: Path, trave
     assert "repo/.git/worktrees/deep" in reasons(loaded)
 
 
-def test_a_path_that_cannot_be_in_a_configuration_is_not_rebuilt(
-    workspace: Path, nested: Path, travel: Travel
+@pytest.mark.parametrize("name", ['a "repo"', "back\\slash", "line\nbreak", "tab\t", "cr\r", " . "])
+def test_repositories_with_odd_paths_are_connected_again(
+    workspace: Path, nested: Path, travel: Travel, name: str
 ) -> None:
-    git(workspace, "clone", "-q", "--recurse-submodules", nested.as_uri(), 'a "repo"')
-    loaded = travel()
-    assert loaded["metadata"]["repositories"] == []
-    assert reasons(loaded)['a "repo"/refs/.git'] == "would lead to configuration elsewhere"
-    assert git(moved(loaded) / 'a "repo"', "fsck") == ""
+    git(workspace, "clone", "-q", "--recurse-submodules", nested.as_uri(), name)
+    git(workspace / name, "worktree", "add", "-q", f"../wt {name}", "HEAD~1")
+    git(workspace / name, "sparse-checkout", "set", "libs")
+    git(workspace / name, "worktree", "add", "-q", f"deep/{name}", "HEAD~1")
+    new = moved(travel())
+    for path in (name, f"{name}/libs/middle", f"wt {name}", f"{name}/deep/{name}"):
+        assert_same(workspace, new, path)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_git_directory_without_a_work_tree_of_its_own_works(
+    workspace: Path, upstream: Path, travel: Travel, is_sparse: bool
+) -> None:
+    git(workspace, "clone", "-q", "--bare", upstream.as_uri(), "repo/.git")
+    for name in ("main", "other"):
+        git(workspace / "repo", "worktree", "add", "-q", "-b", f"{name}2", name)
+    if is_sparse:
+        git(workspace / "repo/main", "sparse-checkout", "set", "a")
+    new = moved(travel())
+    for name in ("main", "other"):
+        assert_same(workspace, new, f"repo/{name}")

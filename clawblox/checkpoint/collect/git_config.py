@@ -2,8 +2,8 @@
 
 ``config`` of a repository may name commands, and it belongs to an agent. So git never reads it
 here. This parser is bounded, follows no include, and ignores every line that it does not
-understand. The text that is written contains nothing but values with a strict pattern, which
-``model`` defines. Pure.
+understand. The text that is written contains nothing but escaped paths and values with a strict
+pattern, which ``model`` defines. Pure.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def write_config(
         repository: Its settings.
         work_tree: Path of its work tree, relative to it; None for the directory above a ``.git``.
         is_sha256: Whether the names of its objects are SHA-256 digests.
-        has_worktree_config: Whether a file ``config.worktree`` has further settings.
+        has_worktree_config: Whether each worktree has a ``config.worktree``. That of the main
+            worktree then has its settings, because linked worktrees would obey them in ``config``.
     """
     extensions: dict[str, _Value] = {
         "objectformat": "sha256" if is_sha256 else None,
@@ -113,9 +114,9 @@ def write_config(
     core: dict[str, _Value] = {
         "repositoryformatversion": int(any(extensions.values())),
         "filemode": True,
-        "bare": False,
+        "bare": repository.bare and not has_worktree_config,
         "logallrefupdates": True,
-        "worktree": work_tree,
+        "worktree": None if has_worktree_config else work_tree,
     }
     remotes: dict[str, Mapping[str, _Value]] = {
         f'remote "{each.name}"': {
@@ -130,9 +131,16 @@ def write_config(
     return "".join(itertools.starmap(_section, sections.items())).encode()
 
 
-def write_worktree_config(repository: Repository) -> bytes:
-    """Return the file ``config.worktree`` of a git directory; empty without such settings."""
+def write_worktree_config(repository: Repository, *, work_tree: str | None = None) -> bytes:
+    """Return the file ``config.worktree`` of a git directory; empty without such settings.
+
+    Args:
+        repository: Its settings.
+        work_tree: As for :func:`write_config`; None for a linked worktree.
+    """
     core = {
+        "bare": repository.bare or None,
+        "worktree": work_tree,
         "sparsecheckout": repository.sparse_checkout,
         "sparsecheckoutcone": repository.sparse_checkout_cone,
     }
@@ -147,6 +155,7 @@ def _section(header: str, values: Mapping[str, _Value]) -> str:
 
 
 def _word(value: str | int) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'  # its pattern excludes quotes, backslashes and line ends
-    return str(value).lower()
+    if not isinstance(value, str):
+        return str(value).lower()
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -30,24 +30,32 @@ from clawblox.checkpoint.collect.git_config import (
     write_config,
     write_worktree_config,
 )
-from clawblox.checkpoint.model import Promisor, Repository, SubmoduleName
+from clawblox.checkpoint.model import (
+    Filter,
+    Promisor,
+    RemoteName,
+    RemoteUrl,
+    Repository,
+    SubmoduleName,
+)
 from clawblox.system.regular_files import read_file
 from clawblox.typed_values import converter
 
 _OUTSIDE: Final = "its repository is outside of the workspace"
 _NO_WORKTREE: Final = "its worktree is not in the archive"
 _NOT_HTTPS: Final = (
-    "names a remote with missing objects whose address is not plain https; git cannot fetch them"
+    "the address of a remote with missing objects is not plain https, so git cannot fetch them"
 )
 
 _MAX_POINTER_BYTES: Final = 4096
-_POINTER: Final = re.compile(r"(?:gitdir: )?([^\0\n]+)\n*")
+_POINTER: Final = re.compile(r"(?:gitdir: )?([^\0]*[^\0\r\n])[\r\n]*")
 _SHA256_OBJECT: Final = re.compile(
     r"(.*)/objects/(?:[0-9a-f]{2}/[0-9a-f]{62}|pack/pack-[0-9a-f]{64}\.[a-z]+)", re.DOTALL
 )
 
-_to_repository = converter(Repository)
-_to_promisor = converter(Promisor)
+_to_remote: Any = converter(RemoteName)
+_to_url: Any = converter(RemoteUrl)
+_to_filter: Any = converter(Filter)
 _to_submodule: Any = converter(SubmoduleName)
 
 
@@ -105,26 +113,28 @@ class GitDirectories:
         kinds = {path: self.kinds[path] for path in self.kinds if f"{path}/HEAD" in present}
         settings = {each.path: each for each in self.settings if each.path in kinds}
         sha256 = {match[1] for match in filter(None, map(_SHA256_OBJECT.fullmatch, files))}
-        own_configs = {path: write_worktree_config(each) for path, each in settings.items()}
-        extended = {_common(path, kinds[path]) for path in own_configs if own_configs[path]}
+        sparse = {_common(path, kinds[path]) for path in settings if settings[path].is_sparse}
         for path, kind in kinds.items():
             repository = settings.get(path, Repository(path=path))
             git_file = repository.git_file
             work_tree = None if git_file is None else posixpath.dirname(git_file)
-            if kind != policy.WORKTREES:
+            is_linked = kind == policy.WORKTREES
+            recorded = None if work_tree is None or is_linked else _relative(work_tree, path)
+            if not is_linked:
                 config = write_config(
                     repository,
-                    work_tree=None if work_tree is None else _relative(work_tree, path),
+                    work_tree=recorded,
                     is_sha256=path in sha256,
-                    has_worktree_config=path in extended,
+                    has_worktree_config=path in sparse,
                 )
                 yield f"{path}/config", config
             elif git_file is not None:
                 root = SANDBOX_WORKSPACE if repository.in_sandbox else workspace
                 yield f"{path}/commondir", b"../..\n"
                 yield f"{path}/gitdir", os.fsencode(f"{root / git_file}\n")
-            if own_configs.get(path):
-                yield f"{path}/config.worktree", own_configs[path]
+            own = write_worktree_config(repository, work_tree=recorded)
+            if own and _common(path, kind) in sparse:
+                yield f"{path}/config.worktree", own
             if git_file is not None and work_tree is not None:
                 yield git_file, f"gitdir: {_relative(path, work_tree)}\n".encode()
 
@@ -210,36 +220,40 @@ class _Reading:
         own = config
         if config.flag("extensions", "worktreeconfig"):
             own = GitConfig.parse(text, self._read(f"{path}/config.worktree", MAX_CONFIG_BYTES))
-        values: dict[str, Any] = {
-            "path": path,
-            "git_file": git_file,
-            "sparse_checkout": own.flag("core", "sparsecheckout"),
-            "sparse_checkout_cone": own.flag("core", "sparsecheckoutcone"),
-            "sparse_index": own.flag("index", "sparse"),
-        }
-        if is_worktree:
-            values["in_sandbox"] = self._is_recorded_in_sandbox(path)
-        else:
-            values |= self._read_promisors(path, config)
-            values["submodules"] = list(_read_active_submodules(config))
-        try:
-            repository = _to_repository(values)
-        except msgspec.ValidationError:
-            return None
+        repository = Repository(
+            path=path,
+            git_file=git_file,
+            in_sandbox=is_worktree and self._is_recorded_in_sandbox(path),
+            bare=kind == "" and own.flag("core", "bare") is True,
+            sparse_checkout=own.flag("core", "sparsecheckout"),
+            sparse_checkout_cone=own.flag("core", "sparsecheckoutcone"),
+            sparse_index=own.flag("index", "sparse"),
+        )
+        if not is_worktree:
+            partial_clone = next(reversed(config.values("extensions", "partialclone")), None)
+            repository = attrs.evolve(
+                repository,
+                partial_clone=_keep(_to_remote, partial_clone),
+                promisors=tuple(self._read_promisors(path, config, partial_clone)),
+                submodules=tuple(_read_active_submodules(config)),
+            )
         return None if repository == Repository(path=path) else repository
 
-    def _read_promisors(self, path: str, config: GitConfig) -> dict[str, Any]:
-        partial_clone = next(reversed(config.values("extensions", "partialclone")), None)
-        promisors = []
-        for name in config.subsections("remote"):
+    def _read_promisors(
+        self, path: str, config: GitConfig, partial_clone: str | None
+    ) -> Iterator[Promisor]:
+        """Yield the remotes with missing objects, and record those that git cannot fetch from."""
+        for name in dict.fromkeys((*config.subsections("remote"), partial_clone or "")):
             if not (name == partial_clone or config.flag("remote", "promisor", name)):
                 continue
-            if (promisor := _read_promisor(config, name)) is None:
+            url = _keep(_to_url, next(iter(config.values("remote", "url", name)), None))
+            filters = config.values("remote", "partialclonefilter", name)
+            remote = _keep(_to_remote, name)
+            if remote is None or url is None:
                 self.reasons[f"{path}/config"] = _NOT_HTTPS
-            else:
-                promisors.append(attrs.asdict(promisor))
-        is_whole = any(promisor["name"] == partial_clone for promisor in promisors)
-        return {"promisors": promisors, "partial_clone": partial_clone if is_whole else None}
+            if remote is not None:
+                filter_ = _keep(_to_filter, next(reversed(filters), None))
+                yield Promisor(name=remote, url=url, filter=filter_)
 
     def _is_recorded_in_sandbox(self, path: str) -> bool:
         recorded = self._read(f"{path}/gitdir", _MAX_POINTER_BYTES).decode(errors="replace")
@@ -270,30 +284,27 @@ class _Reading:
             return b""
 
 
-def _read_promisor(config: GitConfig, name: str) -> Promisor | None:
-    url = next(iter(config.values("remote", "url", name)), None)
-    spec = next(reversed(config.values("remote", "partialclonefilter", name)), None)
-    for filter_ in (spec, None):  # a clone without a filter that is not understood works, too
-        try:
-            return _to_promisor({"name": name, "url": url, "filter": filter_})
-        except msgspec.ValidationError:
-            pass
-    return None
-
-
 def _read_active_submodules(config: GitConfig) -> Iterator[str]:
     for name in config.subsections("submodule"):
         is_active = config.flag("submodule", "active", name)
         if is_active is None:
             is_active = bool(config.values("submodule", "url", name))
+        if is_active and (kept := _keep(_to_submodule, name)) is not None:
+            yield kept
+
+
+def _keep(convert: Callable[[str], str], value: str | None) -> str | None:
+    """Return a value of a configuration if a load may write it again."""
+    if value is not None:
         with contextlib.suppress(msgspec.ValidationError):
-            if is_active:
-                yield _to_submodule(name)
+            return convert(value)
+    return None
 
 
 def promisor_hosts(repository: Repository) -> list[str]:
     """Return the hosts from which git fetches objects that a repository lacks, with ports."""
-    return list(dict.fromkeys(urlsplit(each.url).netloc for each in repository.promisors))
+    urls = filter(None, (promisor.url for promisor in repository.promisors))
+    return list(dict.fromkeys(urlsplit(url).netloc for url in urls))
 
 
 def _common(path: str, kind: str) -> str:

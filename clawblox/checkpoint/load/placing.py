@@ -154,8 +154,8 @@ class Placing:
         hosts: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
         for agent, git in self._git.items():
             for repository in git.settings:
-                if repository.promisors:
-                    hosts[agent][repository.path] = promisor_hosts(repository)
+                if names := promisor_hosts(repository):
+                    hosts[agent][repository.path] = names
         return dict(hosts)
 
     def _find_git_directories(self) -> Mapping[str, GitDirectories]:
