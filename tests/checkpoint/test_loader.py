@@ -41,6 +41,7 @@ from tests.checkpoint.archives import (
     metadata_member,
     tree_of,
 )
+from tests.checkpoint.repositories import git, make_upstream
 from tests.checkpoint.test_policy import CAPABILITIES, CREDENTIALS, REPOSITORY
 
 WORKSPACE = "agents/a/workspace/"
@@ -714,6 +715,35 @@ def test_a_directory_that_poses_as_a_repository_runs_nothing(
     env = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/none"}
     subprocess.run(status, env=env, capture_output=True, check=False)
     assert not ran.exists()
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize(
+    ("link", "target", "file"),
+    [
+        (".git/objects", "../store", "store/info/alternates"),
+        (".git/objects/info", "../../store", "store/alternates"),
+        (".git/objects/info/alternates", "../../../store", "store"),
+        (".git/modules/lib/objects", "../../../store", "store/info/alternates"),
+    ],
+)
+def test_git_reads_no_objects_of_another_repository(
+    load_bytes, run_dir, tmp_path, link, target, file
+):
+    other = make_upstream(tmp_path / "other")
+    commit = git(other, "rev-parse", "HEAD").encode()
+    heads = [f"{WORKSPACE}{name}HEAD" for name in (".git/", ".git/modules/lib/")]
+    members = dict.fromkeys(heads, commit)
+    members[f"{WORKSPACE}{file}"] = os.fsencode(other / ".git/objects")
+    links = [{"path": f"{WORKSPACE}{link}", "target": target}]
+    directories = [f"{head.removesuffix('HEAD')}refs" for head in heads]
+    loaded = load_bytes(checkpoint(members, symlinks=links, directories=directories), run_dir)
+    assert [each["path"] for each in loaded["excluded"]] == [f"{WORKSPACE}{link}"]
+    for head in heads:
+        git_dir = (run_dir / head).parent
+        (git_dir / "objects").mkdir(exist_ok=True)
+        with pytest.raises(AssertionError):
+            git(git_dir, "--git-dir=.", "log")
 
 
 def test_links_and_empty_directories_come_back_when_they_are_harmless(load_bytes, run_dir):

@@ -602,6 +602,9 @@ def test_a_link_to_a_place_inside_may_be_made(path, target):
         ("a", ""),
         ("a", "b\0c"),
         ("a", "..\\../../b"),
+        (".git/objects", "../b"),
+        ("a/.GIT/objects/info", "../../../b"),
+        (".git/modules/lib/Objects/info/alternates", "b"),
     ],
 )
 def test_a_link_that_may_lead_outside_is_not(path, target):

@@ -237,9 +237,13 @@ def link_stays_inside(path: str, target: str) -> bool:
 
     Returns:
         Whether the target is relative and stays inside the directory at every step, also through
-        other links that this function accepts.
+        other links that this function accepts. A link among the objects of a repository is not
+        accepted, because git obeys the file ``alternates`` behind it, which may name any directory.
     """
+    parts = fold_path(path)
     if target.startswith("/") or not target or "\0" in target:
+        return False
+    if GIT_DIR in parts and "objects" in parts[parts.index(GIT_DIR) :]:
         return False
     steps = [step for step in target.split("/") if step not in {"", "."}]
     upwards = sum(1 for _ in itertools.takewhile(lambda step: step == "..", steps))
