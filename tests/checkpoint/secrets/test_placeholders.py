@@ -34,6 +34,7 @@ MADE_UP = (
     "qweqweqweqweqwe1", "AbCdEfGhIjKlMnOpQrStUvWxYz123456", "your-encryption-key-32-chars-min",
     "12345678-1234-1234-1234-123456789abc", "replaceMeWithYourToken1", "********************1",
     "................", "deadbeefdeadbeefdeadbeef00000000", "xxxx-xxxx-xxxx-1234", "Changeme123!",
+    "django-insecure-change-me-1", "your-nextauth-secret-here-32chars",
 )  # fmt: skip
 
 
@@ -137,6 +138,9 @@ HIDDEN: Mapping[str, str] = {
     "after x": "x" * 32 + REAL,
     "after more x than the rule reads": "x" * 300 + REAL,
     "after thousands of x": "x" * 9000 + REAL,
+    "after a repeated word": "test" * 100 + REAL,
+    "after repeated signs": "-=" * 400 + REAL,
+    "after a sentence again and again": "this-is-a-test-" * 200 + REAL,
     "before x": REAL + "x" * 160,
     "between x": "x" * 80 + REAL + "x" * 80,
     "after a word": "example-" + REAL,
@@ -215,9 +219,47 @@ def test_a_name_that_ends_in_key_with_a_name_passes(value: str) -> None:
         assert rules_in(text) == []
 
 
-@pytest.mark.parametrize("name", ["SECRET_KEY", "DB_PASSWORD", "APP_SECRET", "ADMIN_PASSWD"])
+@pytest.mark.parametrize(
+    "name",
+    ["SECRET_KEY", "MASTER_KEY", "ENCRYPTION_KEY", "DB_PASSWORD", "APP_SECRET", "ADMIN_PASSWD"],
+)
 def test_a_phrase_is_refused_where_any_text_is_a_secret(name: str) -> None:
     assert rules_in(f"{name}=purple-monkey-dishwasher-42") == ["env-assignment"]
+
+
+@pytest.mark.parametrize("name", ["KEY", "TOKEN", "SECRET", "PASSWORD"])
+def test_a_name_on_a_line_of_its_own_is_found_in_json(name: str) -> None:
+    text = f"cat .env\n{name}={REAL}\n"
+    for _ in range(3):
+        assert rules_in(text) == rules_in(text.replace("\\n", "\\t")) == ["env-assignment"]
+        text = json.dumps({"text": text})
+
+
+def test_symbols_of_a_program_are_no_token() -> None:
+    symbols = ["_removed_pairs", "_hf_entries", "PyInterpreterState", "multidict", "_proxy"]
+    assert rules_in("\0".join(symbols)) == []
+    token = fake("huggingface-token")
+    assert rules_in("\0".join([*symbols, token])) == ["huggingface-token"]
+
+
+def test_placeholders_in_one_run_are_judged_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = 0
+
+    def count(body: bytes) -> bool:
+        nonlocal judged
+        judged += len(body)
+        return is_placeholder(body)
+
+    monkeypatch.setattr("clawblox.checkpoint.secrets.patterns.shapes.is_placeholder", count)
+    for token in (
+        "A_KEY=a1b2c3d4e5f6=",
+        "gh" + "p_" + "a1" * 18 + ".",
+        "sk_" + "live_1234567890123456-",
+    ):
+        judged = 0
+        text = token * (4000 // len(token))
+        rules_in(text)
+        assert 0 < judged < 20 * len(text)
 
 
 LOCAL = ("localhost", "127.0.0.1", "127.1.2.3", "[::1]", "0.0.0.0", "host.docker.internal")
@@ -256,7 +298,8 @@ def test_another_password_of_this_machine_is_refused(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost.example.org", "localhost-db", "localhosts", "127.0.0.1.nip.io", "db", "10.0.0.1",
+    ["localhost@db.example.org", "localhost:5432@db",
+     "localhost.example.org", "localhost-db", "localhosts", "127.0.0.1.nip.io", "db", "10.0.0.1",
      "db.localhost.io", "my-localhost", "127.0.0.1234"],
 )  # fmt: skip
 def test_a_common_password_of_another_machine_is_refused(host: str) -> None:

@@ -21,6 +21,7 @@ SAMPLES: Mapping[str, str] = {
     "AWS temporary key id": "ASIA" + "IOSFODNN7EXAMPLE",
     "AWS secret": "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY",
     "AWS secret in signatures": "wJalrXUtnFEMI/K7MDENG+" + "bPxRfiCYEXAMPLEKEY",
+    "AWS key id in the command line's examples": "AKIA" + "IESZCNJ3OEXAMPLE",
     "jwt.io until 2025": (
         JWT_IO + "IiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c"
     ),
@@ -52,6 +53,8 @@ SAMPLES: Mapping[str, str] = {
 NAMED: Mapping[str, str] = {
     name: "".join(parts)
     for name, parts in {
+        "AWS session token": ('{"SessionToken": "', "AgoGb3JpZ2luENz...", 'EXAMPLETOKEN=="}'),
+        "Cognito": ('{"AccessToken": "', "eyJra456def", 'EXAMPLE"}'),
         "RFC 6749": ('{"access_token": "', "2YotnFZFEjr1", "zCsicMWpAA", '"}'),
         "hardhat": (
             "PRIVATE_KEY", "=0xac0974bec39a17e36ba4a6b4d238ff944b",
@@ -135,6 +138,21 @@ def test_a_key_with_a_first_line_of_filling_is_refused() -> None:
         assert rules_in(between.join((begin, filling, "XXXX", "-----END"))) == []
         for lines in ([filling, Maker("a key")(64)], [filling] * 40 + [Maker("a key")(64)]):
             assert rules_in(between.join((begin, *lines, "-----END"))) == ["private-key"]
+
+
+@pytest.mark.parametrize("between", ["#", "...", "> ", "Comment: none", '", b"', "-" * 9, "é" * 9])
+@pytest.mark.parametrize("first", ["a filling", "a sample"])
+def test_a_key_does_not_hide_after_an_interruption(first: str, between: str) -> None:
+    sample = NAMED["Twilio's key"].split("KEY-----\\n")[1].split("\\n")[0]
+    begin, end = (f"-----{word} RSA PRIVATE " + "KEY-----" for word in ("BEGIN", "END"))
+    first_line = "X" * 64 if first == "a filling" else sample
+    lines = [Maker(f"line {number}")(64) for number in range(8)]
+    assert rules_in(f"{begin}\n{first_line}\n{end}") == []
+    for filling in ((), ["X" * 64] * 30):
+        text = "\n".join((begin, first_line, between, *filling, *lines, end))
+        assert rules_in(text) == ["private-key"]
+    quoted = f"\n{between} ".join((first_line, *lines, end))
+    assert rules_in(f"{begin}\n{quoted}") == ["private-key"]
 
 
 def encoded(part: object) -> str:

@@ -18,15 +18,15 @@ _MAX_SHARE: Final = 1 / 4
 _MADE_UP: Final = (
     "xxx|example|sample|dummy|fake|mock|your|placeholder|place|holder|changeme|change|deadbeef"
     "|replace|insert|enter|fill|here|todo|fixme|redacted|removed|hidden|masked|elided|omitted"
-    "|truncated|invalid|foo|bar|baz|qux|lorem|ipsum"
+    "|truncated|invalid|insecure|foo|bar|baz|qux|lorem|ipsum"
 )
 """Words that say that a value is made up."""
 _COMMON: Final = (
     "123|abc|access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer"
     "|bits|bot|bytes|character|characters|chars|claude|client|cloud|code|credential|credentials"
-    "|data|database|db|default|demo|dev|do|ec|email|encrypted|encryption|end|env|face|for|from"
+    "|data|database|db|default|demo|dev|django|do|ec|email|encrypted|encryption|end|env|face|for|from"
     "|generated|ghp|github|gitlab|glpat|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it"
-    "|jwt|key|least|length|live|local|long|me|min|minimum|my|name|never|no|not|number|of|only"
+    "|jwt|key|least|length|live|local|long|me|min|minimum|my|name|never|next|no|not|number|of|only"
     "|openai|openrouter|openssh|or|org|pass|passwd|password|pat|pk|private|prod|production|proj"
     "|project|public|random|real|refresh|rk|root|rsa|sandbox|secret|secure|server|service|session"
     "|sha|signature|signing|sk|slack|some|string|stripe|super|telegram|test|testing|tests|text"

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 _MIN_ENTROPY_BITS: Final = 3.0
-_REPEATED: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
+_REPEATED: Final = re.compile(rb"(.{1,16}?)\1{3,}", re.DOTALL)
 _KINDS: Final = (
     re.compile(rb"[0-9]"),
     re.compile(rb"[a-z]"),
@@ -36,19 +36,24 @@ _COMMON_PASSWORD: Final = re.compile(
 _WORD: Final = rb"(?:[A-Z]?[a-z]{2,14}(?:[A-Z][a-z]{2,14}){0,2}|[A-Z]{2,14}|[A-Za-z])"
 _SEPARATORS: Final = b"-_:./"
 _NAME: Final = re.compile(rb"(?:" + _WORD + rb"?[0-9]{0,5}(?:[-_:./]{1,3}|$)){2,20}")
+_NAME_BEGIN: Final = re.compile(rb"\A(?:~|https?://)", re.IGNORECASE)
 _PATH: Final = re.compile(rb"\.{0,2}/[^/]+/")
 _SPOKEN: Final = re.compile(
     rb"(?<![A-Za-z0-9])(?=[a-z]*[aeiouy])(?=[a-z]*[b-df-hj-np-tv-z])[a-z]{3,}", re.IGNORECASE
 )
 _UNSPOKEN: Final = re.compile(rb"[b-df-hj-np-tv-xz]{5}|[aeiou]{4}", re.IGNORECASE)
+_CAMEL_CASE: Final = re.compile(rb"[a-z_]+(?:[A-Z][a-z]+)+(?![A-Za-z0-9])")
 _MIN_SPOKEN_SHARE: Final = 0.5
 
 
 def is_plausible(value: bytes) -> bool:
     """Return whether a value can be a secret, and is not a word or a constant."""
+    if not any(character in b"0123456789" for character in value):
+        return False
+    # A long filling must not dilute a secret.
     return (
-        any(character in b"0123456789" for character in value)
-        and _entropy(value) >= _MIN_ENTROPY_BITS
+        _entropy(value) >= _MIN_ENTROPY_BITS
+        or _entropy(_REPEATED.sub(rb"\1", value)) >= _MIN_ENTROPY_BITS
     )
 
 
@@ -75,6 +80,15 @@ def is_password(value: bytes) -> bool:
     return is_mixed and len(set(value)) >= _MIN_DISTINCT and not _WORD_FOR_PASSWORD.fullmatch(value)
 
 
+def is_no_identifier(value: bytes) -> bool:
+    """Return whether a token can be random letters, and not words in camel case.
+
+    Of random values of 34 letters, one in a hundred thousand is like such words.
+    """
+    words = _CAMEL_CASE.match(value)
+    return not words or _UNSPOKEN.search(words[0]) is not None
+
+
 def encodes_login(value: bytes) -> bool:
     """Return whether a base64 text decodes to ``user:password``."""
     try:
@@ -92,7 +106,7 @@ def _is_name(value: bytes) -> bool:
     belong to these. Of random values of twelve characters about one in ten thousand is like this,
     of longer ones hardly any.
     """
-    value = value.removeprefix(b"~")
+    value = _NAME_BEGIN.sub(b"", value)
     if not _NAME.fullmatch(value) or _UNSPOKEN.search(value):
         return False
     if _PATH.match(value):
@@ -103,6 +117,5 @@ def _is_name(value: bytes) -> bool:
 
 
 def _entropy(value: bytes) -> float:
-    value = _REPEATED.sub(rb"\1", value)  # a long filling must not dilute a secret
     total = len(value)
     return -sum(n / total * math.log2(n / total) for n in Counter(value).values())

@@ -18,6 +18,7 @@ from clawblox.checkpoint.secrets.patterns.plausible import (
     is_key,
     is_local_password,
     is_login_password,
+    is_no_identifier,
     is_password,
     is_plausible,
 )
@@ -112,8 +113,16 @@ _AGENTS = _words(
     ("firecrawl-key", "fc-", r"fc-[0-9a-f]{32}"),
     ("langsmith-key", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
     ("pinecone-key", "pcsk_", r"pcsk_[A-Za-z0-9_]{40,100}"),
-    ("huggingface-token", "hf_ api_org_", r"(?:hf|api_org)_[A-Za-z0-9]{30,60}"),
     ("wandb-key", "wandb_v1_", r"wandb_v1_[A-Za-z0-9_]{40,100}"),
+)
+
+# Tokens of letters only. Symbols of a compiled program look alike when the NULs between them are
+# removed.
+_HUGGING_FACE = Rule(
+    name="huggingface-token",
+    keywords=(b"hf_", b"api_org_"),
+    pattern=re.compile(_LEFT + rb"(?:hf|api_org)_[A-Za-z0-9]{30,60}"),
+    check=is_no_identifier,
 )
 
 _FORGES = _words(
@@ -195,12 +204,17 @@ _DISCORD = Rule(
     pattern=re.compile(_DISCORD_USER + rb"[\w-]{3,8}\.[\w-]{6}\.[\w-]{27,45}"),
 )
 
-WORD_RULES: Final = (*_AGENTS, *_FORGES, *_CLOUDS, *_SERVICES, *_INFIXES, _DISCORD)
+WORD_RULES: Final = (*_AGENTS, _HUGGING_FACE, *_FORGES, *_CLOUDS, *_SERVICES, *_INFIXES, _DISCORD)
 """Tokens that are a long word of letters, digits, ``_`` and ``-``, or begin just before one."""
 
-_KEY_NAME = rb"(?-i:(?<![a-z])(?:(?<!SECRET_)KEY|TOKEN))"
-# Many programs take any text as their SECRET_KEY.
-_SECRET_NAME = rb"(?-i:(?<![a-z])(?:(?<=SECRET_)KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
+# The letter of a JSON newline or tab may directly precede a name.
+_NAME_LEFT = rb"(?:(?<![a-z])|(?<=\\[nrt]))"
+# Many programs take any text as such a key.
+_ANY_TEXT = rb"(?:(?<=SECRET_)|(?<=MASTER_)|(?<=ENCRYPTION_))"
+_KEY_NAME = rb"(?-i:" + _NAME_LEFT + rb"(?:(?!" + _ANY_TEXT + rb")KEY|TOKEN))"
+_SECRET_NAME = (
+    rb"(?-i:" + _NAME_LEFT + rb"(?:" + _ANY_TEXT + rb"KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
+)
 _ASSIGNED = (
     rb"(?:=|\\*[\"']\s{0,4}:\s{0,4}(?=\\*[\"']))\\*[\"']?"
     rb"([^\s\"'\\;&|<>$`(){}\[\],]{12,200})(?![(\[])"
@@ -209,7 +223,7 @@ _ASSIGNED = (
 _URL_PASSWORD = rb"(?<=[a-z0-9])://[^\s:/@\"'<>?#\\{}$]{0,128}:([^\s:/@\"'<>?#\\{}$]{8,128})@"
 _THIS_MACHINE = (
     rb"(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|0\.0\.0\.0|\[::1\]|host\.docker\.internal)"
-    rb"(?![\w-]|\.\w)"
+    rb"(?![\w-]|\.\w|(?::\d{0,5})?@)"
 )
 
 
