@@ -207,24 +207,39 @@ NAMES = (
     "app.settings.v2", "feature_flags::v3", "my-service-session-1", "userProfile:settings:v12",
     "sessions:2024:active", "uploads/2024/01/report.pdf", "/home/agent/.ssh/id_ed25519",
     "~/.ssh/id_rsa_2024", "./certs/live/server-2024.pem", "com.example.application2",
+    "https://example.com/keys/v2/jwks.json",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("value", NAMES)
 def test_a_name_that_ends_in_key_with_a_name_passes(value: str) -> None:
     for text in (
-        f"CACHE_KEY={value}\n", f"export SORT_KEY='{value}'", f'{{"PAGE_TOKEN": "{value}"}}',
-        json.dumps({"api_key": value, "id_token": f"{value}:{value.strip('~')}"}),
+        f"CACHE_KEY={value}\n", f"export SORT_KEY='{value}'", f'{{"PAGE_KEY": "{value}"}}',
+        json.dumps({"api_key": value, "name": value}), json.dumps({"SORT_KEY": f"{value}-12"}),
     ):  # fmt: skip
         assert rules_in(text) == []
 
 
 @pytest.mark.parametrize(
     "name",
-    ["SECRET_KEY", "MASTER_KEY", "ENCRYPTION_KEY", "DB_PASSWORD", "APP_SECRET", "ADMIN_PASSWD"],
+    [
+        "SECRET_KEY",
+        "MASTER_KEY",
+        "ENCRYPTION_KEY",
+        "ACCESS_TOKEN",
+        "DB_PASSWORD",
+        "APP_SECRET",
+        "ADMIN_PASSWD",
+    ],
 )
 def test_a_phrase_is_refused_where_any_text_is_a_secret(name: str) -> None:
     assert rules_in(f"{name}=purple-monkey-dishwasher-42") == ["env-assignment"]
+
+
+def test_a_phrase_is_refused_as_a_token_in_json() -> None:
+    for name in ("refresh_token", "accessToken", "id_token", "session_token", "authToken"):
+        text = json.dumps({name: "purple-monkey-dishwasher-42"})
+        assert rules_in(text) == rules_in(json.dumps(text)) == ["oauth-json"]
 
 
 @pytest.mark.parametrize("name", ["KEY", "TOKEN", "SECRET", "PASSWORD"])

@@ -211,9 +211,10 @@ WORD_RULES: Final = (*_AGENTS, _HUGGING_FACE, *_FORGES, *_CLOUDS, *_SERVICES, *_
 _NAME_LEFT = rb"(?:(?<![a-z])|(?<=\\[nrt]))"
 # Many programs take any text as such a key.
 _ANY_TEXT = rb"(?:(?<=SECRET_)|(?<=MASTER_)|(?<=ENCRYPTION_))"
-_KEY_NAME = rb"(?-i:" + _NAME_LEFT + rb"(?:(?!" + _ANY_TEXT + rb")KEY|TOKEN))"
+_KEY_NAME = rb"(?-i:" + _NAME_LEFT + rb"(?!" + _ANY_TEXT + rb")KEY)"
 _SECRET_NAME = (
-    rb"(?-i:" + _NAME_LEFT + rb"(?:" + _ANY_TEXT + rb"KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
+    rb"(?-i:" + _NAME_LEFT + rb"(?:" + _ANY_TEXT + rb"KEY"
+    rb"|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?))"
 )
 _ASSIGNED = (
     rb"(?:=|\\*[\"']\s{0,4}:\s{0,4}(?=\\*[\"']))\\*[\"']?"
@@ -233,11 +234,11 @@ def _after(*beginnings: str) -> bytes:
     return f"(?:{'|'.join(widths)})".encode()
 
 
-_JSON_KEY_NAME = (
+_JSON_KEY_NAME = _after("api") + rb"key"
+_JSON_SECRET_NAME = (
     rb"(?:" + _after("refresh", "access", "id", "auth", "session", "bearer") + rb"token"
-    rb"|" + _after("api") + rb"key)"
+    rb"|" + _after("client") + rb"secret|" + _after("secret") + rb"key)"
 )
-_JSON_SECRET_NAME = rb"(?:" + _after("client") + rb"secret|" + _after("secret") + rb"key)"
 _JSON_VALUE = rb"\\*\"\s{0,4}:\s{0,4}\\*\"([^\"'\\\s<>{}$()]{16,2000})"
 
 # The password of a command in a shell's history, a script or a transcript. Words before it are
@@ -369,15 +370,20 @@ CONTEXT_RULES: Final = (
         is_login_password,
     ),
     _context("url-password", (b"://",), _URL_PASSWORD + _THIS_MACHINE, is_local_password),
-    _context("env-assignment", (b"key=", b"token="), _KEY_NAME + _ASSIGNED, is_key),
+    _context("env-assignment", (b"key=",), _KEY_NAME + _ASSIGNED, is_key),
     _context(
         "env-assignment",
-        (b"key=", b"secret=", b"password=", b"passwd=", b"credential"),
+        (b"key=", b"token=", b"secret=", b"password=", b"passwd=", b"credential"),
         _SECRET_NAME + _ASSIGNED,
         is_plausible,
     ),
-    _context("oauth-json", (b"token=", b"key="), _JSON_KEY_NAME + _JSON_VALUE, is_key),
-    _context("oauth-json", (b"secret=", b"key="), _JSON_SECRET_NAME + _JSON_VALUE, is_plausible),
+    _context("oauth-json", (b"key=",), _JSON_KEY_NAME + _JSON_VALUE, is_key),
+    _context(
+        "oauth-json",
+        (b"token=", b"secret=", b"key="),
+        _JSON_SECRET_NAME + _JSON_VALUE,
+        is_plausible,
+    ),
     _context(
         "npmrc",
         (b"_auth", b":_password"),
