@@ -64,11 +64,6 @@ def test_a_boolean_has_the_words_of_git(word: str, flag: bool | None) -> None:
     assert config.flag("index", "sparse") is flag
 
 
-def test_a_later_file_overrides_an_earlier_one() -> None:
-    config = GitConfig.parse(b"[index]\nsparse = true\n", b"[index]\nsparse = false\n")
-    assert config.flag("index", "sparse") is False
-
-
 def test_a_subsection_keeps_its_case_and_includes_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "more").write_text('[remote "more"]\n\tpromisor = true\n')
     text = f'[include]\n\tpath = {tmp_path}/more\n[remote "Origin"]\n\turl = x\n'

@@ -590,6 +590,35 @@ def test_odd_files_in_place_of_those_of_git_hinder_no_save(
         assert not (moved(loaded) / f"wt-{name}" / ".git").exists()
 
 
+def test_the_settings_of_all_repositories_together_are_bounded(
+    workspace: Path, travel: Travel
+) -> None:
+    config = "".join(f'[remote "r{number}"]\n\tpromisor\n' for number in range(40_000)).encode()
+    for number in range(10):
+        git_dir = workspace / f"r{number}" / ".git"
+        git_dir.mkdir(parents=True)
+        (git_dir / "HEAD").write_text("ref: refs/heads/main\n")
+        (git_dir / "config").write_bytes(config[: 1 << 20])
+    loaded = travel()
+    assert len(loaded["metadata"]["repositories"]) == 4
+    why = [reasons(loaded)[f"r{number}/.git/config"] for number in range(10)]
+    assert why.count("is too large to be read, alone or with others in the workspace") == 6
+
+
+def test_a_worktrees_own_settings_override_those_of_its_repository(
+    workspace: Path, travel: Travel
+) -> None:
+    make_upstream(workspace / "repo")
+    git(workspace / "repo", "worktree", "add", "-q", "../wt")
+    git(workspace / "repo", "sparse-checkout", "set", "a")
+    git(workspace / "repo", "config", "index.sparse", "true")
+    git(workspace / "wt", "config", "--worktree", "index.sparse", "false")
+    new = moved(travel())
+    for name, flag in {"repo": "true", "wt": "false"}.items():
+        assert git(workspace / name, "config", "--bool", "index.sparse") == f"{flag}\n"
+        assert git(new / name, "config", "--bool", "index.sparse") == f"{flag}\n"
+
+
 def test_names_that_no_archive_can_contain_do_not_matter_where_nothing_travels(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:

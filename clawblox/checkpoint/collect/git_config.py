@@ -17,8 +17,6 @@ import attrs
 
 from clawblox.checkpoint.model import Repository
 
-MAX_CONFIG_BYTES: Final = 1 << 20
-
 _HEADER: Final = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"([^"\\]*)")?\]')
 _VARIABLE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 _VALUE: Final = re.compile(r'(?:"([^"\\]*)"[ \t]*|([^"\\#;]*))(?:[#;].*)?')
@@ -33,25 +31,16 @@ _Name = tuple[str, str, str]
 
 @attrs.frozen
 class GitConfig:
-    """The variables of some configuration files of git.
-
-    Args:
-        texts: The files, in the order in which git reads them.
-    """
+    """The variables of a configuration file of git."""
 
     _values: dict[_Name, list[str]]
 
     @classmethod
-    def parse(cls, *texts: bytes) -> GitConfig:
-        """Read configuration files, without lines that are not understood.
-
-        Args:
-            texts: Their contents, in the order in which git reads them.
-        """
+    def parse(cls, text: bytes) -> GitConfig:
+        """Read the content of a file, without lines that are not understood."""
         values: dict[_Name, list[str]] = {}
-        for text in texts:
-            for name, value in _read_variables(text.decode(errors="replace")):
-                values.setdefault(name, []).append(value)
+        for name, value in _read_variables(text.decode(errors="replace")):
+            values.setdefault(name, []).append(value)
         return cls(values)
 
     def flag(self, section: str, key: str, subsection: str = "") -> bool | None:

@@ -10,6 +10,7 @@ to the workspace here.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import re
@@ -25,7 +26,6 @@ import msgspec
 from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.checkpoint.collect import policy, tree
 from clawblox.checkpoint.collect.git_config import (
-    MAX_CONFIG_BYTES,
     GitConfig,
     write_config,
     write_worktree_config,
@@ -47,7 +47,12 @@ _NOT_HTTPS: Final = (
     "the address of a remote with missing objects is not plain https, so git cannot fetch them"
 )
 
+_TOO_LARGE: Final = "is too large to be read, alone or with others in the workspace"
+
 _MAX_POINTER_BYTES: Final = 4096
+_MAX_CONFIG_BYTES: Final = 1 << 20
+_MAX_ALL_CONFIGS_BYTES: Final = 4 << 20
+"""Maximum size of the configurations of a workspace; what they record takes far more memory."""
 _POINTER: Final = re.compile(r"(?:gitdir: )?([^\0]*[^\0\r\n])[\r\n]*")
 _SHA256_OBJECT: Final = re.compile(
     r"(.*)/objects/(?:[0-9a-f]{2}/[0-9a-f]{62}|pack/pack-[0-9a-f]{64}\.[a-z]+)", re.DOTALL
@@ -177,6 +182,8 @@ class _Reading:
         own = (str(workspace.absolute()), os.path.realpath(workspace))
         self._roots = (*own, str(SANDBOX_WORKSPACE))
         self.reasons: dict[str, str] = {}
+        self._configs: dict[str, GitConfig] = {}
+        self._room = _MAX_ALL_CONFIGS_BYTES
         self._pointers = self._read_pointers(redirects)
 
     def _read_pointers(self, redirects: Iterable[str]) -> Mapping[str, list[str]]:
@@ -204,8 +211,7 @@ class _Reading:
                 return None
             recorded = self._resolve(path, self._read(f"{path}/gitdir", _MAX_POINTER_BYTES))
         else:
-            config = GitConfig.parse(self._read(f"{path}/config", MAX_CONFIG_BYTES))
-            work_tree = config.values("core", "worktree")[-1:]
+            work_tree = self._config(f"{path}/config").values("core", "worktree")[-1:]
             recorded = self._resolve(path, f"{work_tree[0]}/.git".encode()) if work_tree else None
         return recorded if recorded in candidates else next(iter(candidates), None)
 
@@ -215,19 +221,23 @@ class _Reading:
         is_worktree = kind == policy.WORKTREES
         if is_worktree and git_file is None:
             return None
-        text = self._read(f"{_common(path, kind)}/config", MAX_CONFIG_BYTES)
-        config = GitConfig.parse(text)
-        own = config
+        config = self._config(f"{_common(path, kind)}/config")
+        configs = [config]
         if config.flag("extensions", "worktreeconfig"):
-            own = GitConfig.parse(text, self._read(f"{path}/config.worktree", MAX_CONFIG_BYTES))
+            configs.insert(0, self._config(f"{path}/config.worktree"))
+
+        def own_flag(section: str, key: str) -> bool | None:
+            flags = (each.flag(section, key) for each in configs)
+            return next((flag for flag in flags if flag is not None), None)
+
         repository = Repository(
             path=path,
             git_file=git_file,
             in_sandbox=is_worktree and self._is_recorded_in_sandbox(path),
-            bare=kind == "" and own.flag("core", "bare") is True,
-            sparse_checkout=own.flag("core", "sparsecheckout"),
-            sparse_checkout_cone=own.flag("core", "sparsecheckoutcone"),
-            sparse_index=own.flag("index", "sparse"),
+            bare=kind == "" and own_flag("core", "bare") is True,
+            sparse_checkout=own_flag("core", "sparsecheckout"),
+            sparse_checkout_cone=own_flag("core", "sparsecheckoutcone"),
+            sparse_index=own_flag("index", "sparse"),
         )
         if not is_worktree:
             partial_clone = next(reversed(config.values("extensions", "partialclone")), None)
@@ -276,11 +286,21 @@ class _Reading:
         roots = (root for root in self._roots if path.startswith(f"{root}/"))
         return next((path.removeprefix(f"{root}/") for root in roots), None)
 
+    def _config(self, path: str) -> GitConfig:
+        """Return a configuration; an empty one if :meth:`_read` returns nothing."""
+        if path not in self._configs:
+            text = self._read(path, min(_MAX_CONFIG_BYTES, self._room))
+            self._room -= len(text)
+            self._configs[path] = GitConfig.parse(text)
+        return self._configs[path]
+
     def _read(self, path: str, max_bytes: int) -> bytes:
         """Return a file of the workspace; nothing if it is absent, no regular file or too large."""
         try:
             return read_file(self._workspace, path, max_bytes=max_bytes)
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                self.reasons[path] = _TOO_LARGE
             return b""
 
 
