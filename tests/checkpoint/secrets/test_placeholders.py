@@ -203,8 +203,8 @@ def test_a_name_that_ends_in_key_with_a_key_is_refused(kind: str) -> None:
 
 
 NAMES = (
-    "user:profile:v2", "cache:v1:user:42", "order-12345-charge", "tenants/42/items",
-    "app.settings.v2", "feature_flags::v3", "my-service-session-1", "userProfile:settings:v12",
+    "user:profile:v2", "cache:v1:user:42", "order:12345:charge", "tenants/42/items",
+    "app.settings.v2", "feature_flags::v3", "my-service-session-v1", "userProfile:settings:v12",
     "sessions:2024:active", "uploads/2024/01/report.pdf", "/home/agent/.ssh/id_ed25519",
     "~/.ssh/id_rsa_2024", "./certs/live/server-2024.pem", "com.example.application2",
     "https://example.com/keys/v2/jwks.json",
@@ -215,9 +215,16 @@ NAMES = (
 def test_a_name_that_ends_in_key_with_a_name_passes(value: str) -> None:
     for text in (
         f"CACHE_KEY={value}\n", f"export SORT_KEY='{value}'", f'{{"PAGE_KEY": "{value}"}}',
-        json.dumps({"api_key": value, "name": value}), json.dumps({"SORT_KEY": f"{value}-12"}),
+        json.dumps({"api_key": value, "name": value}), json.dumps({"SORT_KEY": f"{value}/12"}),
     ):  # fmt: skip
         assert rules_in(text) == []
+
+
+@pytest.mark.parametrize(
+    "phrase", ["river-stone-tiger-42", "Falcon9380_Orbit6", "two-words-2_more"]
+)
+def test_words_with_only_dashes_between_them_may_be_a_passphrase(phrase: str) -> None:
+    assert rules_in(f"STRIPE_KEY={phrase}") == ["env-assignment"]
 
 
 @pytest.mark.parametrize(

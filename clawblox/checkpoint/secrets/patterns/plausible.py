@@ -36,6 +36,8 @@ _COMMON_PASSWORD: Final = re.compile(
 _WORD: Final = rb"(?:[A-Z]?[a-z]{2,14}(?:[A-Z][a-z]{2,14}){0,2}|[A-Z]{2,14}|[A-Za-z])"
 _SEPARATORS: Final = b"-_:./"
 _NAME: Final = re.compile(rb"(?:" + _WORD + rb"?[0-9]{0,5}(?:[-_:./]{1,3}|$)){2,20}")
+_QUALIFIED: Final = re.compile(rb"[:/.]|[-_]v[0-9]{1,3}\Z", re.IGNORECASE)
+"""A part of most names; words with only dashes between them may be a passphrase."""
 _NAME_BEGIN: Final = re.compile(rb"\A(?:~|https?://)", re.IGNORECASE)
 _PATH: Final = re.compile(rb"\.{0,2}/[^/]+/")
 _SPOKEN: Final = re.compile(
@@ -107,7 +109,7 @@ def _is_name(value: bytes) -> bool:
     of longer ones hardly any.
     """
     value = _NAME_BEGIN.sub(b"", value)
-    if not _NAME.fullmatch(value) or _UNSPOKEN.search(value):
+    if not (_NAME.fullmatch(value) and _QUALIFIED.search(value)) or _UNSPOKEN.search(value):
         return False
     if _PATH.match(value):
         return True
