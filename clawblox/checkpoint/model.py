@@ -117,7 +117,7 @@ class Repository:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether it records settings of a sparse checkout; each worktree has its own."""
+        """Return whether it records settings of a sparse checkout; each worktree has its own."""
         sparse = self.sparse_checkout, self.sparse_checkout_cone, self.sparse_index
         return any(setting is not None for setting in sparse)
 

@@ -114,7 +114,7 @@ class Entry:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is the entry of a directory."""
+        """Return whether the entry stands for a directory."""
         return self.member.endswith("/")
 
 

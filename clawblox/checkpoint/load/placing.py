@@ -169,7 +169,7 @@ class Placing:
             directories[agent] = GitDirectories.find(
                 [path for path in files if not self._is_denied_head(path)],
                 others.get(agent, ()),
-                functools.partial(self._settings_of, prefix, recorded),
+                functools.partial(self._find_settings, prefix, recorded),
             )
             for settings in directories[agent].settings:
                 del recorded[prefix + settings.path]
@@ -180,7 +180,7 @@ class Placing:
         unsettled = functools.partial(workspace_exclusion, repositories=None, keep=self._keep)
         return path.endswith("HEAD") and unsettled(path) is not None
 
-    def _settings_of(
+    def _find_settings(
         self, prefix: str, recorded: Mapping[str, Repository], path: str, kind: str
     ) -> Repository | None:
         """Return the recorded settings of a git directory; None if they are impossible."""

@@ -5,7 +5,7 @@
 - ``run_agents``: the record of that agent, so that it can continue.
 - ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
 - ``start_progress``: how a start is going.
-- ``slow_archives``: how slow saves and loads of archives are going.
+- ``slow_archives``: describes slow saves and loads of archives.
 - ``batch_run``: many instances, here or in the background.
 - ``background``: an orchestrator in the background.
 - ``command_signals``: the signals that end a command.

@@ -1,4 +1,4 @@
-"""How slow saves and loads of archives are going, for the displays of this process."""
+"""Describes slow saves and loads of archives, for the displays of this process."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@
 - ``placeholders``: recognises values that were made up for a document.
 - ``samples``: recognises published samples, by the digests in ``sample_digests``.
 - ``known``: searches for secrets that are known by value.
-- ``spelling``: the spellings of a value whose characters are escaped.
 - ``accelerator``: rules texts out with ``google-re2``.
 - ``base64_runs``: finds and decodes base64.
 - ``views``: other readings of the same bytes.

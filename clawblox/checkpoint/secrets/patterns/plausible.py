@@ -104,6 +104,8 @@ def encodes_login(value: bytes) -> bool:
 def _is_name(value: bytes) -> bool:
     """Return whether a value is words and short numbers with ``-_:./`` between them.
 
+    If there are only dashes between them, it must end in a version, such as ``-v2``.
+
     It is a path of a file, or at least two words can be spoken, and half of the letters and digits
     belong to these. Of random values of twelve characters about one in ten thousand is like this,
     of longer ones hardly any.
