@@ -43,7 +43,7 @@ async def main() -> None:
         resumed = await world.resume_all()
         if not resumed:
             (await world.start_many(WORLDS, reseed=1, labels={"part": "first"})).raise_if_failed()
-        await world.autosave(every=2)
+        await world.autosave(every=0.5)
         with (RUN_DIR / "points.csv").open("a" if resumed else "w", buffering=1) as table:
             for part, until in (("first", FORK_AT), ("fork", END_AT)):
                 if part == "fork" and len(world.labels) == WORLDS:
