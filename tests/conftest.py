@@ -19,7 +19,9 @@ import pytest
 import structlog
 from blockbuster import BlockBuster
 
+from tests.model_api import ModelApi, model_api
 from tests.optional import require_program
+from tests.programs import Programs
 from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
 from tests.tmux import Tmux, tmux_server
 
@@ -210,3 +212,18 @@ def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
     require_program("tmux")
     with tmux_server(tmp_path / "home", monkeypatch) as run:
         yield run
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """Give a module the agents' own programs, which are installed when a test asks for one."""
+    found = Programs.make(tmp_path_factory.mktemp("programs"))
+    yield found
+    found.remove()
+
+
+@pytest.fixture
+def api() -> Iterator[ModelApi]:
+    """Give the test a stand-in for the APIs of the models."""
+    with model_api() as stand_in:
+        yield stand_in

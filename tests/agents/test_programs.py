@@ -96,13 +96,6 @@ class Bench:
         return wait_until(look, TURN_TIMEOUT_S, "the model is told") or []
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
 @pytest.fixture(params=NAMES)
 def bench(
     request: pytest.FixtureRequest,

@@ -29,7 +29,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import NEW_ID, build_setup
 from tests.checkpoint.test_agent_clis import PROGRAMS, RUN_TIMEOUT_S, Agent
-from tests.model_api import ModelApi, model_api, user_messages
+from tests.model_api import ModelApi, user_messages
 from tests.programs import Programs
 
 pytestmark = pytest.mark.cli
@@ -37,19 +37,6 @@ pytestmark = pytest.mark.cli
 VERSIONS = {"claude": "claude-2.1.330", "codex": "codex-0.169.0", "kimi": "kimi"}
 MISSING = "[media missing]"
 LINES = 20_000
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
-@pytest.fixture
-def api() -> Iterator[ModelApi]:
-    with model_api() as stand_in:
-        yield stand_in
 
 
 def make_agent(directory: Path, backend: str, programs: Programs, api: ModelApi) -> Agent:

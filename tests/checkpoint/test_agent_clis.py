@@ -22,7 +22,7 @@ import pytest
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.sessions import find_format
 from tests.checkpoint.agents import archived_content, restore_session
-from tests.model_api import ANSWER, ModelApi, model_api
+from tests.model_api import ANSWER, ModelApi
 from tests.programs import Installed, Programs
 from tests.support import HANG_S, wait_until
 
@@ -114,13 +114,6 @@ PROGRAMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
 @pytest.fixture(params=PROGRAMS, ids=lambda program: program.backend)
 def program(request: pytest.FixtureRequest) -> Program:
     return request.param
@@ -129,12 +122,6 @@ def program(request: pytest.FixtureRequest) -> Program:
 @pytest.fixture
 def installed(program: Program, programs: Programs) -> Installed:
     return programs.install(program.backend)
-
-
-@pytest.fixture
-def api() -> Iterator[ModelApi]:
-    with model_api() as stand_in:
-        yield stand_in
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import json
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint import load_checkpoint, save_checkpoint
 from tests.checkpoint.test_agent_clis import RUN_TIMEOUT_S, claude_env, run, running
-from tests.model_api import ANSWER, ModelApi, Request, Tool, model_api
+from tests.model_api import ANSWER, ModelApi, Request, Tool
 from tests.programs import Installed, Programs
 from tests.support import HANG_S
 
@@ -50,16 +49,8 @@ cp "$(dirname "$0")/page.jpg" "$last-1.jpg"
 
 
 @pytest.fixture(scope="module")
-def claude(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    programs = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield programs.install("claude-2.1.330")
-    programs.remove()
-
-
-@pytest.fixture
-def api() -> Iterator[ModelApi]:
-    with model_api() as stand_in:
-        yield stand_in
+def claude(programs: Programs) -> Installed:
+    return programs.install("claude-2.1.330")
 
 
 @attrs.frozen

@@ -83,7 +83,7 @@ def source(tmp_path: Path) -> Path:
     return top
 
 
-def tree_of(top: Path) -> dict[str, bytes | None]:
+def read_tree(top: Path) -> dict[str, bytes | None]:
     return {
         str(path.relative_to(top)): path.read_bytes() if path.is_file() else None
         for path in top.rglob("*")
@@ -106,12 +106,12 @@ def test_an_archive_of_another_program_with_entries_of_directories_loads(
         "agents/a/workspace/.venv",
         "agents/a/workspace/.venv/lib",
     }
-    expected = tree_of(source)
+    expected = read_tree(source)
     for name in ("metadata.json", "agents/a/session"):
         del expected[name]
     for name in (".git/hooks", ".venv/lib", ".venv"):
         del expected[f"agents/a/workspace/{name}"]
-    assert tree_of(tmp_path / "run") == expected
+    assert read_tree(tmp_path / "run") == expected
     script = loaded["agents"]["a"] / "workspace" / "src" / "deep" / "go.sh"
     assert script.stat().st_mode & 0o777 == 0o700
     assert verify_checkpoint(path).members == 5
@@ -136,7 +136,7 @@ def test_an_extracted_archive_that_another_program_packs_again_is_verified(
     loaded = load_checkpoint(tmp_path / "again.ckpt", tmp_path / "new")
     assert loaded["verified"]
     assert loaded["excluded"] == []
-    assert tree_of(loaded["agents"]["rocky"] / "workspace") == tree_of(run.workspace)
+    assert read_tree(loaded["agents"]["rocky"] / "workspace") == read_tree(run.workspace)
 
 
 def test_entries_of_directories_are_no_members(source: Path, tmp_path: Path):

@@ -39,11 +39,11 @@ from tests.checkpoint.test_names import ODD
 HIDDEN = ("\x1b", "\u202e", "\u200d", "\u00ad")
 
 
-def workspace_of(run_dir: Path) -> Path:
+def find_workspace(run_dir: Path) -> Path:
     return run_dir / "agents" / "rocky" / "workspace"
 
 
-def contents_of(top: Path) -> dict[str, object]:
+def read_contents(top: Path) -> dict[str, object]:
     """Return what is below a directory: contents of files with their times, targets of links."""
     return {str(path.relative_to(top)): _content(path) for path in top.rglob("*")}
 
@@ -73,7 +73,7 @@ def test_every_path_that_linux_allows_comes_back(run: Run, tmp_path: Path):
     assert verify_checkpoint(path).is_verified
     loaded = load_checkpoint(path, tmp_path / "new")
     assert loaded["excluded"] == []
-    assert contents_of(workspace_of(tmp_path / "new")) == contents_of(run.workspace)
+    assert read_contents(find_workspace(tmp_path / "new")) == read_contents(run.workspace)
 
 
 def test_members_have_names_that_every_program_can_extract(run: Run, tmp_path: Path):
@@ -148,7 +148,7 @@ def test_what_is_kept_by_name_may_have_an_odd_name(run: Run, tmp_path: Path):
     path = run.save(keep=[".helix/odd:.toml"])
     assert len(load_checkpoint(path, tmp_path / "a")["excluded"]) == 1
     load_checkpoint(path, tmp_path / "b", keep=[".helix/odd:.toml"])
-    assert (workspace_of(tmp_path / "b") / ".helix" / "odd:.toml").read_text() == "x"
+    assert (find_workspace(tmp_path / "b") / ".helix" / "odd:.toml").read_text() == "x"
 
 
 def test_a_repository_in_an_odd_directory_gets_its_configuration(run: Run, tmp_path: Path):
@@ -159,7 +159,7 @@ def test_a_repository_in_an_odd_directory_gets_its_configuration(run: Run, tmp_p
     (git / "config").write_text("[core]\n\tfsmonitor = evil\n")
     branch.write_text("1" * 40)
     load_checkpoint(run.save(), tmp_path / "new")
-    loaded = workspace_of(tmp_path / "new") / "pro:ject" / ".git"
+    loaded = find_workspace(tmp_path / "new") / "pro:ject" / ".git"
     assert "repositoryformatversion" in (loaded / "config").read_text()
     assert "fsmonitor" not in (loaded / "config").read_text()
     assert (loaded / "refs" / "heads" / branch.name).read_text() == "1" * 40
@@ -171,7 +171,7 @@ def test_an_odd_bare_repository_keeps_its_configuration_to_itself(run: Run, tmp_
     for name in ("HEAD", "config"):
         (bare / name).write_text("x")
     load_checkpoint(run.save(), tmp_path / "new")
-    loaded = workspace_of(tmp_path / "new") / "mir:ror"
+    loaded = find_workspace(tmp_path / "new") / "mir:ror"
     assert [path.name for path in loaded.iterdir()] == ["HEAD"]
 
 

@@ -72,7 +72,7 @@ def assert_same(old: Path, new: Path, repository: str, *more: str) -> dict[str, 
     return before
 
 
-def settings_of(repository: Path) -> list[str]:
+def read_settings(repository: Path) -> list[str]:
     listed = git(repository, "config", "--local", "--list")
     return [line for line in listed.splitlines() if not line.startswith("core.")]
 
@@ -143,7 +143,7 @@ def test_git_fetches_what_a_partial_clone_lacks_after_a_load(
         "remote.origin.partialclonefilter=blob:none",
     ]
     extension = ["extensions.partialclone=origin"] if is_old_style else []
-    assert settings_of(moved(loaded) / "repo") == extension + promised
+    assert read_settings(moved(loaded) / "repo") == extension + promised
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_address_that_is_not_plain_https_is_named_and_not_kept(
         config = workspace / "repo" / ".git" / "config"
         config.write_text(config.read_text().replace(upstream.as_uri(), f'"{url}"'))
     loaded = travel()
-    assert settings_of(moved(loaded) / "repo") == PARTIAL_WITHOUT_ADDRESS
+    assert read_settings(moved(loaded) / "repo") == PARTIAL_WITHOUT_ADDRESS
     assert loaded["git_hosts"] == {}
     assert reasons(loaded)["repo/.git/config"] == (
         "the address of a remote with missing objects is not plain https, so git cannot fetch them"
@@ -248,7 +248,7 @@ def test_a_filter_that_is_not_known_is_not_kept(
     git(workspace / "repo", "config", "remote.origin.partialclonefilter", "sparse:path=x")
     loaded = travel()
     origin = [f"remote.origin.url={URL}", "remote.origin.promisor=true"]
-    assert settings_of(moved(loaded) / "repo") == origin
+    assert read_settings(moved(loaded) / "repo") == origin
 
 
 def test_no_other_setting_of_a_repository_travels(
@@ -272,7 +272,7 @@ def test_no_other_setting_of_a_repository_travels(
     for key, value in evil.items():
         git(workspace / "repo", "config", key, value)
     loaded = travel()
-    assert settings_of(moved(loaded) / "repo") == [
+    assert read_settings(moved(loaded) / "repo") == [
         f"remote.origin.url={URL}",
         "remote.origin.promisor=true",
         "remote.origin.partialclonefilter=blob:none",
@@ -456,7 +456,7 @@ def test_submodules_that_are_not_checked_out_stay_so(
     new = moved(travel())
     said = assert_same(workspace, new, "repo")
     assert said["5 submodule status --recursive"][1].startswith("-")
-    assert settings_of(new / "repo") == ["submodule.refs.active=true"]
+    assert read_settings(new / "repo") == ["submodule.refs.active=true"]
     git(new / "repo", "submodule", "--quiet", "update", "--init", "libs/middle")
     assert (new / "repo/libs/middle/top").exists()
 

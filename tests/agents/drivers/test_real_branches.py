@@ -18,13 +18,6 @@ from tests.programs import Programs
 pytestmark = pytest.mark.cli
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
 @pytest.fixture(params=["claude-2.1.197", "claude", "codex", "kimi", "opencode"])
 def bench(
     request: pytest.FixtureRequest, programs: Programs, monkeypatch: pytest.MonkeyPatch

@@ -57,13 +57,6 @@ class Bench:
         return {f"{prefix}_API_KEY": "not-a-key", f"{prefix}_BASE_URL": url, **kind}
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
 @pytest.fixture(params=["codex", "kimi", "opencode"])
 def bench(request, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     installed = programs.install(request.param)

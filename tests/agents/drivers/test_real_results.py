@@ -58,13 +58,6 @@ def latest(request: Request) -> str:
     return json.dumps(request["messages"][-1])
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
 @pytest.fixture(params=["claude-2.1.278", "claude-2.1.300", "claude-2.1.330"])
 def bench(request, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     installed = programs.install(request.param)

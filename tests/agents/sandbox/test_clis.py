@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.concurrency.threads import run_blocking
 from tests.agents.sandbox.support import Sandbox, make_directory
-from tests.model_api import ModelApi, model_api
+from tests.model_api import ModelApi
 from tests.programs import Programs
 from tests.support import make_world
 
@@ -38,19 +37,6 @@ def use_bash_once(api: ModelApi, command: str) -> None:
         return "Bash", {"command": command, "description": "Look around"}
 
     api.tool = tool
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    found = Programs.make(tmp_path_factory.mktemp("programs"))
-    yield found
-    found.remove()
-
-
-@pytest.fixture
-def api() -> Iterator[ModelApi]:
-    with model_api() as stand_in:
-        yield stand_in
 
 
 @pytest.mark.parametrize(

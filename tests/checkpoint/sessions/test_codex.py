@@ -68,7 +68,7 @@ def revert(agent: BuiltAgent, rollout: str, base: str, *, mid_turn: bool = False
 def test_every_rollout_of_a_thread_is_collected(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     second = revert(agent, codex_id(8), agent.session_id)
-    third = revert(agent, codex_id(9), codex_id_of(second))
+    third = revert(agent, codex_id(9), read_codex_id(second))
     other = agent.strangers[0]
     stranger = other.with_name(f"{other.stem}_{codex_id(7)}.jsonl")
     continue_rollout(stranger, other.stem[-36:], other.stem[-36:])
@@ -173,11 +173,11 @@ def test_a_history_that_is_no_reference_is_none(tmp_path, base):
 def test_rollouts_that_refer_to_each_other_end_the_search(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     second = revert(agent, codex_id(9), agent.session_id)
-    continue_rollout(agent.transcript, agent.session_id, codex_id_of(second))
+    continue_rollout(agent.transcript, agent.session_id, read_codex_id(second))
     assert {agent.transcript, second} <= {source.path for source in collect(agent).sources}
 
 
-def codex_id_of(rollout: Path) -> str:
+def read_codex_id(rollout: Path) -> str:
     return rollout.stem[-36:]
 
 
