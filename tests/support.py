@@ -10,7 +10,7 @@ import contextlib
 import http.client
 import json
 import os
-import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -392,7 +392,7 @@ def free_port() -> int:
     It lies outside the ephemeral range, where an outgoing connection could take it.
     """
     while True:
-        port = random.randrange(10_000, 20_000)
+        port = 10_000 + secrets.randbelow(10_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in _returned_ports:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReadyError, WorldStartError
 from clawblox.results import ProcessExit
+from clawblox.system.ports import take_free_port
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
 
@@ -52,18 +52,28 @@ class PortWatch:
     async def run(self) -> None:
         """Try until it does, or until cancelled."""
         while not self.was_open:
-            with suppress(OSError):
-                connection = await connect("127.0.0.1", self._port)
-                connection.close()
-                self.was_open = True
+            self.was_open = await is_open("127.0.0.1", self._port)
             await anyio.sleep(_WATCH_S)
 
 
+async def is_open(host: str, port: int) -> bool:
+    """Return whether a port accepts a connection."""
+    try:
+        (await connect(host, port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def find_free_port() -> int:
-    """Return a port of the loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port of the loopback that no outgoing connection takes. Blocks.
+
+    Raises:
+        NoFreePort: All ports are taken.
+    """
+    lease = take_free_port("127.0.0.1")
+    lease.release()  # the start of the world leases it again
+    return lease.port
 
 
 async def try_start(
@@ -88,7 +98,7 @@ async def try_start(
 
     Cancellation: what was started runs until the world is closed.
     """
-    port = find_free_port()
+    port = await run_blocking(find_free_port)
     refusal: Refusal | None = None
     failure: WorldStartError | None = None
     async with anyio.create_task_group() as tasks:

@@ -11,7 +11,7 @@ import errno
 import functools
 import itertools
 import os
-import random
+import secrets
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -123,7 +123,7 @@ def _candidates() -> Iterator[int]:
     ephemeral = ephemeral_range()
     leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
     count = len(LEASE_RANGE)
-    first = random.randrange(count)  # noqa: S311 - no secret
+    first = secrets.randbelow(count)  # ``random`` is the caller's, who may have seeded it
     for offset in range(count):
         port = LEASE_RANGE[(first + offset) % count]
         if leaves_none or port not in ephemeral:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -302,6 +303,27 @@ def test_a_port_that_is_asked_for_is_taken_if_it_is_free() -> None:
     assert other.port != port
     lease.release()
     other.release()
+
+
+def test_free_ports_neither_follow_nor_change_the_random_numbers_of_the_program() -> None:
+    before = random.getstate()
+    try:
+        found = set()
+        for _ in range(3):
+            random.seed(1)
+            found.add(_leased_and_released())
+        assert len(found) > 1
+        after = random.random()
+        random.seed(1)
+        assert random.random() == after
+    finally:
+        random.setstate(before)
+
+
+def _leased_and_released() -> int:
+    lease = take_free_port(HOST)
+    lease.release()
+    return lease.port
 
 
 def test_a_port_is_leased_below_the_ephemeral_range() -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import anyio
 
-from clawblox.conformance.attempts import PortWatch, find_free_port
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.attempts import PortWatch, find_free_port, is_open
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
@@ -43,7 +44,6 @@ from clawblox.protocol import (
 from clawblox.snapshot.header import InvalidDocument, parse_header
 from clawblox.system.connection import Connection, Delivery
 from clawblox.system.request import MAX_ANSWER_BYTES, make_request, parse_address
-from clawblox.system.sockets import connect
 
 CHECKS: Final = Checks("contract")
 
@@ -386,7 +386,7 @@ async def look_at_environment(lab: Lab) -> str:
     async with lab.probe() as live:
         assert live.started is not None
         port = live.started.port
-        if await _is_open(_OTHER_LOOPBACK, port):
+        if await is_open(_OTHER_LOOPBACK, port):
             raise Failed(f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well")
     return f"it listened on port {port} of 127.0.0.1, and not on {_OTHER_LOOPBACK}"
 
@@ -411,14 +411,6 @@ async def look_at_base_path(lab: Lab) -> str:
     return f"an agent joined and observed below {_BASE_PATH}"
 
 
-async def _is_open(host: str, port: int) -> bool:
-    try:
-        (await connect(host, port)).close()
-    except OSError:
-        return False
-    return True
-
-
 @CHECKS.add(
     "flags",
     "should",
@@ -431,7 +423,8 @@ async def look_at_flags(lab: Lab) -> str:
         raise NotApplicable("the world has no command of its own")
     async with lab.probe():  # shows how long a start takes
         pass
-    flag, environment = find_free_port(), find_free_port()
+    flag = await run_blocking(find_free_port)
+    environment = await run_blocking(find_free_port)
 
     def append_flag(document: Any) -> None:  # noqa: ANN401 - of tomlkit
         document["run"]["command"] = [*document["run"]["command"], "--port", str(flag)]
