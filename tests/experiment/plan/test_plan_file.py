@@ -176,6 +176,9 @@ PATHS = st.lists(WORDS.filter(lambda word: "/" not in word), min_size=1, max_siz
 )
 SECONDS = st.floats(1e-3, 1e9) | st.integers(1, 10**9)
 COUNTS = st.integers(1, 10**6)
+MOST_AGENTS = 3
+MODEL_LIMITS = st.integers(MOST_AGENTS, 10**6)
+"""Limits of a model that all agents of a plan may have."""
 BUDGETS = st.builds(
     Budget,
     tokens=st.none() | COUNTS,
@@ -196,7 +199,7 @@ COMMANDS = (
 
 @st.composite
 def agent_lists(draw: st.DrawFn) -> list[AgentSpec]:
-    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    names = draw(st.lists(NAMES, min_size=1, max_size=MOST_AGENTS, unique=True))
     optional = {
         "model": WORDS,
         "template": PATHS,
@@ -253,7 +256,7 @@ def plans(draw: st.DrawFn) -> Plan:
         stop=Stop(world_time=draw(st.none() | SECONDS)),
         limits={
             "min_free": draw(st.none() | COUNTS),
-            "per_model": draw(st.dictionaries(WORDS, COUNTS, max_size=2)),
+            "per_model": draw(st.dictionaries(WORDS, MODEL_LIMITS, max_size=2)),
         },
         score=draw(st.none() | PATHS.map("{}/scores:points".format)),
         sweep={path: [value] for path, value in draw(swept_values()).items()},
