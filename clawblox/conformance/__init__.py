@@ -18,8 +18,6 @@ those of the world that was saved.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
 - ``landings``: lives of such a world in which the same input lands at the same time.
-- ``verified_replay``: repeats a recording in a new process of its world.
-- ``verified_run``: repeats the recordings of a run, and connects them.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.
 - ``wording``: a failed check as facts for people.
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from clawblox.conformance.registry import Check
     from clawblox.conformance.report import CheckResult, Report, Verdict
     from clawblox.conformance.runner import check_world
-    from clawblox.conformance.verified_run import VerifiedReplay, VerifiedRun, verify_run
 
 __all__ = [
     "CHECKS",
@@ -44,10 +41,7 @@ __all__ = [
     "CheckResult",
     "Report",
     "Verdict",
-    "VerifiedReplay",
-    "VerifiedRun",
     "check_world",
-    "verify_run",
 ]
 
 _HOMES: Final = {
@@ -56,10 +50,7 @@ _HOMES: Final = {
     "CheckResult": "report",
     "Report": "report",
     "Verdict": "report",
-    "VerifiedReplay": "verified_run",
-    "VerifiedRun": "verified_run",
     "check_world": "runner",
-    "verify_run": "verified_run",
 }
 """Names that are imported when they are first used, so that the plugin of pytest costs nothing."""
 

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from typing import Any, Final
 
-from clawblox.conformance.verified_run import Link, VerifiedReplay, VerifiedRun
 from clawblox.differences import common_length
 from clawblox.printable import printable, printable_name
 from clawblox.recording.replays import Divergence, ReplayProgress
+from clawblox.replay.verified_run import Link, VerifiedReplay, VerifiedRun
 from clawblox.views.formatting import count_words, format_seconds, shorten_path
 
 _MAX_CHARS: Final = 120

@@ -13,7 +13,7 @@ import pytest
 from clawblox import Agent, Checkpointer, Experiment, World, errors
 from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
-from clawblox.conformance import verify_run
+from clawblox.replay import verify_run
 from tests.cli.commands import find_command as command_called
 from tests.cli.conftest import Start
 from tests.support import make_world

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clawblox.conformance import VerifiedReplay, VerifiedRun
-from clawblox.conformance.verified_run import Link
 from clawblox.recording.replays import Divergence, ReplayProgress
+from clawblox.replay import VerifiedReplay, VerifiedRun
+from clawblox.replay.verified_run import Link
 from clawblox.views.verified_runs import describe_replay, sum_up
 from tests.cli.conftest import Start
 from tests.conformance.lives import dice_world, recorded_lives

@@ -16,9 +16,9 @@ import anyio
 from anyio import to_thread
 
 from clawblox import AsyncWorld
-from clawblox.conformance import VerifiedRun, verify_run
 from clawblox.errors import WorldCallError, WorldError
 from clawblox.recording.blocks import Track
+from clawblox.replay import VerifiedRun, verify_run
 from clawblox.rundir.records import InstanceRecord, read_records
 from tests.recording.files import Records, reading, rewrite
 from tests.support import HANG_S, POLL_INTERVAL_S

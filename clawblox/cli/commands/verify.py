@@ -16,8 +16,8 @@ from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.conformance import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.errors import ClawbloxError
+from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.verified_runs import describe_replay, sum_up
 

@@ -17,10 +17,10 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
-from clawblox.conformance.verified_replay import ReplayOptions, replay_recording
 from clawblox.errors import ConfigError, RecordingError, UsageError
 from clawblox.instance.launch import find_variables
 from clawblox.recording.replays import ReplayProgress
+from clawblox.replay.verified_replay import ReplayOptions, replay_recording
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import (

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from clawblox.conformance import VerifiedReplay, VerifiedRun
-from clawblox.conformance.verified_run import Link
 from clawblox.errors import ConfigError, UsageError
 from clawblox.recording.blocks import Track
+from clawblox.replay import VerifiedReplay, VerifiedRun
+from clawblox.replay.verified_run import Link
 from clawblox.rundir.manifest import manifest_path
 from tests.conformance.lives import (
     HOME,
