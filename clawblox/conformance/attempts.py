@@ -1,7 +1,8 @@
-"""Starts that a world may refuse, and the port that it may open meanwhile."""
+"""Starts that a world may refuse, the port that it may open meanwhile, and its bytecode."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from clawblox.system.ports import take_free_port
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
 
+_NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 _STOP_GRACE_S: Final = 5.0
 _WATCH_S: Final = 0.005
 
@@ -74,6 +76,16 @@ def find_free_port() -> int:
     lease = take_free_port("127.0.0.1")
     lease.release()  # the start of the world leases it again
     return lease.port
+
+
+def bytecode_cache(scratch: Path) -> dict[str, str]:
+    """Return variables with which a world in Python is compiled once, and not at every start.
+
+    Where bytecode may be written, it is written next to the sources anyway.
+    """
+    if not os.environ.get(_NO_BYTECODE):
+        return {}
+    return {_NO_BYTECODE: "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 async def try_start(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -11,12 +10,9 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import anyio.lowlevel
-import tomlkit
 
-from clawblox.concurrency.threads import run_checked
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.actions import configured_actions, documented_actions
-from clawblox.conformance.attempts import Refusal, try_start
+from clawblox.conformance.attempts import Refusal, bytecode_cache, try_start
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
     MAX_SNAPSHOT_BYTES,
@@ -29,7 +25,8 @@ from clawblox.conformance.live import (
     read_time,
     run_script,
 )
-from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable, describe_start
+from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable
+from clawblox.conformance.start_failures import describe_start
 from clawblox.conformance.verdict import Findings
 from clawblox.errors import (
     ConfigError,
@@ -42,7 +39,7 @@ from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import instance_names
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.sources import copy_sources
+from clawblox.world.private_copies import MissingFilesError, copy_world
 
 LOOK_S: Final = 0.3
 """Real time in seconds between two looks that show whether a world runs by itself."""
@@ -51,7 +48,6 @@ SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
 SECRET_VARIABLE: Final = "CLAWBLOX_CHECK_API_KEY"  # noqa: S105 - a name
 """Name of a variable that no world needs, and whose value nobody may see."""
-_NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
 _STARTS: Final = 3
@@ -61,16 +57,6 @@ _MOST_SILENT: Final = 2
 
 _T = TypeVar("_T")
 ClockKind: TypeAlias = Literal["lockstep", "realtime"]
-
-
-def _bytecode_cache(scratch: Path) -> dict[str, str]:
-    """Return variables with which a world in Python is compiled once, and not at every start.
-
-    Where bytecode may be written, it is written next to the sources anyway.
-    """
-    if not os.environ.get(_NO_BYTECODE):
-        return {}
-    return {_NO_BYTECODE: "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 async def _stop(world: AsyncWorld, live: LiveWorld) -> StopResult | None:
@@ -92,6 +78,9 @@ class Lab:
         health_timeout: Seconds until an instance must be ready.
         files: Digests of the world's files, by path.
         fault: Why the ``world.toml`` cannot be used; there is no world then.
+        source: The world of which ``world`` is a private copy; None if it is none.
+        is_whole: Whether that copy has the files of the repository because it needs them to start.
+        start_failure: Why the world cannot be started; None if it may start.
 
     Attributes:
         world: The same as the argument.
@@ -102,6 +91,7 @@ class Lab:
         secret: A variable with a secret name that the instances get, as ``{name: value}``.
         env: All variables that they get besides those of this process.
         fault: Why the ``world.toml`` cannot be used; empty if it can.
+        start_failure: Why no instance could be started; None if one could, or none was.
         findings: The evidence for an exact restore, filled by the checks.
     """
 
@@ -115,18 +105,25 @@ class Lab:
         health_timeout: float,
         files: Mapping[str, str] | None = None,
         fault: str = "",
+        source: AsyncWorld | None = None,
+        is_whole: bool = False,
+        start_failure: WorldStartError | None = None,
     ) -> None:
         self.world = world
+        self.start_failure = start_failure
         self.scratch = scratch
         self.seed = seed
         self.files = files or {}
         self.fault = fault
         self.secret = {SECRET_VARIABLE: secrets.token_hex(16)}
-        self.env = {**self.secret, **_bytecode_cache(scratch)}
+        self.env = {**self.secret, **bytecode_cache(scratch)}
         self.findings = Findings()
         self._url = url
+        self._source = source or world
+        self._is_whole = is_whole
         self.health_timeout = health_timeout
         self._probe: LiveWorld | None = None
+        self._has_started = False
         self._probe_failure: WorldStartError | None = None
         self._probe_lock = anyio.Lock()
         self._silent = 0
@@ -167,6 +164,17 @@ class Lab:
             raise CouldNotRun("it needs the directory of the world, to start instances of its own")
         return self.world
 
+    def _require_start(self) -> AsyncWorld:
+        """Return the world.
+
+        Raises:
+            CouldNotRun: The world is an address, or its ``world.toml`` cannot be used.
+            WorldStartError: No instance of it could be started.
+        """
+        if self.start_failure is not None:
+            raise self.start_failure
+        return self.require_world()
+
     @asynccontextmanager
     async def start(
         self, *, resume: SavedSnapshot | Path | None = None, base_path: str = ""
@@ -184,7 +192,7 @@ class Lab:
 
         Cancellation: the instance is stopped.
         """
-        world = self.require_world()
+        world = self._require_start()
         async with self._places:
             try:
                 started = await world.start(
@@ -221,22 +229,17 @@ class Lab:
 
         Raises:
             CouldNotRun: The world is an address, or its directory cannot be copied now.
+            WorldStartError: No instance of the world could be started.
         """
-        world = self.require_world()
-        place = self.scratch / name
-
-        def copy(check: Callable[[], None]) -> None:
-            copy_sources(world.dir, place, check=check)
-            path = place / CONFIG_NAME
-            document = tomlkit.parse(path.read_text())
-            change(document)
-            path.write_text(tomlkit.dumps(document))
-
+        self._require_start()
+        assert self._source is not None
         try:
-            await run_checked(copy)
-        except (ConfigError, OSError) as error:  # its instances may have made links, for example
+            variant = await copy_world(
+                self._source, self.scratch, name=name, is_whole=self._is_whole, change=change
+            )
+        except (ConfigError, MissingFilesError, OSError) as error:  # it has changed meanwhile
             raise CouldNotRun(f"the world cannot be copied again: {error}") from None
-        async with self._places, AsyncWorld(place, run_dir=self.scratch / f"{name}-run") as variant:
+        async with self._places, variant:
             yield variant
 
     async def try_resume(self, resume: Path) -> Refusal | None:
@@ -250,7 +253,7 @@ class Lab:
             WorldStartError: The world neither refuses it nor becomes ready.
         """
         async with self._places:
-            return await self.try_start(self.require_world(), resume)
+            return await self.try_start(self._require_start(), resume)
 
     async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
         """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
@@ -287,12 +290,15 @@ class Lab:
         if self._probe_failure is not None:
             raise self._probe_failure
         try:
-            started = await self.require_world().start(
+            started = await self._require_start().start(
                 name=next(self._names), env=self.env, health_timeout=self.health_timeout
             )
         except WorldStartError as error:
             self._probe_failure = error
+            if not self._has_started:
+                self.start_failure = error
             raise
+        self._has_started = True
         self._probe = LiveWorld(started.url, started)
         return self._probe
 

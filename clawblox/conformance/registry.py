@@ -62,6 +62,7 @@ class Check:
         requirement: The requirement, a sentence.
         look: Looks at a world.
         needs_directory: Whether it starts instances of its own; it cannot run on an address.
+        needs_start: Whether it needs an instance at all, and not only the ``world.toml``.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Check:
     requirement: str
     look: Look = attrs.field(repr=False)
     needs_directory: bool = False
+    needs_start: bool = True
 
     @property
     def area(self) -> str:
@@ -91,12 +93,20 @@ class Checks:
         return iter(self._checks)
 
     def add(
-        self, name: str, level: Level, requirement: str, *, needs_directory: bool = False
+        self,
+        name: str,
+        level: Level,
+        requirement: str,
+        *,
+        needs_directory: bool = False,
+        needs_start: bool = True,
     ) -> Callable[[Look], Look]:
         """Return a decorator that adds a check; see :class:`Check`."""
 
         def decorate(look: Look) -> Look:
-            check = Check(f"{self._area}.{name}", level, requirement, look, needs_directory)
+            check = Check(
+                f"{self._area}.{name}", level, requirement, look, needs_directory, needs_start
+            )
             self._checks.append(check)
             return look
 
@@ -117,21 +127,6 @@ def preparing() -> Iterator[None]:
         raise
     except (Failed, WorldError) as error:
         raise CouldNotRun(f"the world could not be saved to be restored: {error}") from None
-
-
-def describe_start(what: str, error: WorldStartError) -> str:
-    """Return why a world did not start, without the files of the attempt, which will be gone.
-
-    Args:
-        what: What the world did not do, without its subject.
-        error: The error of the start.
-    """
-    lines = [f"the world {what}: {error.headline}"]
-    if error.log_lines:
-        lines += ["last log lines:", *(f"  | {line}" for line in error.log_lines)]
-    if error.hint:
-        lines.append(f"hint: {error.hint}")
-    return "\n".join(lines)
 
 
 def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:

@@ -108,6 +108,8 @@ class Report:
         checks: The results, in the order of the checks.
         seconds: How long all took, in seconds of real time.
         in_place: Whether the world ran in its own directory instead of a private copy.
+        obstacle: Why no instance could be started, with the last lines of its log; empty if one
+            could.
     """
 
     world: str
@@ -117,6 +119,7 @@ class Report:
     checks: tuple[CheckResult, ...]
     seconds: float
     in_place: bool = False
+    obstacle: str = ""
 
     def having(self, *statuses: Status) -> tuple[CheckResult, ...]:
         """Return the results with one of these statuses."""
@@ -152,6 +155,7 @@ class Report:
             "grade": self.verdict.grade,
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
+            **({"obstacle": clean_value(self.obstacle)} if self.obstacle else {}),
             "checks": [result.document() for result in self.checks],
         }
 

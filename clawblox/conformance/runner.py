@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import attrs
 
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
@@ -24,26 +25,32 @@ from clawblox.conformance.registry import (
     CouldNotRun,
     Failed,
     NotApplicable,
-    describe_start,
     is_absent,
     select_checks,
 )
 from clawblox.conformance.report import CheckResult, Report
+from clawblox.conformance.start_failures import describe_start, summarize_start
 from clawblox.conformance.verdict import judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.request import parse_address
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.sources import copy_sources, digest_sources
+from clawblox.world.private_copies import MissingFilesError, copy_world, has_files_beside
+from clawblox.world.sources import digest_sources
 
 SEEDS: Final = 2**32
 _SIDE_BY_SIDE: Final = 5
 _LONGEST: Final = "restore"
 """The area whose checks begin first, because they take longest."""
+_DID_NOT_START: Final = "did not start"
 _SIDES: Final = ("expected", "got")
 _ADDRESS: Final = "http://"
-_COPY_HINT: Final = "replace it by what it leads to, or check the world in place: --in-place"
+_IN_PLACE_HINT: Final = "check the world in place: --in-place"
+_COPY_HINT: Final = (
+    "it ran in a private copy; if it needs files that are not in it, check it in place: --in-place"
+)
+_WHOLE_NAME: Final = "repository"
 _TIMEOUT_HINT: Final = "give each check more time with --check-timeout SECONDS"
 
 _log = OwnLog(__name__)
@@ -93,14 +100,26 @@ async def check_world(
     begun = time.monotonic()
     selected = select_checks(CHECKS, names)
     chosen_seed = secrets.randbelow(SEEDS) if seed is None else seed
-    async with _open_lab(str(target), chosen_seed, health_timeout, in_place=in_place) as lab:
+    async with _open_lab(
+        str(target),
+        chosen_seed,
+        health_timeout,
+        in_place=in_place,
+        needs_start=any(check.needs_start for check in selected),
+    ) as lab:
         bodies = BodyFiles(bodies_dir)
         results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
         name = lab.config.get("name", str(target))
+        failure = lab.start_failure
     return Report(
         world=str(name),
         target=str(target),
-        verdict=judge(results, lab.findings),
+        verdict=judge(
+            results,
+            lab.findings,
+            obstacle="" if failure is None else summarize_start(_DID_NOT_START, failure),
+        ),
+        obstacle="" if failure is None else describe_start(_DID_NOT_START, failure),
         seed=chosen_seed,
         checks=tuple(results),
         seconds=time.monotonic() - begun,
@@ -110,7 +129,7 @@ async def check_world(
 
 @asynccontextmanager
 async def _open_lab(
-    target: str, seed: int, health_timeout: float, *, in_place: bool
+    target: str, seed: int, health_timeout: float, *, in_place: bool, needs_start: bool
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(scratch_directory("clawblox-check-"))
@@ -118,40 +137,86 @@ async def _open_lab(
         if target.startswith(_ADDRESS):
             parse_address(target)
             lab = make_lab(None, url=target)
+            stack.push_async_callback(lab.close)
         else:
-            lab = await _open_directory(stack, target, scratch, make_lab, in_place=in_place)
-        stack.push_async_callback(lab.close)
+            opening = _Opening(stack, scratch, make_lab, in_place=in_place, needs_start=needs_start)
+            lab = await opening.open(target)
         yield lab
 
 
-async def _open_directory(
-    stack: AsyncExitStack,
-    target: str,
-    scratch: Path,
-    make_lab: Callable[..., Lab],
-    *,
-    in_place: bool,
-) -> Lab:
-    place: str | Path = target
+@attrs.frozen
+class _Opening:
+    """Opens the directory of a world for the checks; what it opens is closed with the stack."""
+
+    stack: AsyncExitStack
+    scratch: Path
+    make_lab: Callable[..., Lab]
+    in_place: bool = attrs.field(kw_only=True)
+    needs_start: bool = attrs.field(kw_only=True)
+
+    async def open(self, target: str) -> Lab:
+        """Return the world, in a copy with the files of its repository if it needs them to start.
+
+        Raises:
+            ConfigError: The target is not a world, or its directory cannot be copied.
+        """
+        try:
+            source = AsyncWorld(dir=target, run_dir=self.scratch / "run")
+        except ConfigError as error:
+            if error.path is None or error.path.name != CONFIG_NAME:
+                raise
+            return self.make_lab(None, fault=str(error))
+        if self.in_place:
+            lab = await self._enter(source, source)
+            if self.needs_start:
+                await _starts(lab)
+            return lab
+        try:
+            lab = await self._enter(await copy_world(source, self.scratch), source)
+        except MissingFilesError as error:
+            failure = WorldStartError(str(error), hint=_IN_PLACE_HINT)
+            return await self._enter(source, source, start_failure=failure)
+        if not self.needs_start or await _starts(lab):
+            return lab
+        return await self._open_whole(source) or _advise(lab)
+
+    async def _open_whole(self, source: AsyncWorld) -> Lab | None:
+        """Return the world in a copy with the files of its repository, if it starts so."""
+        if not await has_files_beside(source):
+            return None
+        try:
+            world = await copy_world(source, self.scratch, name=_WHOLE_NAME, is_whole=True)
+        except MissingFilesError:
+            return None
+        lab = await self._enter(world, source, is_whole=True)
+        return lab if await _starts(lab) else None
+
+    async def _enter(self, world: AsyncWorld, source: AsyncWorld, **fields: Any) -> Lab:
+        try:
+            files = await run_checked(lambda check: digest_sources(world.dir, check=check))
+        except OSError as error:
+            message = f"cannot be read: {error.filename} {error.strerror}"
+            raise ConfigError(message, key="dir", value=str(source.dir)) from error
+        await self.stack.enter_async_context(world)
+        lab = self.make_lab(world, files=files, source=source, **fields)
+        self.stack.push_async_callback(lab.close)
+        return lab
+
+
+async def _starts(lab: Lab) -> bool:
+    """Return whether the instance that most checks use becomes ready; it runs on then."""
     try:
-        if not in_place:
-            source = AsyncWorld(dir=target)
-            place = scratch / "world"
-            await run_checked(
-                lambda check: copy_sources(source.dir, place, hint=_COPY_HINT, check=check)
-            )
-        world = AsyncWorld(dir=place, run_dir=scratch / "run")
-    except ConfigError as error:
-        if error.path is None or error.path.name != CONFIG_NAME:
-            raise
-        return make_lab(None, fault=str(error))
-    try:
-        files = await run_checked(lambda check: digest_sources(world.dir, check=check))
-    except OSError as error:
-        message = f"cannot be read: {error.filename} {error.strerror}"
-        raise ConfigError(message, key="dir", value=target) from error
-    await stack.enter_async_context(world)
-    return make_lab(world, files=files)
+        async with lab.probe():
+            return True
+    except (CouldNotRun, WorldStartError):
+        return False
+
+
+def _advise(lab: Lab) -> Lab:
+    """Add the hint to a failed start in a private copy that files may be missing in it."""
+    if lab.start_failure is not None and lab.start_failure.hint is None:
+        lab.start_failure.hint = _COPY_HINT
+    return lab
 
 
 async def _run_checks(
@@ -194,7 +259,9 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
-        return end("could_not_run", describe_start("did not start", error), is_own_error=True)
+        is_known = error is lab.start_failure  # the report describes it once
+        describe = summarize_start if is_known else describe_start
+        return end("could_not_run", describe(_DID_NOT_START, error), is_own_error=True)
     except WorldError as error:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:

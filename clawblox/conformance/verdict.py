@@ -38,13 +38,16 @@ class Findings:
     limits: list[str] = attrs.field(factory=list)
 
 
-def judge(results: Sequence[CheckResult], findings: Findings) -> Verdict:
+def judge(results: Sequence[CheckResult], findings: Findings, *, obstacle: str = "") -> Verdict:
     """Return the verdict.
 
     Args:
         results: The results of the checks that ran.
         findings: The amount of their evidence.
+        obstacle: Why no instance of the world could be started; empty if one could.
     """
+    if obstacle:
+        return Verdict("not_shown", f"Restore not shown: {obstacle}.")
     by_id = {result.id: result for result in results if result.id.startswith("restore.")}
     failed = [
         result for result in by_id.values() if result.status == "failed" and result.level == "must"

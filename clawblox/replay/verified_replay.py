@@ -17,10 +17,11 @@ import anyio
 import attrs
 
 from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.conformance.live import LiveWorld
-from clawblox.errors import RecordingError, WorldError
+from clawblox.conformance.start_failures import summarize_start
+from clawblox.errors import RecordingError, WorldError, WorldStartError
 from clawblox.protocol import (
     DIGEST_TICKS_ENV,
     OPERATOR_HEADER,
@@ -34,12 +35,16 @@ from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
 from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.sources import copy_sources
+from clawblox.world.private_copies import MissingFilesError, copy_world
 
 _ASK_EVERY_S: Final = 0.1
 _GRACE_S: Final = 1.0
 _GAME_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _NAME: Final = "replay"
+_COPY_HINT: Final = (
+    " (it ran in a private copy; if it needs files that are not in it, verify it in place:"
+    " --in-place)"
+)
 _KIT_ONLY: Final = "only worlds on the kit or the engine can repeat a recording"
 
 OnProgress: TypeAlias = Callable[[ReplayProgress], None]
@@ -101,13 +106,10 @@ async def replay_recording(
             obstacle = await run_blocking(_prepare, recording, run_dir, scratch)
             if obstacle is not None:
                 return ReplayProgress("impossible", obstacle)
-            place: str | Path = world_dir
+            world = AsyncWorld(dir=world_dir, run_dir=scratch / "run")
             if not options.in_place:
-                place = scratch / "world"
-                source = AsyncWorld(dir=world_dir).dir
-                await run_checked(lambda check: copy_sources(source, place, check=check))
-                await run_blocking(_keep_game_id, recording, run_dir, place)
-            world = AsyncWorld(dir=place, run_dir=scratch / "run")
+                world = await copy_world(world, scratch)
+                await run_blocking(_keep_game_id, recording, run_dir, world.dir)
             await stack.enter_async_context(world)
             ticks = ",".join(map(str, sorted(digest_ticks)[:MAX_DIGESTS]))
             started = await world.start(
@@ -122,6 +124,12 @@ async def replay_recording(
             return await _follow(world, live, options.stall_timeout, on_progress)
     except RecordingError as error:
         return ReplayProgress("impossible", str(error).partition("\n")[0])
+    except MissingFilesError as error:
+        return ReplayProgress("impossible", f"{error}; verify it in place: --in-place")
+    except WorldStartError as error:
+        reason = summarize_start("did not start", error)
+        hint = "" if options.in_place else _COPY_HINT
+        return ReplayProgress("impossible", f"{reason}{hint}")
     except WorldError as error:
         return ReplayProgress("impossible", f"the world does not repeat it: {error}")
 

@@ -341,6 +341,7 @@ def run_briefly(
     cwd: str = "/",
     pass_fds: Sequence[int] = (),
     max_bytes: int = _MAX_OUTPUT_BYTES,
+    has_errors: bool = True,
 ) -> Outcome:
     """Run a program to its end. Blocks.
 
@@ -351,6 +352,7 @@ def run_briefly(
         cwd: Working directory.
         pass_fds: Further descriptors that it inherits, under their own numbers.
         max_bytes: Maximum output in bytes; a program that writes more is killed too.
+        has_errors: Whether its standard error is part of its output.
 
     Raises:
         OSError: It cannot be executed, or wrote too much and was killed.
@@ -363,7 +365,7 @@ def run_briefly(
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.STDOUT if has_errors else subprocess.DEVNULL,
         pass_fds=pass_fds,
         start_new_session=True,
     ) as process:

@@ -35,6 +35,7 @@ def render_junit(report: Report, *, strict: bool) -> str:
     suite.set("time", f"{report.seconds:.3f}")
     properties = ElementTree.SubElement(suite, "properties")
     facts = {"verdict": report.verdict.sentence, "seed": str(report.seed), "world": report.target}
+    facts |= {"obstacle": report.obstacle} if report.obstacle else {}
     for name, value in facts.items():
         ElementTree.SubElement(properties, "property", name=name, value=_text(value))
     suite.extend(cases)

@@ -10,11 +10,15 @@ from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.differences import common_length
 from clawblox.views.check_report import (
     FAILURE_SECTIONS,
+    MOST_NAMED,
     UNVERIFIED_TITLE,
     count_results,
+    describe_obstacle,
+    explain_unverified,
     group_failures,
     group_unverified,
     name_others,
+    name_unverified,
     sum_up,
 )
 from clawblox.views.formatting import count_words, format_seconds
@@ -105,6 +109,8 @@ def _head(report: Report) -> Iterator[Child]:
     kind = "good" if report.verdict.grade.startswith("exact") else "bad"
     yield element("p", report.world, class_="world")
     yield element("h1", report.verdict.sentence, class_=kind)
+    if obstacle := describe_obstacle(report):
+        yield element("pre", obstacle, class_="box")
     yield element("p", sum_up(report), class_="summary")
     yield element("p", count_results(report), ", ", element("code", report.target), class_="muted")
 
@@ -113,9 +119,17 @@ def _unverified(report: Report) -> Iterator[Child]:
     if report.unverified:
         yield element("h2", f"{UNVERIFIED_TITLE} ({len(report.unverified)})", class_="lost")
     for reason, results in group_unverified(report):
-        ids = ", ".join(result.id for result in results)
-        reason_lines = element("pre" if "\n" in reason else "p", reason)
-        yield element("section", element("h3", "? ", ids), reason_lines, class_="card lost")
+        names = element("h3", "? ", name_unverified(results))
+        text = explain_unverified(report, reason)
+        reason_lines = element("pre" if "\n" in text else "p", text)
+        ids = _ids(results) if len(results) > MOST_NAMED else None
+        yield element("section", names, reason_lines, ids, class_="card lost")
+
+
+def _ids(results: Iterable[CheckResult]) -> Markup:
+    """Return the ids of many checks, closed at first."""
+    ids = ", ".join(result.id for result in results)
+    return element("details", element("summary", "Their ids"), element("p", ids))
 
 
 def _failure(report: Report, group: Sequence[CheckResult], kind: str, sign: str) -> Markup:

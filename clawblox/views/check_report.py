@@ -30,6 +30,8 @@ FAILURE_SECTIONS: Final[tuple[tuple[Level, Kind, str, str], ...]] = (
     ("should", "warning", "Recommendations that are not met", "!"),
 )
 """Level, kind, title and sign of the sections with failures."""
+MOST_NAMED: Final = 12
+"""Number of checks that could not run for one reason, beyond which their areas are counted."""
 _MIN_WIDTH: Final = 40
 _MAX_WIDTH: Final = 110
 _LABEL_WIDTH: Final = 10
@@ -75,6 +77,30 @@ def group_unverified(report: Report) -> list[tuple[str, list[CheckResult]]]:
     return list(reasons.items())
 
 
+def name_unverified(results: Sequence[CheckResult], *, is_whole: bool = False) -> str:
+    """Return the ids of checks that could not run for one reason.
+
+    Args:
+        results: Their results.
+        is_whole: Whether many are listed too, and not only counted by area.
+    """
+    if is_whole or len(results) <= MOST_NAMED:
+        return ", ".join(result.id for result in results)
+    areas = (f"{area} {len(group)}" for area, group in _group_by_area(results))
+    return f"{len(results)} checks: {', '.join(areas)}"
+
+
+def explain_unverified(report: Report, reason: str) -> str:
+    """Return why checks could not run; briefly where the verdict has the same reason."""
+    is_said = bool(report.obstacle) and reason in report.verdict.sentence
+    return "for the reason above" if is_said else reason
+
+
+def describe_obstacle(report: Report) -> str:
+    """Return what is known of a failed start besides the verdict's sentence; empty for nothing."""
+    return report.obstacle.partition("\n")[2]
+
+
 def sum_up(report: Report) -> str:
     """Return what was found besides the verdict, a sentence."""
     failures = Counter(result.level for result in select_failures(report))
@@ -112,7 +138,8 @@ def render_report(
         paint: Colours the text.
     """
     page = _Page(report, min(max(width, _MIN_WIDTH), _MAX_WIDTH), paint)
-    sections: list[Iterable[str]] = [page.head(), page.unverified(), page.failures()]
+    sections: list[Iterable[str]] = [page.head(), page.unverified(is_whole=is_verbose)]
+    sections.append(page.failures())
     sections += [page.expected(), page.passed() if is_verbose else page.areas()]
     sections.append(page.counts())
     texts = ("\n".join(section).strip("\n") for section in sections)
@@ -144,16 +171,18 @@ class _Page:
         kind: Kind = "good" if verdict.grade.startswith("exact") else "bad"
         name, *rest = self._wrap(f"{printable(self._report.world)}: {printable(verdict.sentence)}")
         yield from (self._paint(kind, line) for line in (name, *rest))
+        if obstacle := describe_obstacle(self._report):
+            yield from self._wrap(obstacle)
         yield from self._wrap(sum_up(self._report))
 
-    def unverified(self) -> Iterator[str]:
+    def unverified(self, *, is_whole: bool) -> Iterator[str]:
         reasons = group_unverified(self._report)
         if reasons:
             yield self._paint("warning", UNVERIFIED_TITLE)
         for reason, results in reasons:
-            ids = ", ".join(result.id for result in results)
-            yield from (self._paint("strong", line) for line in self._wrap(ids, "    ", "  ? "))
-            yield from self._wrap(reason, _INDENT)
+            names = name_unverified(results, is_whole=is_whole)
+            yield from (self._paint("strong", line) for line in self._wrap(names, "    ", "  ? "))
+            yield from self._wrap(explain_unverified(self._report, reason), _INDENT)
 
     def failures(self) -> Iterator[str]:
         for level, kind, title, sign in FAILURE_SECTIONS:

@@ -4,6 +4,8 @@
 - ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
 - ``open_world``: the block that opens the fleet, and the calls that concern all of it.
 - ``sources``: the source files of a world.
+- ``private_copies``: private copies of worlds, from which they are checked and verified.
+- ``repository_files``: the files of the git repository that a world is in.
 - ``input_examples``: the inputs that the documentation of a world shows.
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
 - ``started``: facts of an instance, bound to the object whose calls its verbs use.

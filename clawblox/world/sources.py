@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePath
 from typing import Final
 
+from clawblox.checkpoint.collect.policy import link_stays_inside
 from clawblox.errors import ConfigError
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.copy_tree import copy_tree
@@ -23,7 +24,8 @@ MAX_SOURCE_BYTES: Final = 64 << 30
 _RESULTS: Final = ("results", STATE_DIR_NAME)
 """Entries of a world directory that runs write."""
 _CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
-_HISTORY: Final = ".git"
+HISTORY: Final = ".git"
+"""The entry of a git repository's top directory with its history."""
 _HINT: Final = "replace it by what it leads to"
 
 
@@ -38,9 +40,14 @@ def is_cache(path: str) -> bool:
     return name in _CACHES or name.endswith(".pyc")
 
 
+def is_program_data(name: str) -> bool:
+    """Return whether a name is that of a cache, of the history of git or of the state of a run."""
+    return name in (HISTORY, STATE_DIR_NAME) or is_cache(name)
+
+
 def is_source(path: str) -> bool:
     """Return whether a path in the directory of a world is neither result, cache nor history."""
-    return not (path.rpartition("/")[2] == _HISTORY or is_result(path) or is_cache(path))
+    return not (path.rpartition("/")[2] == HISTORY or is_result(path) or is_cache(path))
 
 
 def digest_sources(
@@ -72,39 +79,54 @@ def copy_sources(
     directory: Path,
     target: Path,
     *,
+    world: str = "",
+    beside: Collection[str] = (),
     hint: str = _HINT,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Copy the source files of a world, without following a link.
 
     Args:
-        directory: The directory of the world.
+        directory: The directory of the world, or a directory that it is in.
         target: The directory of the copy, created as 0700.
-        hint: What to do about an entry that cannot be copied.
+        world: The directory of the world, relative to ``directory``; empty for itself.
+        beside: Files of ``directory`` outside of the world that are copied too, as far as they are
+            files, or links that lead nowhere else.
+        hint: What to do about an entry of the world that cannot be copied.
         check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: The directory has a link, a pipe, a socket or a device, or is too large.
+        ConfigError: The world has a link, a pipe, a socket or a device, or is too large.
         OSError: An entry cannot be read or written.
     """
+    ways = {str(parent) for path in (world, *beside) for parent in PurePath(path).parents}
 
-    def is_kept(path: PurePath, _is_dir: bool) -> bool:  # noqa: FBT001, RUF100 - copy_tree's
-        return is_source(str(path))
+    def find_source(path: PurePath) -> str | None:
+        return str(path.relative_to(world)) if path.is_relative_to(world) else None
+
+    def is_kept(path: PurePath, is_dir: bool) -> bool:  # noqa: FBT001, RUF100 - copy_tree's
+        if (source := find_source(path)) is not None:
+            return is_source(source)
+        return str(path) in (ways if is_dir else beside)
+
+    def lead(link: str, path: PurePath) -> str | None:
+        is_beside = find_source(path) is None
+        return link if is_beside and link_stays_inside(str(path), link) else None
 
     left_out = copy_tree(
         directory,
         target,
         is_kept=is_kept,
-        lead=lambda _link, _path: None,
+        lead=lead,
         max_bytes=MAX_SOURCE_FILE_BYTES,
         max_total_bytes=MAX_SOURCE_BYTES,
         check=check,
     )
-    if left_out:
-        path, reason = left_out[0]
-        raise ConfigError(
-            f"cannot be copied: {path} {reason}",
-            key="dir",
-            value=str(directory),
-            hint=hint,
-        )
+    for path, reason in left_out:
+        if (source := find_source(path)) is not None:
+            raise ConfigError(
+                f"cannot be copied: {source} {reason}",
+                key="dir",
+                value=str(directory / world),
+                hint=hint,
+            )

@@ -240,7 +240,7 @@ def test_a_world_that_is_not_on_the_kit_cannot_repeat(lives: Path, tmp_path: Pat
 def test_a_world_that_does_not_start_is_a_reason(lives: Path, dice: Path, tmp_path: Path) -> None:
     world = copied(dice, tmp_path / "dice", "world.py", "serve(Dice())", "raise SystemExit(4)")
     [reason] = reasons(verified(lives, number=1, world_dir=world))
-    assert reason.startswith("the world does not repeat it: ")
+    assert reason.startswith("the world did not start: ")
     assert "exit status 4" in reason
 
 

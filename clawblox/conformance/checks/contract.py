@@ -26,6 +26,7 @@ from clawblox.conformance.live import (
 )
 from clawblox.conformance.ordinary import find_identity
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.conformance.start_failures import summarize_start
 from clawblox.differences import Difference
 from clawblox.errors import (
     WorldCallError,
@@ -71,7 +72,7 @@ async def look_at_readiness(lab: Lab) -> str:
         async with lab.probe() as live:
             exchange = await live.call("GET", API_ROUTE)
     except WorldStartError as error:
-        raise Failed(f"it did not become ready: {error}") from None
+        raise Failed(summarize_start("did not become ready", error)) from None
     if exchange.status != 200:
         raise Failed(f"the answer was {exchange.outcome}", exchange=exchange)
     after = "" if live.started is None else f" {live.started.ready_s:.2f} s after its start"

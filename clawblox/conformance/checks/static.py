@@ -19,7 +19,10 @@ _HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
 
 
 @CHECKS.add(
-    "world_toml", "must", "A world has a world.toml that is valid TOML, with values of valid types."
+    "world_toml",
+    "must",
+    "A world has a world.toml that is valid TOML, with values of valid types.",
+    needs_start=False,
 )
 async def look_at_world_toml(lab: Lab) -> str:
     """Read ``world.toml``."""
@@ -34,6 +37,7 @@ async def look_at_world_toml(lab: Lab) -> str:
     "should",
     "No unknown key of world.toml looks like a misspelled one.",
     needs_directory=True,
+    needs_start=False,
 )
 async def look_at_spelling(lab: Lab) -> str:
     """Look for unknown keys that are nearly known."""
