@@ -12,6 +12,7 @@ those of the world that was saved.
 - ``attempts``: starts that a world may refuse.
 - ``live``: one running instance, its agents, and scripts.
 - ``actions``: the inputs that the checks may send.
+- ``placeholders``: data with placeholders, for suggestions.
 - ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
 - ``bodies``: files for bodies of requests that are too long for a command.

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
 
 from clawblox.conformance.live import Action
-from clawblox.world.input_examples import find_examples
+from clawblox.conformance.placeholders import fill_placeholders, write_value
+from clawblox.world.input_examples import InputExample
+
+_LIST_SOME: Final = (
+    'list some in world.toml, [conformance] actions = [{ type = "…", data = … }], or show them in'
+    " the documentation for agents"
+)
+"""What to do where the documentation shows no inputs."""
+
+_MAX_SUGGESTED: Final = 8
+_MAX_SHOWN_CHARS: Final = 120
 
 
 def configured_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
@@ -20,14 +32,58 @@ def configured_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
     return tuple(Action(entry["type"], entry.get("data")) for entry in given)
 
 
-def documented_actions(text: str) -> tuple[Action, ...]:
-    """Return the inputs that a Markdown text shows, where their data is JSON."""
-    return tuple(_read_examples(text))
+@attrs.frozen
+class KnownInputs:
+    """The inputs of a world, as far as they are known.
+
+    Attributes:
+        listed: Those that its ``world.toml`` lists.
+        examples: Those that its documentation shows, where none are listed.
+    """
+
+    listed: tuple[Action, ...]
+    examples: Sequence[InputExample]
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The inputs that can be sent as they stand."""
+        sendable = (example for example in self.examples if example.is_sendable)
+        return self.listed or tuple(
+            Action(example.type, json.loads(example.data) if example.data else None)
+            for example in sendable
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to write, where no input is known."""
+        return self.describe_unsent() or _LIST_SOME
+
+    def describe_unsent(self) -> str:
+        """Return which documented types cannot be sent, and lines for ``world.toml`` instead.
+
+        In these lines, every placeholder has a value that the author is to replace. The text is
+        empty if each type has an example that can be sent.
+        """
+        examples = self.examples
+        sent = {example.type for example in examples if example.is_sendable}
+        unsent = {
+            example.type: example for example in reversed(examples) if example.type not in sent
+        }
+        shown = list(reversed(unsent.values()))[:_MAX_SUGGESTED]
+        if not shown:
+            return ""
+        texts = ", ".join(_shorten(str(example)) for example in shown)
+        more = f" and {len(unsent) - len(shown)} more" if len(unsent) > len(shown) else ""
+        begin = f"what the documentation shows cannot be sent as it stands: {texts}{more}."
+        lines = [f"{begin} Write valid inputs in world.toml:", "[conformance]", "actions = ["]
+        lines += [f"    {_suggest(example)}," for example in shown]
+        return "\n".join([*lines, "]"])
 
 
-def _read_examples(text: str) -> Iterator[Action]:
-    for example in find_examples(text):
-        try:
-            yield Action(example.type, json.loads(example.data) if example.data else None)
-        except ValueError:  # a placeholder in the data
-            continue
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+
+
+def _suggest(example: InputExample) -> str:
+    entry = {"type": example.type, "data": fill_placeholders(example.data)}
+    return write_value(entry)

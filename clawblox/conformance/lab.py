@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import anyio.lowlevel
 
-from clawblox.conformance.actions import configured_actions, documented_actions
+from clawblox.conformance.actions import KnownInputs, configured_actions
 from clawblox.conformance.attempts import Refusal, bytecode_cache, try_start
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
@@ -39,10 +39,11 @@ from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import instance_names
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.input_examples import find_examples
 from clawblox.world.private_copies import MissingFilesError, copy_world
 
 LOOK_S: Final = 0.3
-"""Real time in seconds between two looks that show whether a world runs by itself."""
+"""Seconds of real time between two looks that show whether a world runs by itself."""
 STOP_GRACE_S: Final = 5.0
 SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
@@ -413,10 +414,18 @@ class Lab:
 
         return await self.once("api_doc", read)
 
+    async def inputs(self) -> KnownInputs:
+        """Return the inputs that ``world.toml`` lists, else those that the documentation shows."""
+
+        async def read() -> KnownInputs:
+            listed = configured_actions(self.config)
+            return KnownInputs(listed, () if listed else find_examples(await self.api_doc()))
+
+        return await self.once("inputs", read)
+
     async def actions(self) -> tuple[Action, ...]:
         """Return the inputs that the checks may send; empty if none are known."""
-        configured = configured_actions(self.config)
-        return configured or documented_actions(await self.api_doc())
+        return (await self.inputs()).actions
 
     async def require_actions(self) -> tuple[Action, ...]:
         """Return the inputs that the checks may send.
@@ -424,13 +433,10 @@ class Lab:
         Raises:
             CouldNotRun: None are known.
         """
-        actions = await self.actions()
-        if not actions:
-            raise CouldNotRun(
-                "no inputs are known: list some in world.toml, [conformance] actions ="
-                ' [{ type = "…", data = … }], or show them in the documentation for agents'
-            )
-        return actions
+        inputs = await self.inputs()
+        if not inputs.actions:
+            raise CouldNotRun(f"no inputs are known: {inputs.advice}")
+        return inputs.actions
 
     async def clock(self) -> ClockKind:
         """Return whether the world runs by itself or stands still without inputs.

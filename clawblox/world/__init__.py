@@ -7,6 +7,7 @@
 - ``private_copies``: private copies of worlds, from which they are checked and verified.
 - ``repository_files``: the files of the git repository that a world is in.
 - ``input_examples``: the inputs that the documentation of a world shows.
+- ``shell_words``: bodies of requests in lines for a shell.
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
 - ``started``: facts of an instance, bound to the object whose calls its verbs use.
 - ``agent_client``: an agent that has joined an instance.

@@ -82,6 +82,19 @@ def is_harmless(line: str) -> bool:
             "clawblox/cli/starter/API.md",
             ['Walk "north"', 'Walk "east"', 'Walk "south"', 'Walk "west"', "Wait"],
         ),
+        (
+            "examples/workshop/API.md",
+            [
+                'MoveTo {"position": [x, y, z]}',
+                "Jump",
+                "Stop",
+                "Gather",
+                'Craft {"item": "Plank"}',
+                'Select {"block": "Brick"}',
+                'Place {"position": [x, y, z], "block": "Brick"}',
+                'Remove {"position": [x, y, z]}',
+            ],
+        ),
     ],
 )
 def test_the_inputs_of_the_worlds_in_the_repository_are_found(
@@ -98,7 +111,7 @@ def test_the_inputs_of_the_worlds_in_the_repository_are_found(
         ('```sh\ncurl -d "{\\"type\\": \\"Go\\", \\"data\\": 3}"\n```', ["Go 3"]),
         ('~~~\n{"type": "Move",\n "data": {"to": [x,\n   <y>]}}\n', ['Move {"to": [x, <y>]}']),
         ('Send `{"type": "Hop"}` or `{"type": "Hop", "data": 1}`.', ["Hop 1"]),
-        ('{"type": "Prose"} is no code', []),
+        ('Send {"type": "Prose"} or {"type": "More", "data": 1}.', ["Prose", "More 1"]),
         ('```json\n{"entities": [{"type": "tree"}], "type": "x"}\n```', []),
         ('```json\n{"type": "tree", "position": [1, 2]}\n```', []),
         ('```json\n{"type": 3}\n{"type": "two words"}\n```', []),

@@ -98,8 +98,8 @@ async def look_at_hidden_routes(lab: Lab) -> str:
 @CHECKS.add(
     "actions",
     "should",
-    "Some inputs are known: the documentation for agents shows them as JSON, or world.toml lists"
-    " them as [conformance] actions.",
+    "The inputs are known: the documentation for agents shows each as JSON that can be sent as it"
+    " stands, or world.toml lists them as [conformance] actions.",
 )
 async def look_at_actions(lab: Lab) -> str:
     """Look for inputs that the other checks may send."""
@@ -109,4 +109,7 @@ async def look_at_actions(lab: Lab) -> str:
         if lab.fault:
             raise
         raise Failed(str(reason)) from None
-    return f"{len(actions)} inputs are known: {', '.join(sorted({one.type for one in actions}))}"
+    known = ", ".join(sorted({one.type for one in actions}))
+    if unsent := (await lab.inputs()).describe_unsent():
+        raise CouldNotRun(f"only {known} can be sent; {unsent}")
+    return f"{len(actions)} inputs are known: {known}"
