@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawblox.conformance import CHECKS, Report
+from clawblox.conformance import CHECKS, Report, Verdict
 from clawblox.views.check_junit import render_junit
 from clawblox.views.check_page import render_page
 from clawblox.views.check_report import render_list, render_report
@@ -61,6 +61,42 @@ def test_a_reason_that_many_checks_share_is_shown_once() -> None:
     lines = render_report(make_report(*results), width=100).splitlines()
     assert lines.count("  ? restore.trace, restore.again") == 1
     assert lines.count("      | Traceback") == 1
+
+
+def report_without_a_start() -> Report:
+    sentence = "the world did not start: status 1: No module named 'mujoco'"
+    names = [f"{area}.{number}" for area in ("contract", "restore") for number in range(10)]
+    results = [
+        make_result(name, "could_not_run", evidence=sentence, is_own_error=True) for name in names
+    ]
+    log = "last log lines:\n  | No module named 'mujoco'\nhint: install it"
+    return make_report(
+        *results,
+        verdict=Verdict("not_shown", f"Restore not shown: {sentence}."),
+        obstacle=f"{sentence}\n{log}",
+    )
+
+
+def test_a_world_that_does_not_start_is_a_sentence_and_few_lines() -> None:
+    report = report_without_a_start()
+    lines = render_report(report, width=100).splitlines()
+    assert lines[:4] == [
+        "panda: Restore not shown: the world did not start: status 1: No module named 'mujoco'.",
+        "last log lines:",
+        "  | No module named 'mujoco'",
+        "hint: install it",
+    ]
+    assert "  ? 20 checks: contract 10, restore 10" in lines
+    assert len(lines) < 15
+    assert "restore.9" in render_report(report, width=100, is_verbose=True)
+
+
+def test_a_page_and_an_xml_file_have_the_log_of_a_failed_start_once() -> None:
+    report = report_without_a_start()
+    for text in (render_page(report), render_junit(report, strict=False)):
+        assert text.count("last log lines") == 1
+        assert text.count("hint: install it") == 1
+    assert "20 checks: contract 10, restore 10" in render_page(report)
 
 
 def test_failures_with_one_cause_are_shown_once() -> None:

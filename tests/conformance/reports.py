@@ -83,5 +83,6 @@ REPORTS = st.builds(
     seed=st.integers(0, 2**32),
     checks=st.lists(_RESULTS, max_size=4).map(tuple),
     seconds=st.floats(0, 100),
+    obstacle=st.just("") | st.lists(_TEXT, min_size=2, max_size=3).map("\n".join),
 )
 """Any report: each text may be hostile, each value any JSON."""
