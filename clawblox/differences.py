@@ -75,7 +75,7 @@ def add_index(path: str, index: int) -> str:
 
 def add_id(path: str, name: str) -> str:
     """Return the path of the object with this id in the list at ``path``."""
-    return f"{path}[{name if _BARE_ID.fullmatch(name) else json.dumps(name)}]"
+    return f"{path}[{name if _BARE_ID.fullmatch(name) else json.dumps(name, ensure_ascii=False)}]"
 
 
 def _compare(before: Any, after: Any, path: str, depth: int) -> Iterator[Difference]:  # noqa: ANN401

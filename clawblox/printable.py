@@ -27,6 +27,11 @@ _INVISIBLE: Final = re.compile(
 )
 """Other characters that terminals show as nothing, and two that no XML document may have."""
 
+_JOINER: Final = "\u200d"
+_PICTURE: Final = re.compile(r"[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff]")
+_MODIFIERS: Final = "\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+"""What may follow a picture: a colour of the skin, and the sign that makes it a picture."""
+
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
@@ -102,7 +107,17 @@ def _is_unsafe(char: str) -> bool:
 
 def _escape_character(match: re.Match[str]) -> str:
     char = match[0]
-    return char.encode("unicode_escape").decode() if _is_unsafe(char) else char
+    is_shown = not _is_unsafe(char) or (char == _JOINER and _joins_emoji(match))
+    return char if is_shown else char.encode("unicode_escape").decode()
+
+
+def _joins_emoji(match: re.Match[str]) -> bool:
+    """Return whether a joiner is between two pictures, as in those of families and professions."""
+    before, after = (
+        match.string[: match.start()].rstrip(_MODIFIERS)[-1:],
+        match.string[match.end() :],
+    )
+    return bool(_PICTURE.match(before) and _PICTURE.match(after))
 
 
 def _escape_in_json(match: re.Match[str]) -> str:

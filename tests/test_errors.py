@@ -58,7 +58,7 @@ SAMPLES: dict[str, Any] = {
     "journal": Path("/experiments/panda/journal.jsonl"),
     "kept": Path("/experiments/panda/journal.lost-20260622T185925Z.jsonl"),
     "changes": (PlanChange("duration", 60.0, 90.0, "amendment"),),
-    "others": ("run.port: missing", "limits.memory: not a size"),
+    "others": (ConfigError("missing", key="run.port"), ConfigError("no size", key="limits")),
     "subject": "timeout",
     "status": 503,
     "kind": "limit",
@@ -114,8 +114,9 @@ def filled(kind: type[ClawbloxError]) -> ClawbloxError:
 
 def fields_of(error: ClawbloxError) -> dict[str, Any]:
     """Return the fields of an error, with errors among them by what they look like."""
-    errors_in = {name: repr(one) for name, one in vars(error).get("failed", {}).items()}
-    return {**vars(error), "failed": errors_in}
+    fields = vars(error)
+    errors_in = {name: repr(one) for name, one in fields.get("failed", {}).items()}
+    return {**fields, "failed": errors_in, "others": [*map(str, fields.get("others", ()))]}
 
 
 # --------------------------------------------------------------------------------- fields

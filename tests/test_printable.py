@@ -79,3 +79,13 @@ def test_it_is_a_filter_for_shells() -> None:
     text = "é\x1b]0;title\x07\n".encode() + b"\xff\r\nend"
     done = subprocess.run(command, input=text, capture_output=True, check=True, env={})
     assert done.stdout.decode() == "é\\x1b]0;title\\x07\n\ufffd\nend"
+
+
+def test_pictures_that_are_joined_are_shown_and_a_joiner_elsewhere_is_not() -> None:
+    woman, brown = "\U0001f469", "\U0001f3fd"
+    pictures = (
+        f"Zoë {woman}\u200d\U0001f52c \u2764\ufe0f\u200d\U0001f525 {woman}{brown}\u200d\U0001f680"
+    )
+    assert module.printable_name(pictures) == pictures
+    for text in ("a\u200db", "\u200d\U0001f469", "\U0001f469\u200d", "\U0001f469\u200db"):
+        assert "\\u200d" in module.printable_name(text)

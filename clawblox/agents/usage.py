@@ -16,7 +16,7 @@ import msgspec
 
 from clawblox.agents.layout import FILE_VERSION, AgentDir, refuse_later
 from clawblox.agents.values import Usage, UsageScope
-from clawblox.config.arguments import check_count, checked, mismatch
+from clawblox.config.arguments import HINT, LEFT_OUT, check_count, checked, mismatch
 from clawblox.errors import AgentError
 from clawblox.foreign_values import finite_number, whole_number
 from clawblox.system.files import publish_bytes
@@ -333,6 +333,7 @@ def check_amount(value: object, key: str) -> None:
 
 _IS_COUNT: Final = checked(check_count, prefix="budget.", optional=True)
 _IS_AMOUNT: Final = checked(check_amount, prefix="budget.", optional=True)
+_NO_LIMIT: Final = {HINT: LEFT_OUT}
 
 
 @attrs.frozen(kw_only=True)
@@ -353,11 +354,11 @@ class Budget:
         ConfigError: A limit is not a number above 0, or not a whole number where it must be.
     """
 
-    tokens: int | None = attrs.field(default=None, validator=_IS_COUNT)
-    output_tokens: int | None = attrs.field(default=None, validator=_IS_COUNT)
-    usd: float | None = attrs.field(default=None, validator=_IS_AMOUNT)
-    turns: int | None = attrs.field(default=None, validator=_IS_COUNT)
-    minutes: float | None = attrs.field(default=None, validator=_IS_AMOUNT)
+    tokens: int | None = attrs.field(default=None, validator=_IS_COUNT, metadata=_NO_LIMIT)
+    output_tokens: int | None = attrs.field(default=None, validator=_IS_COUNT, metadata=_NO_LIMIT)
+    usd: float | None = attrs.field(default=None, validator=_IS_AMOUNT, metadata=_NO_LIMIT)
+    turns: int | None = attrs.field(default=None, validator=_IS_COUNT, metadata=_NO_LIMIT)
+    minutes: float | None = attrs.field(default=None, validator=_IS_AMOUNT, metadata=_NO_LIMIT)
 
     def exceeded(self, usage: Usage, minutes: float) -> str | None:
         """Return the limit that is used up, as a reason to stop; None if none is.

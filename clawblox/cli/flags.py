@@ -51,6 +51,8 @@ def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
     worded = copy.copy(error)
     if error.hint:
         worded.hint = _translate(error.hint, names)
+    if isinstance(worded, ConfigError):
+        worded.others = tuple(in_flags(other, command) for other in worded.others)  # type: ignore[misc]
     if isinstance(worded, ConfigError) and worded.key:
         if worded.path is not None and worded.path.suffix in _DOCUMENTS:
             return worded  # its key is of the document, or of a plan that names the module

@@ -50,14 +50,15 @@ _MAX_LABELS: Final = 16
 _MAX_LABEL_CHARS: Final = 200
 
 
-def describe_mismatch(expected: str, value: object) -> str:
+def describe_mismatch(expected: str, value: object, show: Callable[[object], str] = repr) -> str:
     """Return the message for an invalid value: ``must be seconds above 0, not '3'``.
 
     Args:
         expected: What the value must be.
         value: The value; a long one is shortened.
+        show: Returns the text of the value.
     """
-    shown = repr(value)
+    shown = show(value)
     return f"must be {expected}, not {shown if len(shown) <= _SHOWN_CHARS else f'{shown[:57]}...'}"
 
 
@@ -70,8 +71,13 @@ def mismatch(key: str, expected: str, value: object, *, hint: str | None = None)
         value: Its value.
         hint: How to solve the problem.
     """
-    return ConfigError(describe_mismatch(expected, value), key=key, value=value, hint=hint)
+    message = describe_mismatch(expected, value)
+    return ConfigError(message, key=key, value=value, hint=hint).but(expected=expected)
 
+
+HINT: Final = "hint"
+"""Metadata of a field: the hint of errors about its value that have none."""
+LEFT_OUT: Final = "leave it out for no limit"
 
 Validator: TypeAlias = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 """A validator of a field, as attrs calls it."""
@@ -90,8 +96,12 @@ def checked(
     """
 
     def validate(_owner: object, field: attrs.Attribute[Any], value: object) -> None:
-        if not (optional and value is None):
+        if optional and value is None:
+            return
+        try:
             check(value, f"{prefix}{field.name}", **limits)
+        except ConfigError as error:
+            raise error.but(hint=error.hint or field.metadata.get(HINT)) from error.__cause__
 
     return validate
 
@@ -361,7 +371,7 @@ def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str,
     """
     env: Mapping[Any, Any] = {} if value is None else value
     if not isinstance(env, Mapping):
-        raise ConfigError("must be a mapping of names to values", key=key)
+        raise _refuse_env(env, key)
     for name, text in env.items():
         if name in ARGUMENT_BY_VARIABLE:
             raise ConfigError(
@@ -376,6 +386,15 @@ def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str,
                 key=f"{key}.{name}",
             )
     return env
+
+
+def _refuse_env(env: object, key: str) -> ConfigError:
+    """Return the error for variables that are no mapping; it has their names, and no values."""
+    given = [env] if isinstance(env, str) else env if isinstance(env, list | tuple) else []
+    names = [str(text).partition("=")[0] for text in given if "=" in str(text)]
+    example = next((name for name in names if name.isidentifier()), "NAME")
+    expected = f'a mapping of names to values, such as {{"{example}": "…"}}'
+    return ConfigError(f"must be {expected}", key=key).but(expected=expected)
 
 
 def _is_usable_variable(name: object, text: object) -> bool:
@@ -399,7 +418,7 @@ def check_labels(value: Labels | None, key: str = "labels") -> Labels:
     labels: Any = {} if value is None else value
     if not isinstance(labels, Mapping) or len(labels) > _MAX_LABELS:
         expected = f"a mapping of at most {_MAX_LABELS} names to values"
-        raise ConfigError(describe_mismatch(expected, value), key=key)
+        raise mismatch(key, expected, value)
     for name, label in labels.items():
         if not isinstance(name, str) or _LABEL_NAME.fullmatch(name) is None:
             raise mismatch(key, "names of a letter and at most 62 letters, digits and '_'", name)

@@ -16,6 +16,7 @@ import attrs
 
 from clawblox.config.agent_routes import AgentRoute
 from clawblox.config.arguments import check_size, describe_mismatch
+from clawblox.config.toml_words import format_toml
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
@@ -79,7 +80,7 @@ def _expect(test: Callable[[Any], bool], expected: str) -> _Check:
 
 
 def _mismatch(value: object, expected: str) -> Fault:
-    return Fault((), value, describe_mismatch(expected, value))
+    return Fault((), value, describe_mismatch(expected, value, format_toml))
 
 
 def _choice(*words: str) -> _Check:
@@ -205,6 +206,17 @@ class _Table:
         for key, check in self.checks.items():
             if isinstance(check, _Table | _Sidecars) and key in entries:
                 yield from check.misspellings(entries[key], *parents, key)
+
+    def misplaced(self, value: Mapping[str, Any]) -> Iterator[Keys]:
+        """Yield the keys of this table that a table in it has, which does not know them."""
+        for key, check in self.checks.items():
+            entries = value.get(key)
+            if isinstance(check, _Table) and not check.is_open and isinstance(entries, dict):
+                yield from (
+                    (key, name)
+                    for name in entries
+                    if name in self.checks and name not in check.checks and name not in value
+                )
 
 
 @attrs.frozen

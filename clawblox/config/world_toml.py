@@ -17,10 +17,13 @@ import attrs
 
 from clawblox import protocol
 from clawblox.config.arguments import check_size
+from clawblox.config.misplaced import advise, advise_brackets, advise_placing
 from clawblox.config.options import take_options
 from clawblox.config.schema import SCHEMA, Fault, has_value
 from clawblox.config.toml_text import dotted_key, find_line, parse_toml, read_toml_text
+from clawblox.config.toml_words import format_toml
 from clawblox.errors import ConfigError
+from clawblox.printable import printable_name
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -285,10 +288,12 @@ def read_world_config(world_dir: Path) -> WorldConfig:
 
 
 def _warnings(config: dict[str, Any], text: str, path: Path) -> Iterator[str]:
-    for misspelling in SCHEMA.misspellings(config):
-        key = ascii(dotted_key(misspelling.keys))[1:-1]  # it is printed, and may contain anything
-        warning = f"{key}: did you mean {misspelling.likely}?"
-        line = find_line(text, misspelling.keys)
+    likely = {m.keys: f"did you mean {m.likely}?" for m in SCHEMA.misspellings(config)}
+    likely |= {keys: advise_placing(keys) for keys in SCHEMA.misplaced(config)}
+    for keys, advice in likely.items():
+        key = printable_name(dotted_key(keys))  # it is printed, and may contain anything
+        warning = f"{key}: {advice}"
+        line = find_line(text, keys)
         _log_once(warning, f"{path}:{line}" if line else str(path))
         yield warning
 
@@ -319,8 +324,12 @@ def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -
     # A missing key has no line, so the line of its table is used.
     where = fault.keys if has_value(config, fault.keys) else fault.keys[:-1]
     line = find_line(text, where) if where else None
-    hint = None if where == fault.keys else _misspelled_hint(fault, config)
-    return ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line, hint=hint)
+    if where == fault.keys:
+        hint = advise_brackets(key, fault.value) if "table" in fault.complaint else None
+    else:
+        hint = _misspelled_hint(fault, config) or advise(fault.keys, config, ())
+    error = ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line)
+    return error.but(hint=hint, show=format_toml)
 
 
 def _misspelled_hint(fault: Fault, config: dict[str, Any]) -> str | None:

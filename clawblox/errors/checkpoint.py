@@ -47,7 +47,7 @@ class CheckpointError(ClawbloxError):
     def details(self) -> list[str]:
         """Name the member."""
         # The name comes from the archive, so it must not reach a terminal unescaped.
-        entry = None if self.entry is None else shorten(ascii(self.entry), _ENTRY_CHARS)
+        entry = None if self.entry is None else shorten(repr(self.entry), _ENTRY_CHARS)
         return [] if entry is None else [f"entry: {entry}"]
 
 

@@ -67,6 +67,11 @@ class JournalLostError(ClawbloxError, OSError):
         ]
 
 
+def _join_words(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def _describe(change: PlanChange) -> str:
     old, new = (_show(value) for value in (change.old, change.new))
     return f"was {old}, is {new}"
@@ -83,7 +88,7 @@ def _list_ways(changes: Sequence[PlanChange]) -> list[str]:
     return [
         *([f"accept for later generations: {accept}"] if amended else []),
         *(
-            [f"for another {', '.join(never)}: begin another experiment (--name NEW), or fork"]
+            [f"to change {_join_words(never)}: begin another experiment (--name NEW), or fork"]
             if never
             else []
         ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from clawblox.printable import printable_lines
 
@@ -68,10 +70,14 @@ class ConfigError(ClawbloxError, ValueError):
         value: The invalid value.
         line: Line in ``path``, counted from 1.
         hint: How to solve the problem.
-        others: Further faults in the same file, one per line.
+        others: Further faults.
     """
 
     exit_code = 2
+    show: Callable[[object], str] = staticmethod(repr)
+    """Returns the text of the value: as in Python, or in the words of the file that has it."""
+    expected: str | None = None
+    """The valid values, if the message names only them and the value; else None."""
 
     def __init__(
         self,
@@ -82,7 +88,7 @@ class ConfigError(ClawbloxError, ValueError):
         value: object = None,
         line: int | None = None,
         hint: str | None = None,
-        others: Sequence[str] = (),
+        others: Sequence[ConfigError] = (),
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = path
@@ -91,6 +97,12 @@ class ConfigError(ClawbloxError, ValueError):
         self.line = line
         self.others = tuple(others)
 
+    def but(self, **changes: Any) -> Self:
+        """Return the error with other values for some of its arguments."""
+        error = copy.copy(self)
+        vars(error).update(changes)
+        return error
+
     @property
     def subject(self) -> str | None:
         """The key, or without one the place in the file."""
@@ -98,13 +110,20 @@ class ConfigError(ClawbloxError, ValueError):
 
     def details(self) -> list[str]:
         """Name the file and line, the value unless the headline contains it, and other faults."""
-        value = repr(self.value)
+        value = self.show(self.value)
         is_shown = self.value is None or self.message.endswith(f", not {value}")
         return [
             *([f"file: {self._place}"] if self.key and self._place else []),
             *([] if is_shown else [f"value: {shorten(value, VALUE_CHARS)}"]),
-            *(f"also: {fault}" for fault in self.others),
+            *(f"also: {self._describe(fault)}" for fault in self.others),
         ]
+
+    def _describe(self, fault: ConfigError) -> str:
+        """Return a further fault as one line; its file is named where it is another one."""
+        is_here = fault.path in (None, self.path)
+        before = f"line {fault.line}: " if is_here and fault.line else ""
+        after = "" if is_here or fault.key is None else f" ({fault._place})"
+        return f"{before}{fault.headline}{after}" + (f" ({fault.hint})" if fault.hint else "")
 
     @property
     def _place(self) -> str | None:

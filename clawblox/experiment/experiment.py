@@ -30,7 +30,7 @@ from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.record import ExperimentRecord
 from clawblox.experiment.reporting import EventHook, Reporter, RowHook
 from clawblox.experiment.requests import make_control_server
-from clawblox.experiment.rescoring import Rescoring
+from clawblox.experiment.rescoring import OnRescored, Rescoring, ignore_rescored
 from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.session import Session, set_aside_failed
@@ -49,17 +49,15 @@ _log = OwnLog(__name__)
 class Experiment:
     """A plan, its directory, and the sessions in which its chains are run.
 
-    Use it as an async context manager: leaving the block pauses what runs, with a checkpoint, and
-    stops it. The same call continues an experiment that was interrupted at any moment: after
-    Ctrl-C, SIGKILL or a reboot.
+    Leaving the ``async with`` block pauses what runs, with a checkpoint, and stops it. The same
+    call continues an experiment that was interrupted: by Ctrl-C, SIGKILL or a reboot.
 
     Args:
         plan: The plan. If the directory has an experiment already, it is compared with its plan.
         dir: Directory of the experiment; None means ``experiments/<name>``.
-        score: Returns a number, or numbers by name, for each generation, in place of the score of
-            the plan. Its agents have been stopped, its world still runs. An async function takes a
-            :class:`~clawblox.LiveGeneration`; another is called in a thread, with a
-            :class:`~clawblox.GenerationEnd`. It may be called again after a crash.
+        score: Returns a number, or numbers by name, for a generation, in place of the plan's score.
+            Its agents have stopped, its world runs. An async one takes a :class:`LiveGeneration`,
+            another one, in a thread, a :class:`GenerationEnd`. After a crash it may be repeated.
         stop: Returns why a generation should close now, or None: an async function that takes a
             live generation, called at the end of turns and every 30 seconds.
         on_event: An async function, called with each event.
@@ -231,7 +229,9 @@ class Experiment:
 
     def _require_open(self) -> OpenExperiment:
         if self._opened is None:
-            hint = "async with Experiment(plan) as exp: …"
+            hint = (
+                f"async with Experiment(plan) as exp; without, read_experiment('{self.directory}')"
+            )
             raise UsageError("this experiment is not open", hint=hint)
         return self._opened
 
@@ -443,7 +443,9 @@ class Experiment:
             self._session.add([name for name, _ in branches])
         return [name for name, _ in branches]
 
-    async def rescore(self, score: Score | None = None) -> list[Row]:
+    async def rescore(
+        self, score: Score | None = None, *, on_scored: OnRescored = ignore_rescored
+    ) -> list[Row]:
         """Score the committed generations again, from their checkpoints at the end.
 
         Each world is restored alone, without agents, and stopped after its score. Scores that
@@ -451,6 +453,7 @@ class Experiment:
 
         Args:
             score: As for the constructor; None means that of the constructor, or of the plan.
+            on_scored: Called with the number of generations that were scored, and of all.
 
         Returns:
             The rows with the new scores.
@@ -463,8 +466,8 @@ class Experiment:
         """
         if self._session is not None and not self._session.is_over.is_set():
             raise UsageError("a session of this experiment runs", hint="stop it first")
-        hooks = self._callbacks if score is None else Callbacks(score)
-        await Rescoring(self.plan, self._workshop, self._recorder, hooks, self._clock).run()
+        used = self._callbacks if score is None else Callbacks(score)
+        await Rescoring(self.plan, self._workshop, self._recorder, used, self._clock).run(on_scored)
         return self.results().rows()
 
     # -- events and requests --------------------------------------------------------------------

@@ -12,6 +12,7 @@ from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
 from clawblox.experiment.events import ExperimentEvent, describe_event, describe_line
 from clawblox.experiment.history.lines import Line
+from clawblox.experiment.schedule.callbacks import check_hooks
 from clawblox.experiment.schedule.ports import Order
 from clawblox.experiment.tables.rows import Row
 from clawblox.foreign_values import clean_text
@@ -44,6 +45,7 @@ class Reporter:
     """
 
     def __init__(self, on_event: EventHook | None, on_row: RowHook | None) -> None:
+        check_hooks(on_event=on_event, on_generation_end=on_row)
         self._on_event = on_event
         self._on_row = on_row
         self._hub: Hub[ExperimentEvent] = Hub()
@@ -98,9 +100,9 @@ class Reporter:
         try:
             await call
         except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
-            _log.warning("hook failed", hook=hook, error=repr(error))
+            text = clean_text(f"{type(error).__name__}: {error}")
+            _log.warning("hook failed", hook=hook, error=text)
             if is_reported:
-                text = clean_text(f"{type(error).__name__}: {error}")
                 self._publish("hook.failed", {"hook": hook, "error": text})
 
     def _publish(self, kind: str, data: Mapping[str, Any]) -> None:

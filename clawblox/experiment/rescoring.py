@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 import anyio
 
@@ -19,6 +20,14 @@ from clawblox.experiment.schedule.ports import AttemptError, Order, Workshop
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.system.clock import Clock
 from clawblox.telemetry.own_log import OwnLog
+
+OnRescored: TypeAlias = Callable[[int, int], None]
+"""Called with the number of generations that were scored, and of all that can be."""
+
+
+def ignore_rescored(_done: int, _total: int) -> None:
+    """Ignore how far a rescoring is."""
+
 
 _log = OwnLog(__name__)
 
@@ -49,8 +58,11 @@ class Rescoring:
         self._stamp = format_stamp(clock.utc())
         self._places = anyio.CapacityLimiter(plan.limits.worlds)
 
-    async def run(self) -> None:
+    async def run(self, on_progress: OnRescored = ignore_rescored) -> None:
         """Score all generations that have a checkpoint at the end.
+
+        Args:
+            on_progress: Called at the beginning, and after each generation.
 
         Raises:
             ConfigError: There is no score, or it cannot be imported.
@@ -60,12 +72,27 @@ class Rescoring:
         hooks = await run_blocking(self._callbacks.load, self._plan)
         if not self._callbacks.has_score:
             raise ConfigError("must be given, as the plan has none", key="score")
+        found = list(self._find_ends())
+        done = 0
+        on_progress(done, len(found))
+
+        async def score(generation: GenerationState, end: Checkpoint) -> None:
+            nonlocal done
+            await self._score(generation, end, hooks["score"])
+            done += 1
+            on_progress(done, len(found))
+
         async with anyio.create_task_group() as tasks:
-            for chain in self._recorder.state.chains.values():
-                for generation in chain.generations.values():
-                    ends = [point for point in generation.checkpoints() if point.kind == "end"]
-                    if generation.committed is not None and ends:
-                        tasks.start_soon(self._score, generation, ends[-1], hooks["score"])
+            for generation, end in found:
+                tasks.start_soon(score, generation, end)
+
+    def _find_ends(self) -> Iterator[tuple[GenerationState, Checkpoint]]:
+        """Yield the generations that can be scored, each with its checkpoint at the end."""
+        for chain in self._recorder.state.chains.values():
+            for generation in chain.generations.values():
+                ends = [point for point in generation.checkpoints() if point.kind == "end"]
+                if generation.committed is not None and ends:
+                    yield generation, ends[-1]
 
     async def _score(
         self, generation: GenerationState, end: Checkpoint, function: Mapping[str, str | None]

@@ -236,7 +236,8 @@ class RecordingReader:
             return None
         magic, length = PREFIX.unpack_from(window)
         if magic != MAGIC:
-            raise self._error("it is not a recording, or damaged: no header of a block", offset)
+            what = "damaged" if offset else "not a recording, or damaged"
+            raise self._error(f"it is {what}: no header of a block", offset)
         if length > MAX_HEADER_BYTES:
             raise self._error(f"a header has {length} bytes, more than {MAX_HEADER_BYTES}", offset)
         data = window[PREFIX.size : PREFIX.size + length]

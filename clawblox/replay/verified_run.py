@@ -29,6 +29,7 @@ from clawblox.rundir.recordings import (
     find_run_dir,
     list_recordings,
     opened_recording,
+    refuse_archive,
 )
 from clawblox.world.recorded_worlds import find_recorded_world
 
@@ -260,6 +261,8 @@ def _find_sources(
 ) -> list[_Source]:
     """Return what is to be verified. Blocks."""
     is_file = not given.is_dir()
+    if is_file:
+        refuse_archive(given)
     # No link leads from a run directory to a file that is looked for above its real directory.
     given = resolve_run_dir(given.parent) / given.name if is_file else resolve_run_dir(given)
     run_dir = find_run_dir(given) if is_file else given
@@ -270,9 +273,21 @@ def _find_sources(
     elif number is not None:
         listed = [(found, n) for found, n in listed if n == number]
     if not listed:
-        wanted = "recordings" if number is None else f"recording {number}"
-        raise UsageError(f"there is no {wanted} in {given}: start the run with record")
+        raise _no_recording(given, number, [] if run_dir is None else list_recordings(run_dir))
     return [_read_source(found, n, run_dir, world_dir, env) for found, n in listed]
+
+
+def _no_recording(
+    run: Path, number: int | None, recordings: Sequence[FoundRecording]
+) -> UsageError:
+    """Return the error for a run that lacks the recording that was asked for."""
+    count = sum(found.is_readable for found in recordings)
+    if number is None or not count:
+        return UsageError(
+            f"there are no recordings in {run}", hint="start the run with record=True"
+        )
+    have = "1 recording, number 1" if count == 1 else f"{count} recordings, 1 to {count}"
+    return UsageError(f"there is no recording {number} in {run}, which has {have}")
 
 
 def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, int]]:

@@ -14,13 +14,14 @@ from typing import Final
 
 import attrs
 
-from clawblox.errors import ConfigError, ManifestError, RecordingError
+from clawblox.errors import ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.foreign_values import clean_text
 from clawblox.recording.blocks import FORMAT
 from clawblox.recording.reader import OLD_FORMAT, RecordingReader
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
 from clawblox.rundir.records import InstanceRecord, has_records, read_located
+from clawblox.rundir.snapshot_files import is_archive
 from clawblox.system.regular_files import open_file, open_regular
 
 _MAX_INSTANCES: Final = 10_000
@@ -105,6 +106,22 @@ def find_record(run_dir: Path, recording: FoundRecording) -> InstanceRecord | No
         return next((record for record in records if record.name == recording.instance), None)
     alone = [record for record in records if Path(record.instance_dir) == run_dir]
     return next(iter(alone or records), None)
+
+
+def refuse_archive(path: Path) -> None:
+    """Refuse an archive where a recording is meant. Blocks.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: It is an archive of world and agents; the hint names its run.
+    """
+    if not is_archive(path):
+        return
+    run_dir = next(filter(has_records, path.absolute().parents[:_RUN_DEPTH]), None)
+    hint = f"give {'the run that it is of' if run_dir is None else f'its run, {run_dir}'}"
+    raise UsageError(f"{path} is an archive of a checkpoint, not a recording", hint=hint)
 
 
 @contextlib.contextmanager

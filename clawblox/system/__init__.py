@@ -23,5 +23,6 @@
 - ``request``: requests and answers.
 - ``sockets``: sockets that never block.
 - ``connection``: kept connections to worlds; the only module that knows httptools.
+- ``amounts``: sizes as short texts.
 - ``clock``: the wall clock, and a clock that tests can replace.
 """

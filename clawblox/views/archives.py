@@ -18,9 +18,9 @@ from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
 from clawblox.printable import printable, printable_name, quote_words
+from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
     count_words,
-    format_bytes,
     format_facts,
     format_table,
     path_word,

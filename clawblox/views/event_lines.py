@@ -15,9 +15,10 @@ import attrs
 from clawblox.printable import printable
 from clawblox.results import EventKind, ProcessExit, WorldEvent
 from clawblox.rundir.status import InstanceStatus
+from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.logs import last_lines
-from clawblox.views.formatting import format_bytes, format_exit, format_seconds
+from clawblox.views.formatting import format_exit, format_seconds
 
 _TROUBLE: Final[tuple[EventKind, ...]] = (
     "start_failed",

@@ -9,9 +9,10 @@ from clawblox.agents.values import sum_usage
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.history.lines import read_usage
 from clawblox.results import WorldEvent
+from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc
 from clawblox.views.event_lines import EventLine, describe_event
-from clawblox.views.formatting import format_bytes, format_cost, format_count
+from clawblox.views.formatting import format_cost, format_count
 
 _WORLD: Final = "world."
 _TROUBLE: Final = frozenset(

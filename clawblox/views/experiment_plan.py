@@ -18,10 +18,10 @@ from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.tables.status import make_status
 from clawblox.printable import printable
+from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import utc_now
 from clawblox.views.formatting import (
     count_words,
-    format_bytes,
     format_count,
     format_rough_seconds,
 )

@@ -15,6 +15,7 @@ from clawblox.foreign_values import clean_value
 from clawblox.printable import printable, quote_words
 from clawblox.results import Labels, ProcessExit, format_label
 from clawblox.rundir.status import InstanceStatus
+from clawblox.system.amounts import scale
 from clawblox.system.clock import utc_now
 
 _MAX_REASON_CHARS = 40
@@ -87,27 +88,9 @@ def format_age(at: str | None) -> str:
     return format_seconds(float(max(0, int(age.total_seconds())))).replace(".0s", "s")
 
 
-def format_bytes(size: int | None) -> str:
-    """Return a size as ``512 B``, ``9.8 MB``, ``31 MB`` or ``1.2 GB``.
-
-    Args:
-        size: Bytes; None gives an empty text.
-    """
-    return "" if size is None else _scale(size, ("B", "kB", "MB", "GB"), " ")
-
-
 def format_count(number: int) -> str:
     """Return a large number as ``950``, ``9.5k``, ``44k`` or ``1.2M``; 0 gives an empty text."""
-    return _scale(number, ("", "k", "M", "G"), "") if number else ""
-
-
-def _scale(number: int, units: Sequence[str], gap: str) -> str:
-    value, unit = float(number), units[0]
-    for larger in units[1:]:
-        if value >= 999.5:
-            value, unit = value / 1000, larger
-    digits = 1 if value < 9.95 and unit != units[0] else 0
-    return f"{value:.{digits}f}{gap}{unit}"
+    return scale(number, ("", "k", "M", "G"), "") if number else ""
 
 
 def format_cost(usd: float | None) -> str:

@@ -21,10 +21,10 @@ from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life
 from clawblox.rundir.saves import LineageSave
+from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc
 from clawblox.views.formatting import (
     count_words,
-    format_bytes,
     format_exit,
     format_labels,
     round_ticks,

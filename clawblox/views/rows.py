@@ -14,10 +14,10 @@ from clawblox.agents.values import Usage, sum_usage
 from clawblox.columns import Column
 from clawblox.printable import printable
 from clawblox.rundir.status import OVER, InstanceStatus
+from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
     count_words,
     format_age,
-    format_bytes,
     format_cost,
     format_count,
     format_end,

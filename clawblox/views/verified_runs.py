@@ -71,7 +71,10 @@ def _describe_divergence(divergence: Divergence) -> str:
 
 def _show_sides(recorded: Any, replayed: Any) -> tuple[str, str]:  # noqa: ANN401 - JSON
     """Return both values, from where long ones begin to differ."""
-    sides = tuple("nothing" if side is None else json.dumps(side) for side in (recorded, replayed))
+    sides = tuple(
+        "nothing" if side is None else json.dumps(side, ensure_ascii=False)
+        for side in (recorded, replayed)
+    )
     if max(map(len, sides)) <= _MAX_CHARS:
         return sides[0], sides[1]
     begin = max(0, common_length(*sides) - _BEFORE)

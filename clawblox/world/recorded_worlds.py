@@ -27,11 +27,11 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
         run_dir: The run directory whose manifests list it; None if none does.
 
     Returns:
-        The directory, absolute; it need not exist any more.
+        The directory, absolute.
 
     Raises:
         ManifestError: A later version of clawblox wrote the records.
-        UsageError: It is not known, or another user or an agent may have chosen it; says why.
+        UsageError: It is not known or gone, or another user or an agent may have chosen it.
     """
     record = None if run_dir is None else find_record(run_dir, recording)
     if run_dir is None or record is None or not Path(record.world_dir).is_absolute():
@@ -55,6 +55,11 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
             f"the world of {recording.path} must be given: the one that ran, {world}, is in "
             f"{place}, where an agent may have put it",
             hint=_HINT,
+        )
+    if not world.is_dir():
+        raise UsageError(
+            f"the world that made {recording.path} is gone: {world} is no directory",
+            hint="where it was moved, give its directory with world_dir=",
         )
     return Path(record.world_dir)
 

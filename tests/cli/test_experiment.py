@@ -121,7 +121,7 @@ def test_a_time_for_saving_that_leaves_none_for_work_is_refused_with_its_line(
     line = text.splitlines().index('save = { prompt = "Save.", before = "1s" }') + 1
     for more in ((), ("--dry-run",)):
         error = refuse(call, "run", "exp.toml", *more)
-        assert error.startswith("save.before: must be less than the duration, 1 s, not 1.0\n")
+        assert error.startswith("save.before: must be less than the duration, 1 s, not '1s'\n")
         assert f"  file: exp.toml:{line}\n" in error
     error = refuse(call, "run", "exp.toml", "--set", "save.before=2s")
     assert "file:" not in error

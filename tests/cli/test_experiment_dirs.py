@@ -105,7 +105,9 @@ def test_a_run_does_not_continue_from_an_experiment(call: Start) -> None:
 def test_nothing_in_an_experiment_runs_yet(call: Start) -> None:
     shown = call("ps", EXPERIMENT)
     assert shown.wait() == 0
-    assert shown.out.endswith(f"or below. See clawblox experiment status {EXPERIMENT}.\n")
+    status = f"clawblox experiment status {EXPERIMENT}"
+    assert shown.out.endswith(f"or below. --all shows what has ended, and {status} the chains.\n")
+    assert call("ps", EXPERIMENT, "--all").out.endswith(f"or below. See {status}.\n")
 
 
 # -- the reverse ----------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def leave_archive(plan: Path) -> Path:
 
 def test_unneeded_files_are_removed_when_that_is_confirmed(plan: Path, call: Start) -> None:
     archive = leave_archive(plan)
-    for words, typed, status in ((("--dry-run",), "", 0), ((), "n\n", 130), ((), "y\n", 0)):
+    for words, typed, status in ((("--dry-run",), "", 0), ((), "n\n", 1), ((), "y\n", 0)):
         assert archive.exists()
         command = call("experiment", "clean", DIRECTORY, *words, typed=typed)
         assert command.wait() == status, command.err

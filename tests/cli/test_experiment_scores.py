@@ -58,6 +58,7 @@ def test_scores_are_computed_and_kept_without_the_secrets_of_agents(call: Start)
     assert failed.wait() == 1, failed.err
     file = Path("scores.py").absolute()
     assert failed.out == f"r1 generation 1: counter 0; KeyError: 'points' ({file}:{line})\n"
+    assert failed.err == ""
     added = call("experiment", "rescore", DIRECTORY, "scores:agents")
     assert (added.wait(), added.out) == (0, "r1 generation 1: counter 0, score 1\n")
     again = call("experiment", "rescore", DIRECTORY)

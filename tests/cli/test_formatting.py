@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from clawblox.printable import printable, printable_lines
+from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
     format_age,
-    format_bytes,
     format_json,
     format_rough_seconds,
     format_table,

@@ -11,10 +11,12 @@ import pytest
 
 from clawblox.recording.replays import Divergence, ReplayProgress
 from clawblox.replay import VerifiedReplay, VerifiedRun
-from clawblox.replay.verified_run import Link
+from clawblox.replay.verified_run import Link, _no_recording
+from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.verified_runs import describe_replay, sum_up
 from tests.cli.conftest import Start
 from tests.conformance.lives import dice_world, recorded_lives
+from tests.rundir.support import make_record
 from tests.support import marked_processes, wait_until
 
 
@@ -114,3 +116,27 @@ def test_a_run_is_verified_and_a_signal_leaves_nothing(
 
 def is_up(log: Path) -> bool:
     return "Repeating" in log.read_text()
+
+
+@pytest.mark.parametrize("command", ["verify", "replay"])
+def test_an_archive_is_no_recording_and_its_run_is_named(
+    call: Start, tmp_path: Path, command: str
+) -> None:
+    make_record(tmp_path / "run", 0)
+    file = tmp_path / "run" / "checkpoints" / "gen001.ckpt"
+    file.parent.mkdir()
+    file.write_bytes(b"PK")
+    refused = call(command, str(file))
+    assert refused.wait() == 2
+    assert "is an archive of a checkpoint, not a recording" in refused.err
+    assert f"hint: give its run, {tmp_path / 'run'}" in refused.err
+
+
+def test_a_number_that_no_recording_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    found = [FoundRecording(tmp_path / "a"), FoundRecording(tmp_path / "b")]
+    texts = [_no_recording(tmp_path, 5, recordings).message for recordings in (found, found[:1])]
+    assert texts == [
+        f"there is no recording 5 in {tmp_path}, which has 2 recordings, 1 to 2",
+        f"there is no recording 5 in {tmp_path}, which has 1 recording, number 1",
+    ]
+    assert _no_recording(tmp_path, 5, []).hint == "start the run with record=True"

@@ -662,3 +662,40 @@ def test_the_warnings_are_an_attribute_of_the_world(tmp_path):
     (tmp_path / "world.toml").write_text('name = "A"\n[run]\ncomand = ["x"]\n')
     with capture_logs():
         assert World(tmp_path).config_warnings == ("run.comand: did you mean command?",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            'name = "w"\n[run]\ncommand = true\n',
+            "must be a non-empty list of strings, not true",
+            None,
+        ),
+        ('name = "w"\n[[run]]\ncommand = ["a"]\n', "must be a table", "write [run] in place of"),
+        (
+            'name = "w"\n[run.sidecar]\nname = "a"\ncommand = ["a"]\n',
+            "must be an array of tables: [[run.sidecar]]",
+            "write [[run.sidecar]] in place of [run.sidecar]",
+        ),
+        ('[run]\ncommand = ["a"]\nname = "w"\n', "missing", "keys below [run] belong to it"),
+    ],
+)
+def test_a_fault_is_told_in_the_words_of_toml_with_what_to_write(
+    tmp_path: Path, text: str, message: str, hint: str | None
+) -> None:
+    (tmp_path / "world.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_world_config(tmp_path)
+    assert caught.value.message.startswith(message)
+    assert (caught.value.hint or "").startswith(hint or "")
+    assert (caught.value.hint is None) == (hint is None)
+
+
+def test_a_key_of_the_world_below_a_header_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text('name = "w"\n[run]\ncommand = ["a"]\nmax_players = 3\n')
+    (warning,) = read_world_config(tmp_path).warnings
+    assert warning == (
+        "run.max_players: keys below [run] belong to it:"
+        " write those of the whole file above the first header"
+    )

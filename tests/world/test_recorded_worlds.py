@@ -69,6 +69,14 @@ def find(file: Path) -> Path:
     return find_recorded_world(recording, run_dir)
 
 
+def test_a_world_that_was_moved_must_be_given(run_dir: Path, world: Path) -> None:
+    world.rename(world.with_name("moved"))
+    with pytest.raises(UsageError) as caught:
+        find(run_dir / FILE)
+    assert f"is gone: {world} is no directory" in caught.value.message
+    assert caught.value.hint == "where it was moved, give its directory with world_dir="
+
+
 @pytest.mark.parametrize("instance", ["", "w000"])
 def test_the_own_record_of_a_listed_recording_names_its_world(
     tmp_path: Path, world: Path, instance: str

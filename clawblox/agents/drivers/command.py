@@ -15,8 +15,11 @@ In the words, ``{prompt}``, ``{session}`` (a new id in ``start``), ``{system_pro
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -45,6 +48,17 @@ SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
 """Ids become words of a command line and parts of paths, so their characters are restricted."""
 
 
+def _suggest_table(given: object) -> str | None:
+    """Return how to write the words of a program as a table."""
+    words = [given] if isinstance(given, str) else given
+    if not isinstance(words, list | tuple) or not words:
+        return None
+    program, *others = map(str, words)
+    program = f".{os.sep}{Path(program).name}" if os.sep in program else program
+    start = json.dumps([program, *others, "{prompt}"], ensure_ascii=False)
+    return f'write {{"start": {start}}}'
+
+
 @attrs.frozen(kw_only=True)
 class CommandTable:
     """A caller's command table, checked.
@@ -71,7 +85,7 @@ class CommandTable:
         """
         if not isinstance(given, Mapping):
             expected = 'a table such as {"start": ["my-agent", "{prompt}"]}'
-            raise mismatch("command", expected, given)
+            raise mismatch("command", expected, given, hint=_suggest_table(given))
         for key in given:
             if key not in _KEYS:
                 likely = nearest_name(str(key), _KEYS)

@@ -73,7 +73,7 @@ class KnownProgramDriver(Driver):
         numbers, hint = self.parse_version(printed), self.install_hint
         if not numbers:
             shown = printed.strip().partition("\n")[0]
-            problem = f"it does not print a version of {self.product}, but {shown!a:.80}"
+            problem = f"it does not print a version of {self.product}, but {shown!r:.80}"
             yield Requirement(problem=problem, hint=hint, is_certain=self.needs_version)
         elif numbers < self.oldest:
             needed = ".".join(map(str, self.oldest))

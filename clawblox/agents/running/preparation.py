@@ -29,6 +29,7 @@ from clawblox.agents.running.session import read_system_prompt
 from clawblox.agents.running.version import ask_version, find_number
 from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
+from clawblox.printable import quote_words
 from clawblox.protocol import (
     AGENT_NAME_ENV,
     INSTANCE_ENV,
@@ -59,22 +60,35 @@ def find_binary(order: Order) -> Path:
     search = order.env.get("PATH") or order.inherited.get("PATH") or os.defpath
     binary = shutil.which(name, path=search)
     if binary is None:
-        raise AgentSetupError(
-            f"its program {name!r} is not on PATH, or cannot be executed",
-            hint="install it (clawblox doctor shows how), or give its path with binary=",
-        )
+        raise _no_program(order, name)
     path = Path(binary).absolute()
     if ".." in path.parts:  # nothing of the path can be made in a sandbox then
         path = Path(os.path.realpath(path.parent), path.name)
     return path
 
 
+def _no_program(order: Order, name: str) -> AgentSetupError:
+    """Return the error for a program that cannot be executed."""
+    if os.sep in name and os.path.isfile(name):  # noqa: PTH113 - never raises
+        hint = f"make it executable: chmod +x {quote_words([name])}"
+        return AgentSetupError(f"its program {name!r} is not executable", hint=hint)
+    if os.sep in name:
+        hint = "give the path of the program, or the name of one on PATH"
+        return AgentSetupError(f"its program {name!r} does not exist", hint=hint)
+    text = f"its program {name!r} is not on PATH, or cannot be executed"
+    if order.options.command is not None:
+        return AgentSetupError(text, hint=f"install it, or give its path: ./{name} is a file here")
+    hint = "install it (clawblox doctor shows how), or give its path with binary="
+    return AgentSetupError(text, hint=hint)
+
+
 def _find_in_workspace(order: Order, name: str) -> Path:
     path = order.directory.workspace / name
     if ".." in path.parts or shutil.which(str(path)) is None:
         raise AgentSetupError(
-            f"its program {name!r} is no executable file in its workspace",
-            hint="put it there, or give another path in command=",
+            f"its program ./{name} is no executable file in its workspace",
+            hint=f"put it there and make it executable: chmod +x {quote_words([name])}; of a plan, "
+            "it can be a file beside the plan or in the template",
         )
     return path
 

@@ -12,9 +12,9 @@ import click
 from clawblox.cli.parameters import PATH, examples, existing_run_dir, json_option
 from clawblox.experiment.runs.cleaning import RunFile, held, list_files, remove_files
 from clawblox.rundir.paths import resolve_run_dir
+from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
     count_words,
-    format_bytes,
     format_json,
     format_table,
     shorten_path,

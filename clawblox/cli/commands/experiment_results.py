@@ -13,6 +13,7 @@ import click
 from clawblox.cli.parameters import PATH, examples, existing_experiment, json_option
 from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import note, table_width
+from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
@@ -21,9 +22,9 @@ from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_lefto
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.tables.rows import Row
 from clawblox.printable import printable
+from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
     count_words,
-    format_bytes,
     format_json,
     format_table,
     shorten_path,
@@ -149,7 +150,8 @@ def rescore(directory: str, function: str | None) -> int:
     async def score_all() -> tuple[list[Row], Sequence[Line]]:
         async with Experiment.open(place) as experiment:
             known = len(experiment.record.lines)
-            rows = await experiment.rescore(score)
+            async with progress_bar("Scoring", 0) as bar:
+                rows = await experiment.rescore(score, on_scored=bar.reach)
             return rows, experiment.record.lines[known:]
 
     rows, lines = anyio.run(score_all)
@@ -159,8 +161,11 @@ def rescore(directory: str, function: str | None) -> int:
         for row in rows
         if row.status == "committed"
     ]
+    shown: set[str] = set()
     for row, error in outcomes:
-        click.echo(printable(f"{row.chain} generation {row.generation}: {_describe(row, error)}"))
+        text = _describe(row, "the same error" if error in shown else error)
+        click.echo(printable(f"{row.chain} generation {row.generation}: {text}"))
+        shown.add(error or _NO_END)
     return 1 if any(error for _, error in outcomes) else 0
 
 
@@ -189,8 +194,10 @@ def _describe(row: Row, error: str) -> str:
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove failed runs and old checkpoints of complete generations.
+
+    The exit status is 1 if the answer was no, and nothing was removed.
 
     \f
     Raises:
@@ -208,11 +215,13 @@ def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     else:
         _show_leftovers(leftovers)
     if not leftovers or dry_run:
-        return
-    if not yes:
-        click.confirm("Remove them?", abort=True)
+        return 0
+    if not yes and not click.confirm("Remove them?"):
+        note("Nothing was removed.")
+        return 1
     remove_leftovers(record.directory, leftovers)
     note(f"Removed {count_words(len(leftovers), 'item')}.")
+    return 0
 
 
 def _show_leftovers(leftovers: Sequence[Leftover]) -> None:

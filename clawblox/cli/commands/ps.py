@@ -71,7 +71,8 @@ def command(
     if watch + tree + as_json > 1:
         raise click.UsageError("--watch, --tree and --json cannot be combined.")
     place = None if directory is None else resolve_run_dir(existing_path(directory))
-    scope = make_scope(place, wants_ended=wants_ended, watches=watch, labels=labels)
+    wants_all = wants_ended or (place is not None and (as_json or tree))
+    scope = make_scope(place, wants_ended=wants_all, watches=watch, labels=labels)
     statuses = scope.read()
     if as_json:
         click.echo(format_json([attrs.asdict(status) for status in statuses]))
@@ -103,6 +104,8 @@ def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool
         yield from format_lines(instance_columns(rows), width)
         if agents := scope.read_agents([run_dir]):
             yield from ("", *format_lines(agent_columns(agents), width))
+    if scope.more:
+        yield from ("", scope.more)
 
 
 def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:

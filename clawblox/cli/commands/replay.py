@@ -24,6 +24,7 @@ from clawblox.rundir.recordings import (
     FoundRecording,
     find_recordings,
     opened_recording,
+    refuse_archive,
 )
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.recordings import Timeline, format_world_at, read_world_at, world_at_document
@@ -122,6 +123,8 @@ def command(
     place = existing_path(run)
     if number is not None and not place.is_dir():
         raise UsageError("--recording is for run directories; RUN is a file")
+    if not place.is_dir():
+        refuse_archive(place)
     run_dir = resolve_run_dir(place) if place.is_dir() else None
     found = _choose(run_dir, number) if run_dir else FoundRecording(place.absolute())
     if viewer:

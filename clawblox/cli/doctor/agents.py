@@ -95,7 +95,7 @@ def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str])
     number = find_number(answer.text)
     if answer.exit.status != 0 or number is None:
         last_line = answer.text.rpartition("\n")[2]
-        return warning(f"it printed {last_line!a:.80}, no version ({answer.exit})")
+        return warning(f"it printed {last_line!r:.80}, no version ({answer.exit})")
     required = driver.check(AgentSetup(directory=_SHOWN_DIR, binary=""), env, answer.text)
     problems = [requirement.problem for requirement in required]
     version = [] if any(number in text for text in problems) else [number]

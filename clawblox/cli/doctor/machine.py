@@ -14,10 +14,10 @@ from typing import Final
 
 from clawblox.checks import CheckResult, missing, ok, warning
 from clawblox.cli.doctor import Checks
+from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.port_leases import LeaseFile
 from clawblox.system.process_tree import all_processes, boot_id, read_process
-from clawblox.views.formatting import format_bytes
 
 _NO_PORT = 0
 """Its slot in the lease file is never used."""

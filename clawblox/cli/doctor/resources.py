@@ -22,12 +22,12 @@ from clawblox.errors import ManifestError
 from clawblox.printable import quote_words
 from clawblox.rundir.control_client import short_path
 from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.system.amounts import format_bytes
 from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.port_leases import LEASE_ROOT
 from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
 from clawblox.system.process_tree import all_processes, read_process, read_variables
 from clawblox.system.scratch import temporary_directory
-from clawblox.views.formatting import format_bytes
 
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
 _SLOW_SYNC_S = 0.5

@@ -262,7 +262,7 @@ def _in_words_of_options(error: ConfigError) -> ConfigError:
         return error
     key = ".".join((_OPTIONS[argument], *members))
     hint = _HINTS["binary"] if argument == "binary" else error.hint or _HINTS.get(argument)
-    return ConfigError(error.message, key=key, value=error.value, hint=hint)
+    return error.but(key=key, hint=hint)
 
 
 def _read_file(name: str, key: str) -> str:

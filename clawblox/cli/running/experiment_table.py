@@ -14,13 +14,14 @@ from clawblox.cli.running.displays import TableOutput
 from clawblox.cli.running.live_table import LiveTable
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.events import describe_line
+from clawblox.experiment.events import ExperimentEvent, describe_line
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
 from clawblox.views.experiments import ExperimentView, render_experiment
 
+_SCORED = ("generation.scored", "generation.rescored")
 _INTERVAL_S = 1.0
 _FINISH_TIMEOUT_S = 1.0
 
@@ -53,13 +54,24 @@ class _News:
 
     def __init__(self, since: int | None) -> None:
         self._seen = since
+        self._score_errors: set[str] = set()
 
     def take(self, lines: Sequence[Line]) -> list[EventLine]:
         """Return the events since the last call."""
         new = [] if self._seen is None else lines[self._seen :]
         self._seen = len(lines)
-        events = (describe_experiment_event(describe_line(line)) for line in new)
+        events = (describe_experiment_event(self._shorten(describe_line(line))) for line in new)
         return [event for event in events if event is not None]
+
+    def _shorten(self, event: ExperimentEvent) -> ExperimentEvent:
+        """Return an event without an error of a score that was shown for another generation."""
+        error = event.data.get("error") if event.kind in _SCORED else None
+        if error is None:
+            return event
+        if error in self._score_errors:
+            return attrs.evolve(event, data={**event.data, "error": "the same error"})
+        self._score_errors.add(error)
+        return event
 
 
 class ExperimentTable(TableOutput[ExperimentLook]):

@@ -258,9 +258,7 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
     if name is None:
         return error
     key = f"--{name.replace('_', '-')}"
-    return ConfigError(
-        error.message, key=key, value=error.value, hint=error.hint, others=error.others
-    )
+    return error.but(key=key)
 
 
 def _usual_template() -> Path | None:

@@ -12,6 +12,7 @@ import attrs
 import click
 
 from clawblox.config.toml_text import read_toml_text
+from clawblox.config.toml_words import in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.dotted import set_value
@@ -60,9 +61,7 @@ def apply_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
         try:
             plan = set_value(plan, path, value, _FIELDS)
         except ConfigError as error:
-            raise ConfigError(
-                error.message, key=path, value=error.value, hint=error.hint, path=error.path
-            ) from error
+            raise in_toml(error, value).but(key=path) from error
     return plan
 
 

@@ -13,8 +13,9 @@ from clawblox.concurrency.batch import Batch, Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.operations import OnSaved, save_instances
+from clawblox.system.amounts import format_bytes
 from clawblox.views.event_lines import describe_error
-from clawblox.views.formatting import format_bytes, shorten_path
+from clawblox.views.formatting import shorten_path
 
 
 async def save_and_show(

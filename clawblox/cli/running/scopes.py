@@ -27,6 +27,7 @@ class Scope:
         shows_ended: Whether instances that have ended are shown.
         if_empty: Text to print if there are none.
         labels: Labels that the instances must have.
+        more: Text after the tables: where to see more; empty for none.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Scope:
     shows_ended: bool
     if_empty: str
     labels: Labels
+    more: str = ""
 
     @property
     def is_one_run(self) -> bool:
@@ -79,9 +81,13 @@ def make_scope(
     if has_records(directory):
         return Scope("", lambda: [directory], True, none_here, labels)
     place = shorten_path(directory)
-    shows_ended = wants_ended or not watches
     part = find_experiment_part(directory)
-    hint = "" if part is None else f" See {suggest('experiment status', part.experiment)}."
+    shows_ended = wants_ended or not (watches or part)  # of an experiment, they are hundreds
+    status = "" if part is None else suggest("experiment status", part.experiment)
+    hint = f" See {status}." if status else ""
+    if status and not shows_ended:
+        hint = f" --all shows what has ended, and {status} the chains."
     verb = "has run" if shows_ended else "runs"
     empty = none_here or f"Nothing {verb} in '{place}' or below.{hint}"
-    return Scope(place, partial(find_runs_below, directory), shows_ended, empty, labels)
+    find = partial(find_runs_below, directory)
+    return Scope(place, find, shows_ended, empty, labels, more=hint.strip())

@@ -10,7 +10,8 @@ import anyio
 from clawblox.checkpoint.progress import ArchiveWork, archive_work
 from clawblox.cli.terminal.output import note
 from clawblox.printable import printable
-from clawblox.views.formatting import format_bytes, format_seconds
+from clawblox.system.amounts import format_bytes
+from clawblox.views.formatting import format_seconds
 
 SLOW_S: Final = 2.0
 """Seconds from which on a save or a load counts as slow."""

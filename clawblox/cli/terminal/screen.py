@@ -20,7 +20,8 @@ from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.progress import Report
 from clawblox.concurrency.tasks import Tasks
-from clawblox.views.formatting import format_bytes, format_seconds
+from clawblox.system.amounts import format_bytes
+from clawblox.views.formatting import format_seconds
 
 _UP = "\x1b[{}A"
 _CLEAR_REST_OF_LINE = "\x1b[K"

@@ -49,7 +49,7 @@ class Credentials:
                 "must have values in the environment of the process that runs the experiment",
                 key=f"agents.{spec.name}.env",
                 value=", ".join(missing),
-                hint=f"export {missing[0]}=…, then run it again",
+                hint=f"export {' '.join(f'{name}=…' for name in missing)}, then run it again",
             )
         return self.given(spec)
 

@@ -72,7 +72,8 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
         try:
             config = read_world_config(find_world(spec.dir))
         except ClawbloxError as error:
-            yield ConfigError(error.message, key="world.dir", hint=error.hint)
+            as_plan = ConfigError(error.message, key="world.dir", value=spec.dir, hint=error.hint)
+            yield error if isinstance(error, ConfigError) and error.key else as_plan
             continue
         if plan.seeds and not config.takes_reseed:
             yield ConfigError(
@@ -98,7 +99,7 @@ def _catch(check: Callable[[], object], parent: str) -> Iterator[ConfigError]:
     except ConfigError as error:
         if error.path is None and error.key is not None:
             key = f"{parent}.{error.key}"
-            error = ConfigError(error.message, key=key, value=error.value, hint=error.hint)
+            error = error.but(key=key)
         yield error
 
 

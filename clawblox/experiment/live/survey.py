@@ -27,9 +27,11 @@ from clawblox.experiment.live.plan_faults import (
 )
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.plan_file import join_faults
 from clawblox.experiment.plan.save_times import find_long_saves
 from clawblox.experiment.plan.values import below
 from clawblox.experiment.schedule.score_functions import load_score
+from clawblox.system.amounts import format_bytes
 from clawblox.system.files import available_bytes
 from clawblox.system.trees import tree_size
 
@@ -112,8 +114,11 @@ async def survey_plan(
     except ConfigError as error:
         if error.key not in {fault.key for fault in faults}:  # else its trouble is a fault already
             faults.append(error)
+    if faults and not are_variables_needed:  # a run would need them
+        for _, spec in _distinct_agents(plan.chains()):
+            faults += _find_missing_values(spec, credentials)
     if faults or inputs is None:
-        raise _join(faults)
+        raise join_faults(faults)
     survey = await run_blocking(_measure, plan, directory, inputs, programs)
     specs = [spec for _, spec in _distinct_agents(plan.chains())]
     names = [name for spec in specs for name in credentials.missing(spec)]
@@ -128,11 +133,8 @@ def _find_static_faults(
     yield from find_world_faults(plan, chains)
     yield from _check_score(plan)
     for chain, spec in _distinct_agents(chains):
-        try:
-            if credentials is not None:
-                credentials.env(spec)
-        except ConfigError as error:
-            yield error
+        if credentials is not None:
+            yield from _find_missing_values(spec, credentials)
         yield from find_agent_faults(chain.plan, spec)
     if plan.tmux is not None and shutil.which("tmux") is None:
         yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
@@ -143,11 +145,18 @@ def _find_static_faults(
         yield from _find_disk_faults(plan, directory)
 
 
+def _find_missing_values(spec: AgentSpec, credentials: Credentials) -> Iterator[ConfigError]:
+    try:
+        credentials.env(spec)
+    except ConfigError as error:
+        yield error
+
+
 def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:
     least, free = plan.limits.min_free, _free_bytes(directory)
     if least is not None and free < least:
         yield ConfigError(
-            f"must be at most {free / 1e9:.3g} GB, which are free, not {least / 1e9:.3g} GB",
+            f"must be at most {format_bytes(free)}, which are free, not {format_bytes(least)}",
             key="limits.min_free",
             hint="free some space, or choose a directory on another disk",
         )
@@ -207,26 +216,6 @@ def _check_version(spec: AgentSpec, version: str | None) -> Iterator[ConfigError
 
 def _as_fault(spec: AgentSpec, error: AgentError) -> ConfigError:
     return ConfigError(error.message, key=f"agents.{spec.name}", hint=error.hint)
-
-
-def _join(faults: list[ConfigError]) -> ConfigError:
-    """Return one error with all faults."""
-    first = faults[0]
-    texts = dict.fromkeys(f"{fault.subject}: {fault.message}{_place(fault)}" for fault in faults)
-    _, *others = texts  # agents of several chains may have the same faults
-    return ConfigError(
-        first.message,
-        key=first.key,
-        value=first.value,
-        path=first.path,
-        line=first.line,
-        hint=first.hint,
-        others=[*first.others, *others],
-    )
-
-
-def _place(fault: ConfigError) -> str:
-    return f" ({fault.path}:{fault.line})" if fault.line else ""
 
 
 # -- what it takes ------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from clawblox.agents.options import DRIVER_NAMES, SandboxChoice, check_word, to_
 from clawblox.agents.prompts import check_prompt
 from clawblox.agents.usage import Budget, check_amount
 from clawblox.config.arguments import (
+    HINT,
+    LEFT_OUT,
     check_choice,
     check_count,
     check_duration,
@@ -43,6 +45,7 @@ from clawblox.experiment.plan.values import (
     KEY,
     PART,
     build,
+    check_display_name,
     check_names,
     freeze,
     to_duration,
@@ -69,8 +72,6 @@ RetrySource: TypeAlias = Literal["checkpoint", "template"]
 OnChainFailure: TypeAlias = Literal["keep_others", "stop_all"]
 """What happens to the other chains when a chain fails."""
 
-_MAX_DISPLAY_CHARS: Final = 32
-_DISPLAY_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*")
 _CONDITION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,37}")
 
 _FLAG: Final = checked(check_flag)
@@ -81,6 +82,16 @@ _OPTIONAL_SECONDS: Final = checked(check_duration, optional=True)
 _ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
 _AMOUNT: Final = checked(check_amount, optional=True)
 _OPTIONAL_COUNT: Final = checked(check_count, optional=True)
+_NO_LIMIT: Final = {HINT: LEFT_OUT}
+
+
+def _seconds_or_none(default: float | None, **metadata: str) -> Any:  # noqa: ANN401 - as attrs.field
+    return attrs.field(
+        default=default,
+        converter=to_optional_duration,
+        validator=_OPTIONAL_SECONDS,
+        metadata=metadata,
+    )
 
 
 def _to_budget(value: Budget | Mapping[str, Any] | None) -> Budget | None:
@@ -106,22 +117,6 @@ def _to_command(
 ) -> Mapping[str, Any] | Sequence[str] | None:
     command = map_program(to_optional(value), partial(find_program, Path()))
     return freeze(command)  # type: ignore[no-any-return]
-
-
-def _check_display_name(value: object, key: str) -> None:
-    """Check a name that is later followed by a run suffix, and is a step of dotted paths."""
-    is_name = (
-        isinstance(value, str)
-        and len(value) <= _MAX_DISPLAY_CHARS
-        and _DISPLAY_NAME.fullmatch(value) is not None
-        and protocol.display_name(f"{value}-rx-w0-a0") == value
-    )
-    if not is_name:
-        expected = (
-            f"a letter, then letters, digits, '_', '-' or blanks, {_MAX_DISPLAY_CHARS} at most,"
-            " without '-r'"
-        )
-        raise mismatch(key, expected, value)
 
 
 def _check_command(value: object, key: str) -> None:
@@ -168,7 +163,7 @@ class AgentSpec:
         default=None,
         kw_only=True,
         converter=to_optional,
-        validator=checked(_check_display_name, optional=True),
+        validator=checked(check_display_name, optional=True),
     )
     model: str | None = attrs.field(
         default=None, kw_only=True, converter=to_optional, validator=_WORD
@@ -295,9 +290,7 @@ class Save:
     """
 
     prompt: str = attrs.field(default=DEFAULT_SAVE_PROMPT, validator=_PROMPT)
-    before: float | None = attrs.field(
-        default=None, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
-    )
+    before: float | None = _seconds_or_none(None)
     budget: Budget | None = attrs.field(default=None, converter=_to_budget, metadata={PART: Budget})
     full: bool = attrs.field(default=False, validator=_FLAG)
 
@@ -319,10 +312,13 @@ class Checkpoints:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    every: float | None = attrs.field(
-        default=900.0, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
+    every: float | None = _seconds_or_none(900.0, hint="False makes no periodic checkpoints")
+    keep: int | None = attrs.field(
+        default=3,
+        converter=to_optional,
+        validator=_OPTIONAL_COUNT,
+        metadata={HINT: "False keeps all"},
     )
-    keep: int | None = attrs.field(default=3, converter=to_optional, validator=_OPTIONAL_COUNT)
     idle_quiet: float = attrs.field(default=5.0, converter=to_duration, validator=_ANY_SECONDS)
     idle_wait: float = attrs.field(default=60.0, converter=to_duration, validator=_ANY_SECONDS)
     boundary: bool = attrs.field(default=True, validator=_FLAG)
@@ -358,9 +354,7 @@ class Stop:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    world_time: float | None = attrs.field(
-        default=None, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
-    )
+    world_time: float | None = _seconds_or_none(None, **_NO_LIMIT)
     agents_ended: AgentsEnded = attrs.field(
         default="all", validator=checked(check_choice, choices=("all", "any", "never"))
     )
@@ -368,7 +362,10 @@ class Stop:
 
 def _to_size(value: int | str | None) -> int | None:
     size = to_optional(value)
-    return None if size is None else check_size(size, "min_free")
+    try:
+        return None if size is None else check_size(size, "min_free")
+    except ConfigError as error:
+        raise error.but(hint="False sets no limit") from None
 
 
 def _check_per_model(value: object, key: str) -> None:
@@ -395,11 +392,13 @@ class Limits:
     """
 
     worlds: int = attrs.field(default=4, validator=checked(check_count))
-    agents: int | None = attrs.field(default=None, converter=to_optional, validator=_OPTIONAL_COUNT)
-    dollars: float | None = attrs.field(default=None, converter=to_number, validator=_AMOUNT)
-    wall: float | None = attrs.field(
-        default=None, converter=to_optional_duration, validator=_OPTIONAL_SECONDS
+    agents: int | None = attrs.field(
+        default=None, converter=to_optional, validator=_OPTIONAL_COUNT, metadata=_NO_LIMIT
     )
+    dollars: float | None = attrs.field(
+        default=None, converter=to_number, validator=_AMOUNT, metadata=_NO_LIMIT
+    )
+    wall: float | None = _seconds_or_none(None, **_NO_LIMIT)
     min_free: int | None = attrs.field(default=10**9, converter=_to_size)
     per_model: Mapping[str, int] = attrs.field(
         factory=dict, converter=to_frozen, validator=checked(_check_per_model)

@@ -58,6 +58,7 @@ from clawblox.experiment.plan.values import (
     FrozenMapping,
     build,
     check_function,
+    fields_by_key,
     freeze,
     to_duration,
     to_frozen,
@@ -132,7 +133,12 @@ def _to_name(value: str | None) -> Any:  # noqa: ANN401 - the plan replaces None
 
 
 def _to_save(value: Save | Mapping[str, Any] | None) -> Save | None:
-    return None if to_optional(value) is None else build(Save, value, "save")
+    if to_optional(value) is None:
+        return None
+    if not isinstance(value, Save | Mapping):
+        hint = "leave it out for the usual message; False sends none"
+        raise mismatch("save", 'a table such as {"prompt": "…"}, or False', value, hint=hint)
+    return build(Save, value, "save")
 
 
 def _to_checkpoint(value: Checkpoints | Mapping[str, Any]) -> Checkpoints:
@@ -403,7 +409,8 @@ class Plan:
     @classmethod
     def _parse(cls, text: str, base: Path, file: Path | None) -> Self:
         tables = resolve_paths(parse_toml(text, file), base)
-        return build_all(tables, lambda given: build(cls, given, ""), text, file)
+        known = fields_by_key(cls)
+        return build_all(tables, lambda given: build(cls, given, ""), text, file, known)
 
     def dumps(self, *, base: str | os.PathLike[str] | None = None) -> str:
         """Return the plan as a TOML document with every value; ``loads`` is the inverse.

@@ -6,17 +6,20 @@ All faults of a document are reported in one error. Relative paths are those of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from clawblox.config.arguments import is_world_url
+from clawblox.config.misplaced import advise, advise_brackets
 from clawblox.config.schema import Keys, has_value
 from clawblox.config.toml_text import find_line, parse_toml
+from clawblox.config.toml_words import in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.naming import display_name
 from clawblox.experiment.plan.programs import COMMANDS, find_program, map_program
+from clawblox.experiment.plan.values import is_function
 
 _MAX_FAULTS: Final = 20
 _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
@@ -24,6 +27,8 @@ PROGRAM: Final = "program"
 """Name by which :func:`map_paths` calls the program of a command."""
 _WORLD_PATH: Final = "world.dir"
 _SCORE: Final = "score"
+_UNKNOWN: Final = ("unknown key", "unknown path", "no such path")
+"""Beginnings of errors about keys that their tables do not have."""
 
 _Built = TypeVar("_Built")
 _Tables = dict[str, Any]
@@ -93,7 +98,7 @@ def _names_file(path: str, value: object) -> bool:
     if path == _WORLD_PATH:
         return not is_world_url(value)
     if path == _SCORE:
-        return True
+        return is_function(value)
     return (
         path.startswith("agents.")
         and name in _AGENT_PATHS
@@ -148,7 +153,11 @@ def shorten_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
 
 
 def build_all(
-    tables: _Tables, construct: Callable[[_Tables], _Built], text: str, path: Path | None
+    tables: _Tables,
+    construct: Callable[[_Tables], _Built],
+    text: str,
+    path: Path | None,
+    known: Collection[str],
 ) -> _Built:
     """Construct a plan, or raise one error that names all faults with their lines.
 
@@ -159,6 +168,7 @@ def build_all(
         construct: Constructs the plan, or raises an error for the first fault.
         text: The document.
         path: Its file, for errors; None if it is in no file.
+        known: The keys of the whole document.
 
     Raises:
         ConfigError: Some values are invalid.
@@ -171,15 +181,15 @@ def build_all(
         except ConfigError as error:
             keys = _find_keys(tables, error.key or "")
             if keys not in removed:
-                faults.append(_locate(error, keys, text, path))
+                faults.append(_locate(error, keys, text, path, known))
             removed.add(keys)
             rest = keys if has_value(tables, keys) else keys[:-1]  # the table that lacks a key
             if not _is_removable(rest) or len(faults) == _MAX_FAULTS:
-                raise _join(faults) from error
+                raise join_faults(faults) from error
             tables = _without(tables, rest)
         else:
             if faults:
-                raise _join(faults)
+                raise join_faults(faults)
             return plan
 
 
@@ -210,23 +220,45 @@ def _without(tables: Any, keys: Keys) -> Any:  # noqa: ANN401
     return copy
 
 
-def _locate(error: ConfigError, keys: Keys, text: str, path: Path | None) -> ConfigError:
-    line = next(
-        (line for end in range(len(keys), 0, -1) if (line := find_line(text, keys[:end]))), None
-    )
-    return ConfigError(
-        error.message, path=path, key=error.key, value=error.value, line=line, hint=error.hint
-    )
+def _locate(
+    error: ConfigError, keys: Keys, text: str, path: Path | None, known: Collection[str] = ()
+) -> ConfigError:
+    """Return an error about a value of a document with its line, in the words of TOML."""
+    tables = parse_toml(text, path)
+    written = _read(tables, keys)
+    hint = None
+    if not has_value(tables, keys) or error.message.startswith(_UNKNOWN):
+        hint = advise(keys, tables, known)
+    elif error.expected is not None:
+        hint = advise_brackets(str(keys[0]), written) if len(keys) == 1 else None
+    error = in_toml(error, written).but(path=path, line=_find_line(text, keys))
+    return error if hint is None else error.but(hint=hint)
+
+
+def _read(tables: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value
+    if not has_value(tables, keys):
+        return None
+    for key in keys:
+        tables = tables[key]
+    return tables
+
+
+def _find_line(text: str, keys: Keys) -> int | None:
+    """Return the line of a value, or of the innermost table around it that the document has."""
+    lines = (find_line(text, keys[:end]) for end in range(len(keys), 0, -1))
+    return next(filter(None, lines), None)
 
 
 def locate_fault(error: ConfigError, text: str, path: Path) -> ConfigError:
-    """Return an error about a plan with its place in a document, where the document has its key.
+    """Return an error about a plan with the places of its faults in a document that has their keys.
 
     Args:
-        error: The error; its key may have the name of an agent in place of its position.
+        error: The error; its keys may have the name of an agent in place of its position.
         text: The document.
         path: Its file.
     """
+    others = [locate_fault(other, text, path) for other in error.others]
+    error = error.but(others=tuple(others))
     if error.path is not None or not error.key:
         return error
     tables = parse_toml(text, path)
@@ -236,33 +268,16 @@ def locate_fault(error: ConfigError, text: str, path: Path) -> ConfigError:
         names = [agent.get("name", display_name(i)) for i, agent in enumerate(agents)]
         steps[0] = str(names.index(steps[0])) if steps[0] in names else steps[0]
     keys = _find_keys(tables, ".".join((first, *steps)))
-    line = next((n for end in range(len(keys), 0, -1) if (n := find_line(text, keys[:end]))), None)
-    if line is None:
-        return error
-    return ConfigError(
-        error.message,
-        path=path,
-        key=error.key,
-        value=error.value,
-        line=line,
-        hint=error.hint,
-        others=error.others,
-    )
+    return error if _find_line(text, keys) is None else _locate(error, keys, text, path)
 
 
-def _join(faults: Sequence[ConfigError]) -> ConfigError:
-    first, *others = faults
-    return ConfigError(
-        first.message,
-        path=first.path,
-        key=first.key,
-        value=first.value,
-        line=first.line,
-        hint=first.hint,
-        others=[_describe(fault) for fault in others],
-    )
-
-
-def _describe(fault: ConfigError) -> str:
-    place = f"line {fault.line}: " if fault.line else ""
-    return f"{place}{fault.headline}" + (f" ({fault.hint})" if fault.hint else "")
+def join_faults(faults: Sequence[ConfigError]) -> ConfigError:
+    """Return one error with all faults; those that are alike, and equal hints, are shown once."""
+    different = {(fault.subject, fault.message): fault for fault in faults}
+    hints: set[str | None] = set()
+    shown: list[ConfigError] = []
+    for fault in different.values():
+        shown.append(fault.but(hint=None) if fault.hint in hints else fault)
+        hints.add(fault.hint)
+    first, *others = shown
+    return first.but(others=(*first.others, *others))

@@ -8,6 +8,7 @@ name the field.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from clawblox import protocol
 from clawblox.config.arguments import check_path, mismatch, parse_duration
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
@@ -26,7 +28,14 @@ PART: Final = "part"
 
 _Part = TypeVar("_Part", bound=attrs.AttrsInstance)
 _WORD: Final = r"[^\W\d]\w*"
-_FUNCTION: Final = re.compile(rf"(.*/)?({_WORD}(?:\.{_WORD})*):({_WORD})", re.DOTALL)
+_FUNCTION: Final = re.compile(rf"(.*/)?({_WORD}(?:\.{_WORD})*)(?<!\.py):({_WORD})", re.DOTALL)
+_NEARLY: Final = re.compile(
+    rf"((?:.*/)?{_WORD})(?:\.py::?|::?|\.(?!py\b))({_WORD})(?:\(\))?", re.DOTALL
+)
+"""The name of a function as other tools have it: ``scores.py:gold``, ``scores.gold``."""
+_MODULE: Final = re.compile(rf"((?:.*/)?{_WORD})(?:\.py)?", re.DOTALL)
+_MAX_DISPLAY_CHARS: Final = 32
+_DISPLAY_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*")
 _SHOWN_FIELDS: Final = 3
 _SHOWN_CHARS: Final = 4
 """Characters shown of a text that may be a secret."""
@@ -113,7 +122,7 @@ def _with_key(error: ConfigError, fields: Mapping[str, attrs.Attribute[Any]]) ->
     """Return the error with the key of its field, where that differs from the name."""
     for key, field in fields.items():
         if error.key == field.name != key:
-            return ConfigError(error.message, key=key, value=error.value, hint=error.hint)
+            return error.but(key=key)
     return error
 
 
@@ -142,12 +151,7 @@ def below(error: ConfigError, parent: str) -> ConfigError:
     """Return the error with the parent key before its key."""
     key = error.key or ""
     is_below = not parent or key == parent or key.startswith(f"{parent}.")
-    return ConfigError(
-        error.message,
-        key=key if is_below else join_keys(parent, key) if key else parent,
-        value=error.value,
-        hint=error.hint,
-    )
+    return error.but(key=key if is_below else join_keys(parent, key) if key else parent)
 
 
 def to_plain(value: Any) -> Any:  # noqa: ANN401 - any value of a plan
@@ -228,8 +232,44 @@ def check_function(value: object, key: str) -> None:
     Raises:
         ConfigError: It is not.
     """
-    if not isinstance(value, str) or _FUNCTION.fullmatch(value) is None:
-        raise mismatch(key, "a module and a function, such as scores:cubes", value)
+    if not is_function(value):
+        expected = "a module and a function, such as scores:cubes"
+        raise mismatch(key, expected, value, hint=_suggest_function(value))
+
+
+def is_function(value: object) -> bool:
+    """Return whether a value is a text that can be the name of a function in a module."""
+    return isinstance(value, str) and _FUNCTION.fullmatch(value) is not None
+
+
+def _suggest_function(value: object) -> str | None:
+    """Return how to write the name of a function that is written as other tools have it."""
+    text = value if isinstance(value, str) else ""
+    if nearly := _NEARLY.fullmatch(text):
+        return f"write {nearly[1]}:{nearly[2]}"
+    if module := _MODULE.fullmatch(text):
+        return f"write {module[1]}:FUNCTION"
+    return None
+
+
+def check_display_name(value: object, key: str) -> None:
+    """Check a name of an agent: later a run suffix follows it, and it is a step of dotted paths.
+
+    Raises:
+        ConfigError: It is no such name.
+    """
+    is_name = (
+        isinstance(value, str)
+        and len(value) <= _MAX_DISPLAY_CHARS
+        and _DISPLAY_NAME.fullmatch(value) is not None
+        and protocol.display_name(f"{value}-rx-w0-a0") == value
+    )
+    if not is_name:
+        expected = (
+            f"a letter, then letters, digits, '_', '-' or blanks, {_MAX_DISPLAY_CHARS} at most,"
+            " without '-r'"
+        )
+        raise mismatch(key, expected, value)
 
 
 def check_names(value: object, key: str) -> None:
@@ -241,10 +281,15 @@ def check_names(value: object, key: str) -> None:
     hint = "give names only; the values are those of the environment at each start"
     if not isinstance(value, tuple):
         expected = "a list of names of environment variables"
+        if isinstance(value, Mapping) and value:
+            hint = f"write {json.dumps([*map(str, value)])}; {hint.partition('; ')[2]}"
         raise mismatch(key, expected, _hide_values(value), hint=hint)
     for name in value:
         if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
-            raise mismatch(key, "names of environment variables", _hide_values(name), hint=hint)
+            shown = _hide_values(name)
+            if isinstance(shown, str) and shown.isidentifier() and "=" in str(name):
+                hint = f'write ["{shown}"], and export {shown}=… before each start'
+            raise mismatch(key, "names of environment variables", shown, hint=hint)
 
 
 def _hide_values(value: object) -> object:

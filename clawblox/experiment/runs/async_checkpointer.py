@@ -28,6 +28,7 @@ from clawblox.experiment.runs.idle_moments import (
 )
 from clawblox.experiment.runs.pointer import POINTER_NAME, write_pointer
 from clawblox.results import SavedCheckpoint
+from clawblox.system.amounts import format_bytes
 from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -203,8 +204,8 @@ class AsyncCheckpointer:
         free = available_bytes(place)
         if free < self._min_free:
             raise ClawbloxError(
-                f"only {free / 1e9:.3g} GB are free in {place}, and min_free is "
-                f"{self._min_free / 1e9:.3g} GB",
+                f"only {format_bytes(free)} are free in {place}, and min_free is "
+                f"{format_bytes(self._min_free)}",
                 hint="make room; checkpoints continue when there is enough",
             )
 

@@ -14,9 +14,11 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 
 from clawblox.concurrency.threads import run_abandonable
+from clawblox.config.arguments import mismatch
 from clawblox.errors.general import VALUE_CHARS, shorten
 from clawblox.experiment.history.scores import read_score
 from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.values import is_function
 from clawblox.experiment.schedule.score_functions import (
     describe_error,
     find_places,
@@ -64,6 +66,7 @@ class Callbacks:
     """
 
     def __init__(self, score: Score | None = None, stop: StopHook | None = None) -> None:
+        check_hooks(score=score, stop=stop)
         self._score = score
         self._stop = stop
         self._errors = 0
@@ -126,10 +129,11 @@ class Callbacks:
             place = _find_place(None, score)
             error_text = f"TimeoutError: it did not return within {MAX_HOOK_S:g} s{place}"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - its error belongs to the row
-            error_text = f"{describe_error(error)}{_find_place(error, score)}"
+            text = str(error) if isinstance(error, HookError) else describe_error(error)
+            error_text = f"{text}{_find_place(error, score)}"
         if error_text != self._last_error:  # the same for each generation is logged once
             self._last_error = error_text
-            _log.warning("score hook failed", error=error_text)
+            _log.info("score hook failed", error=error_text)  # it is in the row, and an event
         return {"error": error_text}
 
     async def stop(self, attempt: _Viewed) -> str | None:
@@ -153,12 +157,28 @@ class Callbacks:
             return None if reason is None else clean_text(str(reason))
         except Exception as error:
             self._errors += 1
-            _log.warning("stop hook failed", error=repr(error), errors=self._errors)
             text = describe_error(error)
+            _log.warning("stop hook failed", error=text, errors=self._errors)
             if self._errors >= _MAX_ERRORS:
                 self._stop = None
                 text += "; it is not asked again"
             raise HookError(text) from error
+
+
+def check_hooks(**hooks: object) -> None:
+    """Check that hooks can be called, or are None.
+
+    Args:
+        **hooks: The hooks by argument.
+
+    Raises:
+        ConfigError: One cannot be called.
+    """
+    for name, hook in hooks.items():
+        if hook is not None and not callable(hook):
+            is_name = name == "score" and is_function(hook)
+            hint = f"the plan can name it: plan.but(score={hook!r})" if is_name else None
+            raise mismatch(name, "a function", hook, hint=hint)
 
 
 async def _call_score(score: Score, view: Any) -> object:  # noqa: ANN401 - the hooks' own view
@@ -226,15 +246,15 @@ def _read_scored(returned: object) -> dict[str, Any]:
     """Return the data of the line ``scored``; a value that cannot be a score is an error in it.
 
     Raises:
-        TypeError: It is neither a number nor a mapping of names to numbers.
+        HookError: It is neither a number nor a mapping of names to numbers.
     """
     if isinstance(returned, Mapping) and len(returned) <= _MAX_SCORES:
         given = dict(returned)
     elif not isinstance(returned, bool) and isinstance(returned, Real):
         given = {ONLY_SCORE: returned}
     else:
-        expected = f"a number, or at most {_MAX_SCORES} numbers by name"
-        raise TypeError(f"score: must return {expected}, not {_show(returned)}")
+        expected = f'a number such as 5, or at most {_MAX_SCORES} by name such as {{"points": 5}}'
+        raise HookError(f"score: must return {expected}, not {_show(returned)}{_advise(returned)}")
     scores = {name: read_score(_to_number(value)) for name, value in given.items()}
     faults = list(_find_faults(given, scores))
     numbers = {
@@ -252,7 +272,14 @@ def _find_faults(given: Mapping[Any, object], scores: Mapping[Any, float | None]
             chars = f"a text of 1 to {_MAX_NAME_CHARS} characters"
             yield f"score: the name of a score must be {chars}, not {_show(name)}"
         elif scores[name] is None:
-            yield f"score.{name}: must be a finite number, not {_show(value)}"
+            yield f"score.{name}: must be a finite number, not {_show(value)}{_advise(value)}"
+
+
+def _advise(value: object) -> str:
+    """Return how to make a number of a value, for the text of an error."""
+    if isinstance(value, bool):
+        return f"; write int(…), which makes it {int(value)}"
+    return "; write float(…)" if isinstance(value, str) else ""
 
 
 def _is_name(name: object) -> bool:

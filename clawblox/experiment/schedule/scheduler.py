@@ -39,6 +39,7 @@ from clawblox.experiment.schedule.ports import AttemptError, Order, ProviderErro
 from clawblox.experiment.schedule.running_chain import RunningChain
 from clawblox.experiment.schedule.slots import Place, Slots
 from clawblox.experiment.schedule.spending import Spending
+from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import Clock, parse_utc
 from clawblox.telemetry.own_log import OwnLog
 
@@ -246,7 +247,7 @@ class Scheduler:
     async def _watch_disk(self) -> None:
         while (least := self._plan().limits.min_free) is not None:
             free = await self._workshop.free_bytes()
-            text = f"{free / 1e9:.3g} GB are free, and limits.min_free is {least / 1e9:.3g} GB"
+            text = f"{format_bytes(free)} are free, and limits.min_free is {format_bytes(least)}"
             if free < least and not self._is_disk_low:
                 self._warn("disk.low", text)
             self._is_disk_low = free < least

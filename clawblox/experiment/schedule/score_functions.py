@@ -58,8 +58,7 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
             f"there is no such module in {directory}",
             key=key,
             value=text,
-            path=directory / f"{module.replace('.', os.sep)}.py",
-            hint="put the module there, or name another function with score=",
+            hint=f"put it there as {module.replace('.', os.sep)}.py, or name another with score=",
         )
     _refuse_result(file, key, text)
     try:

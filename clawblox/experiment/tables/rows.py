@@ -60,7 +60,7 @@ class RowFacts:
         status: ``committed``, ``imported``, ``failed``, ``paused``, ``interrupted``, or the step of
             an attempt that is under way: ``preparing``, ``starting``, ``working``, ``saving``,
             ``scoring``.
-        turns: Number of turns.
+        turns: Number of turns, with those that answer the save prompt and count to no ``budget``.
         input_tokens: Prompt tokens that were not cached. All tokens are None if a program has
             reported none of its turns.
         cached_tokens: Prompt tokens that were read from a cache.

@@ -103,7 +103,7 @@ def test_false_means_none() -> None:
         ({"retry": {"from": "x"}}, "retry.from: must be checkpoint or template, not 'x'"),
         (
             {"save": True},
-            "save: must be Save, or a table of its fields (prompt, before, budget, …), not True",
+            'save: must be a table such as {"prompt": "…"}, or False, not True',
         ),
         ({"seeds": [1, 2, 1]}, "seeds: must be different numbers, not 1 twice"),
         ({"seeds": [1], "repeats": 2}, "repeats: must be left out with seeds"),

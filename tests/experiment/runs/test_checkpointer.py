@@ -359,7 +359,7 @@ async def test_none_is_made_while_the_disk_is_low(
     outcomes = Outcomes()
     async with scene.checkpointer(every=SOON_S, min_free=free + 1, on_outcome=outcomes) as made:
         await wait_until_async(lambda: outcomes.errors)
-        assert "only 1 GB are free" in str(outcomes.errors[0])
+        assert "only 1.0 GB are free" in str(outcomes.errors[0])
         assert scene.archives() == []
         assert (await made.save()).path.exists()  # a person asked for it
         assert outcomes.saved == []

@@ -16,6 +16,7 @@ import anyio
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ConfigError
 from clawblox.experiment.schedule import callbacks
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from tests.support import HANG_S
@@ -72,7 +73,7 @@ async def test_what_is_no_score_is_an_error(scores: Any) -> None:
     scored = await Callbacks(score).score(ATTEMPT)
     assert scored is not None
     assert scored.keys() == {"error"}
-    assert scored["error"].startswith("TypeError: score: must return ")
+    assert scored["error"].startswith("score: must return a number such as 5, ")
 
 
 async def test_scores_are_numbers() -> None:
@@ -93,7 +94,7 @@ async def test_a_single_number_is_called_score(number: Any) -> None:
     [
         (lambda: 1, "TypeError: "),
         (lambda _end: sys.exit(3), "RuntimeError: it raised SystemExit(3) ("),
-        (lambda _end: "text", "TypeError: score: must return a number, "),
+        (lambda _end: "text", "score: must return a number such as 5, "),
         (lambda _end: [][0], "IndexError: "),
         (lambda _end: json.loads("\n["), "JSONDecodeError: "),
         (lambda _end: os.open("/no\nfile", 0), "FileNotFoundError: "),
@@ -247,3 +248,27 @@ async def test_an_error_names_the_line_of_the_function_that_called_what_failed()
     assert await Callbacks(score).score(ATTEMPT) == {
         "error": f"ValueError: could not convert string to float: 'three' ({__file__}:{line})"
     }
+
+
+@pytest.mark.parametrize(
+    ("returned", "advice"),
+    [
+        (True, "not True; write int(…), which makes it 1"),
+        ("5", "not '5'; write float(…)"),
+        ({"won": False}, "score.won: must be a finite number, not False; write int(…), which"),
+        (None, 'by name such as {"points": 5}, not None'),
+    ],
+)
+async def test_what_is_no_score_is_told_with_how_to_make_one(returned: Any, advice: str) -> None:
+    scored = await Callbacks(lambda _end: returned).score(Attempt())
+    assert scored is not None
+    assert advice in scored["error"]
+    assert "TypeError" not in scored["error"]
+
+
+def test_a_hook_that_cannot_be_called_is_refused() -> None:
+    with pytest.raises(ConfigError, match="score: must be a function, not 5"):
+        Callbacks(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError) as caught:
+        Callbacks("scores:gold")  # type: ignore[arg-type]
+    assert caught.value.hint == "the plan can name it: plan.but(score='scores:gold')"

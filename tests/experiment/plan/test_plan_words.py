@@ -1,0 +1,116 @@
+"""What a plan's author reads: the words of TOML, and what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawblox.errors import ConfigError
+from clawblox.experiment.plan import AgentSpec, Plan
+
+TOP = """\
+world = {{ dir = "w"{world} }}
+{top}
+[[agents]]
+driver = "command"
+command = {{ start = ["a", "{{prompt}}"] }}
+{agent}
+"""
+
+
+def refuse(text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Plan.loads(text)
+    return caught.value
+
+
+def refuse_part(*, top: str = "", agent: str = "", world: str = "") -> str:
+    return str(refuse(TOP.format(top=top, agent=agent, world=world)))
+
+
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ({"top": "repeats = true"}, "repeats: must be a whole number, 1 to 10000, not true"),
+        ({"top": "duration = []"}, "or a duration such as '30m' or '1.5h', not []"),
+        ({"top": "labels = []"}, "labels: must be a table of at most 16 names to values, not []"),
+        ({"top": "seeds = { a = 1 }"}, "seeds: must be a list of seeds, not { a = 1 }"),
+        ({"top": "sweep = { repeats = [] }"}, "must be a list of at least one value, not []"),
+        ({"top": "prune = 'yes'"}, "prune: must be true or false, not 'yes'"),
+        (
+            {"agent": "sandbox = 'yes'"},
+            "agents.0.sandbox: must be true, false or strict, not 'yes'",
+        ),
+        ({"world": ", record = 1"}, "world.record: must be true or false, not 1"),
+        ({"top": "limits = { dollars = 0 }"}, "limits.dollars: must be a number above 0, not 0"),
+        ({"top": "limits = 3"}, "limits: must be a table of its fields (worlds, agents, dollars"),
+    ],
+)
+def test_values_and_types_are_those_of_toml(part: dict[str, str], line: str) -> None:
+    assert line in refuse_part(**part)
+
+
+@pytest.mark.parametrize(
+    ("part", "hint"),
+    [
+        ({"top": "checkpoint = { every = 0 }"}, "false makes no periodic checkpoints"),
+        ({"top": "checkpoint = { keep = 0 }"}, "false keeps all"),
+        ({"top": "limits = { min_free = 0 }"}, "false sets no limit"),
+        ({"top": "limits = { wall = 0 }"}, "leave it out for no limit"),
+        ({"top": "stop = { world_time = 0 }"}, "leave it out for no limit"),
+        ({"agent": "budget = { turns = 0 }"}, "leave it out for no limit"),
+        ({"top": "save = true"}, "leave it out for the usual message; false sends none"),
+        ({"agent": "env = ['STEPS=6']"}, 'write ["STEPS"], and export STEPS=… before each start'),
+        ({"agent": "env = { STEPS = '6' }"}, 'write ["STEPS"]; the values are those of the'),
+        ({"top": "score = 'scores.py:gold'"}, "write scores:gold"),
+        ({"top": "score = 'lib/scores.py::gold'"}, "write lib/scores:gold"),
+        ({"top": "score = 'scores.gold'"}, "write scores:gold"),
+        ({"top": "score = 'scores:gold()'"}, "write scores:gold"),
+        ({"top": "score = 'scores.py'"}, "write scores:FUNCTION"),
+        ({"top": "[save]\nprompt = 'x'\ngenerations = 3"}, "keys below [save] belong to it"),
+        ({"agent": "generations = 3"}, "keys below [[agents]] belong to it: write those of the"),
+        ({"top": "[[limits]]\nworlds = 3"}, "write [limits] in place of [[limits]]"),
+        ({"top": "[conditions]\nname = 'a'"}, "write [[conditions]] in place of [conditions]"),
+    ],
+)
+def test_the_hint_has_what_to_write_instead(part: dict[str, str], hint: str) -> None:
+    assert f"hint: {hint}" in refuse_part(**part)
+
+
+def test_variables_of_a_world_in_a_list_are_shown_as_a_table_without_their_values() -> None:
+    error = refuse_part(world=', env = ["TOKEN=s3cret"]')
+    assert 'world.env: must be a table of names to values, such as { TOKEN = "…" }' in error
+    assert "s3cret" not in error
+
+
+def test_a_list_of_agents_that_was_written_as_a_table_gets_its_brackets() -> None:
+    text = "world = 'w'\n[agents]\ndriver = 'claude'\n"
+    assert refuse(text).hint == "write [[agents]] in place of [agents]"
+    named = refuse(text.replace("[agents]", "[agents.Eko]"))
+    assert named.hint == "write [[agents]], with name = 'Eko' below it, in place of [agents.Eko]"
+    assert named.line == 2
+
+
+def test_a_key_that_is_missing_because_it_is_in_the_last_table_is_found() -> None:
+    error = refuse("[[agents]]\ndriver = 'claude'\nworld = 'w'\n")
+    assert error.message == "missing"
+    assert error.hint is not None
+    assert error.hint.startswith("keys below [[agents]] belong to it")
+
+
+def test_a_hint_of_several_faults_is_shown_once() -> None:
+    error = refuse_part(agent="generations = 3\nrepeats = 2\nseeds = [1]")
+    assert error.count("unknown key") == 3
+    assert error.count("belong to it") == 1
+
+
+def test_a_plan_in_python_is_refused_in_the_words_of_python() -> None:
+    agent = AgentSpec("claude")
+    with pytest.raises(ConfigError, match="not True"):
+        Plan("w", [agent], repeats=True)
+    with pytest.raises(ConfigError, match="True or False, not 1"):
+        Plan({"dir": "w", "record": 1}, [agent])
+    with pytest.raises(ConfigError) as caught:
+        Plan({"dir": "w", "env": ["STEPS=6"]}, [agent])
+    assert 'a mapping of names to values, such as {"STEPS": "…"}' in str(caught.value)
+    with pytest.raises(ConfigError, match="False makes no periodic checkpoints"):
+        Plan("w", [agent], checkpoint={"every": 0})
