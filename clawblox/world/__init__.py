@@ -11,6 +11,7 @@
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
 - ``started``: facts of an instance, bound to the object whose calls its verbs use.
 - ``agent_client``: an agent that has joined an instance.
+- ``http_clients``: clients of httpx for code that is written for it.
 - ``properties``: the metadata of a world, available without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``handle``: one instance, its facts and what can be done to it.

@@ -34,6 +34,7 @@ from clawblox.results import Access
 from clawblox.system.request import Answer, Request
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import Member, join_answer, make_member
+from clawblox.world.http_clients import AsyncHttpClient, Caller
 from clawblox.world.places import Place, Waits, unusable
 from clawblox.world.players import SavedPlayers
 from clawblox.world.rosters import LOST_HINT
@@ -168,6 +169,33 @@ class AsyncAgentClient:
         access = attrs.evolve(self._access, base_url=url, internal_base_url=url)
         return AsyncAgentClient(place, self._member, access, self._waits, is_proven=False)
 
+    def http(self) -> AsyncHttpClient:
+        """Return a client of httpx that acts as this agent, for code that is written for httpx.
+
+        It has the address of the instance, the session and the ``timeout`` of :meth:`join`; it
+        uses no proxy of the environment, follows no redirect, and refuses other hosts. The usual
+        methods of this class do more: they explain failures, know restarts, and are recorded
+        where clawblox records for the world.
+
+        Returns:
+            The client; the same until it is closed. It is closed when the agent leaves and with the
+            world.
+
+        Raises:
+            UsageError: The agent has left, the world is not open, or is open in another event loop.
+        """
+        return self._place.http_clients.give(self._caller())
+
+    def _caller(self) -> Caller:
+        """Return the requests of a client of httpx."""
+        self._require_joined()
+        access, url = self._access, self._place.url
+        return Caller.make(url, self._waits.timeout, access.headers, access.session)
+
+    def _require_joined(self) -> None:
+        if self._has_left:
+            raise UsageError(f"{self.name} has left the world", hint="join again")
+
     # -- the verbs --------------------------------------------------------------------------
 
     async def observe(self) -> Any:  # noqa: ANN401 - the world decides
@@ -270,6 +298,7 @@ class AsyncAgentClient:
             await self._send(self._leaving)
             self._has_left = True
             self._place.note_left(self._access)
+            await self._place.http_clients.close_session(self._access.session)
 
     async def __aenter__(self) -> Self:
         return self
@@ -310,8 +339,7 @@ class AsyncAgentClient:
 
     async def _send(self, request: Request, body: bytes | None = None) -> Answer:
         """Send a request and return its answer, of a status that means success."""
-        if self._has_left:
-            raise UsageError(f"{self.name} has left the world", hint="join again")
+        self._require_joined()
         if not self._is_proven:
             await self._prove()
         answer = await self._place.exchange(request, body, self._waits, access=self._access)

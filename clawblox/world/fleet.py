@@ -46,6 +46,7 @@ from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.handle import InstanceHandle
+from clawblox.world.http_clients import HttpClients
 from clawblox.world.known_instances import KnownInstances, Plan, rename_runs
 from clawblox.world.starts import (
     Leftovers,
@@ -114,6 +115,7 @@ class Fleet(KnownInstances):
         self.leftovers = Leftovers(self.writers)
         self._launcher = Launcher(current_ramp())
         self._is_interrupted = False
+        self.http_clients = HttpClients()
         self._controls = ControlSockets(self._services, partial(make_handlers, self))
 
     @asynccontextmanager
@@ -121,6 +123,7 @@ class Fleet(KnownInstances):
         """Serve instances; leaving ends those that are not detached, then the services."""
         async with (
             self._services,
+            self.http_clients,
             self._connections_and_claims(),
             self.writers,
             self._launcher.opened(),

@@ -52,6 +52,7 @@ from clawblox.world.archives import (
     remove_archive,
     save_archive,
 )
+from clawblox.world.http_clients import AsyncHttpClient, Caller
 from clawblox.world.open_world import OpenWorld
 from clawblox.world.places import FleetPlace, make_granter
 from clawblox.world.restart import restart
@@ -584,6 +585,29 @@ class InstanceCalls(OpenWorld):
 
         await fleet.tasks.own(call)
 
+    def http(self, instance: str | None = None, *, timeout: float = 30.0) -> AsyncHttpClient:
+        """Return a client of httpx for an instance, without a session and without any token.
+
+        Args:
+            instance: Name of the instance; not needed while there is only one.
+            timeout: Seconds for each step of a request.
+
+        Returns:
+            The client; the same until it is closed. It is closed with the world.
+
+        Raises:
+            UsageError: There is no such instance, several run and ``instance`` is None, or the
+                world is not open in this event loop.
+            ConfigError: ``timeout`` is not a number above 0.
+        """
+        fleet = self._open_fleet()
+        return fleet.http_clients.give(self._caller(instance, timeout))
+
+    def _caller(self, instance: str | None, timeout: float) -> Caller:
+        """Return the requests of a client of httpx without a session."""
+        url = self._open_fleet().find(instance).url
+        return Caller.make(url, check_seconds(timeout, "timeout"), {})
+
 
 class AsyncStartedInstance(BoundWorld[InstanceCalls]):
     """The facts of one instance as :class:`AsyncWorld` returned them, with verbs.
@@ -629,6 +653,14 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
     ) -> AsyncAgentClient:
         """Let an agent join the instance; see :meth:`AsyncWorld.join`."""
         return await self._ready().join(**self._named(locals()))
+
+    def http(self, *, timeout: float = 30.0) -> AsyncHttpClient:
+        """Return a client of httpx without a session; see :meth:`AsyncAgentClient.http`.
+
+        Args:
+            timeout: Seconds for each step of a request.
+        """
+        return self._ready().http(self.name, timeout=timeout)
 
     def logs(self, *, follow: bool = False, tail: int | None = None) -> LogReader:
         """Return the lines of the instance's log; see :meth:`AsyncWorld.logs`."""

@@ -20,6 +20,7 @@ from clawblox.world.access import AgentProgram, Member, join, read_session, reco
 from clawblox.world.exchanges import Actor
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
+from clawblox.world.http_clients import HttpClients
 from clawblox.world.players import Restored, SavedPlayers, recall
 from clawblox.world.rosters import live_headers, make_seat
 from clawblox.world.settling import list_agent
@@ -65,6 +66,10 @@ class Place(Protocol):
     @property
     def connections(self) -> Connections:
         """The connections to it."""
+
+    @property
+    def http_clients(self) -> HttpClients:
+        """The clients of httpx that are closed with it."""
 
     def find(self, instance: str) -> Self:
         """Return another instance of the same owner.
@@ -164,6 +169,11 @@ class FleetPlace:
     def connections(self) -> Connections:
         """The connections to it; new ones after each restart."""
         return self.instance.connections
+
+    @property
+    def http_clients(self) -> HttpClients:
+        """The clients of httpx of the world."""
+        return self.fleet.http_clients
 
     def find(self, instance: str) -> FleetPlace:
         """Return another instance of the world."""

@@ -23,6 +23,7 @@ from clawblox.system.connection import Connections
 from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member, join, join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
+from clawblox.world.http_clients import HttpClients
 from clawblox.world.places import Waits, send_once
 from clawblox.world.players import Restored, SavedPlayers, recall_kept
 from clawblox.world.settling import list_agent
@@ -52,6 +53,7 @@ class RecordedPlace:
         self.restarts = record.restarts
         self.connections = Connections(record.url)
         self.routes = read_world_config(Path(record.world_dir)).api
+        self.http_clients = HttpClients()  # never open: it is for callers of the library
         self._record = record
 
     def __enter__(self) -> Self:

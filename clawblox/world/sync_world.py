@@ -28,6 +28,7 @@ from clawblox.results import Access, Labels, StartedWorld
 from clawblox.telemetry.metrics import Metrics
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.http_clients import HttpClient
 from clawblox.world.instance_calls import AsyncStartedInstance
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.started import BoundWorld
@@ -70,6 +71,10 @@ class AgentClient(Twin[AsyncAgentClient]):
 
         return run(on)
 
+    def http(self) -> HttpClient:
+        """Return a client of httpx without ``await``; see :meth:`AsyncAgentClient.http`."""
+        return self._async._place.http_clients.give_blocking(self._async._caller())
+
     def __exit__(self, *exc_info: Any) -> None:
         async def leave() -> None:
             await self._async.__aexit__(*exc_info)
@@ -95,6 +100,12 @@ class StartedInstance(BoundWorld[AsyncStartedInstance], Bridged[AsyncStartedInst
     the instance; the world must be open. The facts never change: after a restart, the value that
     ``restart`` returned has the new ones. A copy or a pickle has only the facts.
     """
+
+    def http(self, *, timeout: float = 30.0) -> HttpClient:
+        """Return a client of httpx without ``await``; see :meth:`AsyncWorld.http`."""
+        world = self._ready()._ready()
+        caller = world._caller(self.name, timeout)
+        return world._open_fleet().http_clients.give_blocking(caller)
 
     save = synchronous(AsyncStartedInstance.save)
     stop = synchronous(AsyncStartedInstance.stop)
@@ -163,6 +174,12 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
     def metrics(self) -> Metrics:
         """See :attr:`AsyncWorld.metrics`."""
         return self._async.metrics
+
+    def http(self, instance: str | None = None, *, timeout: float = 30.0) -> HttpClient:
+        """Return a client of httpx without ``await``; see :meth:`AsyncWorld.http`."""
+        world = self._ready()
+        caller = world._caller(instance, timeout)
+        return world._open_fleet().http_clients.give_blocking(caller)
 
     start = converting(AsyncWorld.start, _bind, returns="StartedInstance")
     start_many = converting(AsyncWorld.start_many, _bind_all, returns="Batch[StartedInstance]")

@@ -40,6 +40,7 @@ RETURNS_OTHERWISE = {
     "logs": ("LogReader", "Stream[LogLine]"),
     "events": ("EventStream", "Stream[WorldEvent]"),
     "join": ("AsyncAgentClient", "AgentClient"),
+    "http": ("AsyncHttpClient", "HttpClient"),
     "save_all": ("BatchOperation[SavedSnapshot]", "Batch[SavedSnapshot]"),
     "start": ("AsyncStartedInstance", "StartedInstance"),
     "restart": ("AsyncStartedInstance", "StartedInstance"),

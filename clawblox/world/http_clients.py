@@ -1,0 +1,172 @@
+"""Clients of httpx for agents, for people who bring it; closed with the world.
+
+The clients that ``join`` returns are the usual way; these are for code that is written for httpx.
+Beside ``config/download.py`` the only module that knows httpx, which it imports at the first call,
+because that takes longer to load than everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+import anyio
+import attrs
+from anyio.lowlevel import current_token
+
+from clawblox.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+AsyncHttpClient: TypeAlias = "httpx.AsyncClient"
+HttpClient: TypeAlias = "httpx.Client"
+
+_CLOSED_HINT: Final = "call http() while the world is open, and the agent in it"
+
+
+@attrs.frozen
+class Caller:
+    """The requests of a client.
+
+    Attributes:
+        base_url: Address of the instance.
+        session: The session of the agent; None for requests without one.
+        headers: The headers of each request.
+        timeout: Seconds for each step of a request, as httpx counts them.
+    """
+
+    base_url: str
+    session: str | None
+    headers: tuple[tuple[str, str], ...] = attrs.field(repr=False)
+    timeout: float
+
+    @classmethod
+    def make(
+        cls, base_url: str, timeout: float, headers: Mapping[str, str], session: str | None = None
+    ) -> Self:
+        """Return the requests of an agent, or of nobody."""
+        return cls(base_url, session, tuple(headers.items()), timeout)
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of a client: no proxy, no redirect, no other host.
+
+        The address is one without TLS, so no certificates are loaded.
+        """
+        return {
+            "base_url": self.base_url,
+            "headers": dict(self.headers),
+            "timeout": self.timeout,
+            "follow_redirects": False,
+            "trust_env": False,
+            "verify": False,
+        }
+
+    def require_own(self, request: httpx.Request, base: httpx.URL) -> None:
+        """Refuse a request to another host, which would get the session.
+
+        Raises:
+            UsageError: It is one.
+        """
+        place, own = request.url, (base.scheme, base.host, base.port)
+        if (place.scheme, place.host, place.port) != own:
+            raise UsageError(
+                f"this client is for {self.base_url} only, as it sends a session, not for {place}",
+                hint="use a client of your own for other addresses",
+            )
+
+
+class HttpClients:
+    """The clients that were given out while a world is open; an async context manager.
+
+    The clients of async code belong to the event loop of the world. Those of other code may be used
+    in the thread that asked for them, and httpx allows others.
+    """
+
+    def __init__(self) -> None:
+        self._loop: object = None
+        self._async: dict[Caller, httpx.AsyncClient] = {}
+        self._blocking: dict[Caller, httpx.Client] = {}
+
+    async def __aenter__(self) -> Self:
+        self._loop = current_token()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop = None
+        await self.close(*self._async, *self._blocking)
+
+    def give(self, caller: Caller) -> httpx.AsyncClient:
+        """Return the client for some requests, in the event loop of the world.
+
+        Raises:
+            UsageError: The world is not open, or is open in another event loop.
+        """
+        self._require_open()
+        self._require_loop()
+        client = self._async.get(caller)
+        if client is None or client.is_closed:
+            import httpx
+
+            async def check(request: httpx.Request) -> None:
+                self._require_loop()
+                caller.require_own(request, made.base_url)
+
+            made = httpx.AsyncClient(**caller.options(), event_hooks={"request": [check]})
+            client = self._async[caller] = made
+        return client
+
+    def give_blocking(self, caller: Caller) -> httpx.Client:
+        """Return the client without ``await`` for some requests; for any thread.
+
+        Raises:
+            UsageError: The world is not open.
+        """
+        self._require_open()
+        client = self._blocking.get(caller)
+        if client is None or client.is_closed:
+            import httpx
+
+            def check(request: httpx.Request) -> None:
+                caller.require_own(request, made.base_url)
+
+            made = httpx.Client(**caller.options(), event_hooks={"request": [check]})
+            client = self._blocking[caller] = made
+        return client
+
+    def _require_open(self) -> None:
+        if self._loop is None:
+            raise UsageError("this world is not open", hint=_CLOSED_HINT)
+
+    def _require_loop(self) -> None:
+        if current_token() != self._loop:
+            raise UsageError(
+                "this client belongs to another event loop, in which its world is open",
+                hint="call http() of an AsyncWorld that is open in this loop",
+            )
+
+    async def close_session(self, session: str) -> None:
+        """Close the clients of a session, whose agent has left.
+
+        Cancellation: they are closed nevertheless.
+        """
+        given = {*self._async, *self._blocking}
+        await self.close(*(caller for caller in given if caller.session == session))
+
+    async def close(self, *callers: Caller) -> None:
+        """Close the clients for some requests.
+
+        Cancellation: they are closed nevertheless.
+        """
+        with anyio.CancelScope(shield=True):
+            for caller in callers:
+                if (client := self._async.pop(caller, None)) is not None:
+                    await client.aclose()
+                if (blocking := self._blocking.pop(caller, None)) is not None:
+                    blocking.close()
