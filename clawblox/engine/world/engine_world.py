@@ -289,7 +289,11 @@ class EngineWorld(Simulation):
             "game_status": "active" if self.failure is None else "failed",
             "player": observe_player(player, agent_id),
             "other_players": observe_others(player, others, radius, self._parts.parts.sees),
-            "world": {"entities": list(entities)},
+            "world": {
+                "name": self.settings.name,
+                "tick_rate": TICK_RATE,
+                "entities": list(entities),
+            },
             "events": [],
             "recent_events": self._parts.services.remote_events.latest_for(agent_id),
         }

@@ -100,6 +100,13 @@ def test_an_observation_has_the_fields_of_the_world_only(client):
     assert (answer["tick"], answer["game_status"]) == (1, "active")
 
 
+def test_an_observation_names_its_world_and_its_rate(client):
+    answer = client.act(client.join(), "Wave").json()
+    assert list(answer["world"]) == ["name", "tick_rate", "entities"]
+    assert (answer["world"]["name"], answer["world"]["tick_rate"]) == ("w", 60)
+    assert answer["events"] == []
+
+
 def test_max_players_limits_the_agents(client):
     for _ in range(2):
         client.join()
