@@ -48,7 +48,14 @@ from clawblox.agents.running.preparation import check_setup, require_arguments
 from clawblox.agents.sandbox import choose_sandbox
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.agents.usage import Budget
-from clawblox.agents.values import AgentResult, AgentState, SandboxLevel, StartedAgent, Usage
+from clawblox.agents.values import (
+    STOPPED,
+    AgentResult,
+    AgentState,
+    SandboxLevel,
+    StartedAgent,
+    Usage,
+)
 from clawblox.agents.window import AgentWindow
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
@@ -457,11 +464,14 @@ class AsyncAgent:
             hint = "wait until it is between turns, or stop it"
             raise UsageError(f"the agent {self.name!r} is in a turn", hint=hint)
 
-    async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> AgentResult:
+    async def stop(
+        self, *, grace_seconds: float = DEFAULT_GRACE_S, reason: str = STOPPED
+    ) -> AgentResult:
         """Stop the agent and all processes it has started. Idempotent.
 
         Args:
             grace_seconds: Seconds between TERM and KILL; 0 kills immediately.
+            reason: Why, in a few words, for its result and its status.
 
         Returns:
             How it ended; ``new`` if it was never started.
@@ -472,7 +482,7 @@ class AsyncAgent:
         Cancellation: the agent is stopped nevertheless.
         """
         check_grace(grace_seconds)
-        await self._stop(grace_seconds)
+        await self._stop(grace_seconds, reason)
         await self._close_control()
         if self._owner is None:  # as the owner does at its end
             self._access.rest()
@@ -581,10 +591,10 @@ class AsyncAgent:
         await owner.stop(0.0)
         await self._close_control()
 
-    async def _stop(self, grace_seconds: float) -> None:
+    async def _stop(self, grace_seconds: float, reason: str = STOPPED) -> None:
         """Stop the agent without closing its control socket, as for other processes."""
         if self._owner is not None and not self._owner.is_over:
-            await self._owner.stop(grace_seconds)
+            await self._owner.stop(grace_seconds, reason)
 
     async def _close_control(self) -> None:
         """Let another orchestrator run the agent, if it has ended here."""

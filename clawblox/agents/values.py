@@ -63,6 +63,9 @@ _COUNTS: Final = (
     "missing_costs",
 )
 
+STOPPED: Final = "stopped on request"
+"""Reason of an agent that was stopped without another."""
+
 
 @attrs.frozen(kw_only=True)
 class Usage:

@@ -314,3 +314,16 @@ def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, st
     (attempt,) = read_experiment("experiments/memory").state.chain("r1").attempts
     assert (attempt.outcome, attempt.checkpoints) == (None, [])
     assert_nothing_runs()
+
+
+def test_an_agent_that_used_up_its_budget_says_so_after_the_save_prompt(
+    plan: Path, call: Start
+) -> None:
+    text = plan.read_text().replace('duration = "1s"', 'duration = "60s"')
+    plan.write_text(f"{text}budget = {{ turns = 1 }}\n")
+    run = call("experiment", "run", "exp.toml", env=KEYS)
+    assert run.wait() == 0, run.out + run.err
+    shown = call("ps", "experiments/memory", "--all").out
+    assert "budget of 1 turn used up" in shown
+    assert "stopped on request" not in shown
+    assert_nothing_runs()

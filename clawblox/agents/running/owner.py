@@ -40,7 +40,7 @@ from clawblox.agents.running.session import (
 )
 from clawblox.agents.running.version import find_number
 from clawblox.agents.usage import Budget
-from clawblox.agents.values import AgentResult, AgentState, EndCause, StartedAgent
+from clawblox.agents.values import STOPPED, AgentResult, AgentState, EndCause, StartedAgent
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
@@ -85,7 +85,7 @@ class Owner:
         self.failure: AgentError | None = None
         nudge = order.resume_text if order.options.auto_continue else None
         self._agenda = Agenda(nudge, order.hold)
-        self._first = Message(order.prompt)
+        self._first, self._reason = Message(order.prompt), STOPPED
         self._restarts = RestartBudget(order.options.max_restarts, order.options.restart_window)
         self._tree = ProcessTree(books.cookie)
         self._doubts: list[Requirement] = []
@@ -162,14 +162,16 @@ class Owner:
             raise self._error(AgentStartError, "it was stopped before its session was confirmed")
         return self._facts()
 
-    async def stop(self, grace_seconds: float) -> AgentResult:
+    async def stop(self, grace_seconds: float, reason: str = STOPPED) -> AgentResult:
         """End the agent and wait for that; concurrent stops share one stop ladder.
 
         Args:
             grace_seconds: Seconds between TERM and KILL. A later stop may shorten them.
+            reason: Why, in a few words.
 
         Cancellation: the agent is stopped nevertheless.
         """
+        self._reason = reason if self._stopped_by == "request" else self._reason
         await self._stop.request(grace_seconds)
         return self.result
 
@@ -237,16 +239,15 @@ class Owner:
 
         Cancellation: ends every process of the agent, shielded, then propagates.
         """
-        reason = "stopped on request"
         try:
             with self._stop.scope:
                 async with Tasks() as services:
                     with self._order.options.naming_errors():
                         await self._work(services)
         except BudgetUsedUp as used_up:
-            reason, self._stopped_by = str(used_up), "budget"
+            self._reason, self._stopped_by = str(used_up), "budget"
             with self._contained("limit not reported"):
-                self.books.emit("limit", {"kind": "budget", "message": reason})
+                self.books.emit("limit", {"kind": "budget", "message": self._reason})
         except Exception as error:  # noqa: BLE001 - every failure goes to the waiting calls
             if not isinstance(error, _EXPECTED):
                 _log.defect("agent ended by a defect", error, agent=self._order.name)
@@ -258,9 +259,9 @@ class Owner:
         finally:
             try:
                 with anyio.CancelScope(shield=True), self._contained("agent not put away"):
-                    await self._tear_down(reason)
+                    await self._tear_down(self._reason)
             finally:
-                self._release_waiters(reason)
+                self._release_waiters(self._reason)
 
     def _contained(self, what: str) -> AbstractContextManager[None]:
         """Log a defect in the block instead of raising it, so that the next step still runs."""

@@ -60,6 +60,7 @@ class AttemptAgent:
     )
     _watch: anyio.Event | None = attrs.field(default=None, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
+    _budget_used: str | None = attrs.field(default=None, init=False)
     _first_started_at: float | None = attrs.field(default=None, init=False)
 
     @property
@@ -155,7 +156,10 @@ class AttemptAgent:
         Cancellation: it is stopped nevertheless.
         """
         self._is_stopping = True
-        await self.agent.stop(grace_seconds=self.grace_s)
+        reason = self._budget_used or "stopped by its experiment"
+        result = await self.agent.stop(grace_seconds=self.grace_s, reason=reason)
+        if result.ended_by == "budget" and self._budget_used is None:
+            self._budget_used = result.reason  # the save prompt starts it again
         if self._watch is not None:  # it must not take the next start for this one
             await self._watch.wait()
 
