@@ -435,7 +435,10 @@ async def test_scores_can_be_computed_again(scene: Scene) -> None:
     scene.workshop.most_open = 0
     before = set(scene.workshop.directories)
     async with scene.experiment(None) as exp:
-        rows = await exp.rescore(score)
+        told: list[tuple[int, int]] = []
+        rows = await exp.rescore(score, on_scored=lambda *how: told.append(how))
+        assert (told[0][0], told[-1][0]) == (0, told[-1][1])
+        assert len(told) == told[-1][1] + 1
     texts = {(row.chain, row.generation): row.error or row.scores["cubes"] for row in rows}
     assert [*texts.values()].count(7.0) == 5
     assert "the world did not start" in {texts["r2", 1], texts["r2", 2]}
@@ -469,3 +472,10 @@ def test_environment_values_are_checked() -> None:
     values: Mapping[str, Any] = {"A": 1}
     with pytest.raises(ConfigError):
         Experiment(None, dir="x", env=values)
+
+
+def test_results_outside_of_the_block_name_the_function_for_that(tmp_path: Path) -> None:
+    closed = Experiment.open(tmp_path / "exp")
+    with pytest.raises(UsageError) as caught:
+        closed.results()
+    assert f"read_experiment('{tmp_path / 'exp'}')" in (caught.value.hint or "")
