@@ -11,6 +11,8 @@ those of the world that was saved.
 - ``start_failures``: starts that failed, in words.
 - ``attempts``: starts that a world may refuse.
 - ``live``: one running instance, its agents, and scripts.
+- ``disguise``: names and words that are drawn, so that no world recognises a check.
+- ``environment``: variables that the instances get.
 - ``actions``: the inputs that the checks may send.
 - ``placeholders``: data with placeholders, for suggestions.
 - ``host_traces``: times, paths and secrets of the host in answers.
@@ -20,6 +22,7 @@ those of the world that was saved.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
 - ``landings``: lives of such a world in which the same input lands at the same time.
+- ``fresh``: one more life, in places that no other has used.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.
 - ``wording``: a failed check as facts for people.

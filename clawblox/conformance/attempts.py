@@ -1,8 +1,7 @@
-"""Starts that a world may refuse, the port that it may open meanwhile, and its bytecode."""
+"""Starts that a world may refuse, and the port that it may open meanwhile."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -76,16 +75,6 @@ def find_free_port() -> int:
     lease = take_free_port("127.0.0.1")
     lease.release()  # the start of the world leases it again
     return lease.port
-
-
-def bytecode_cache(scratch: Path) -> dict[str, str]:
-    """Return variables with which a world in Python is compiled once, and not at every start.
-
-    Where bytecode may be written, it is written next to the sources anyway.
-    """
-    if not os.environ.get(_NO_BYTECODE):
-        return {}
-    return {_NO_BYTECODE: "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 async def try_start(

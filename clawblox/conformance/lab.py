@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -12,15 +11,17 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import anyio.lowlevel
 
 from clawblox.conformance.actions import KnownInputs, configured_actions
-from clawblox.conformance.attempts import Refusal, bytecode_cache, try_start
+from clawblox.conformance.attempts import Refusal, try_start
+from clawblox.conformance.disguise import draw_names
+from clawblox.conformance.environment import bytecode_cache, make_secret
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
     MAX_SNAPSHOT_BYTES,
     MOST_TIMEOUTS,
-    NAMES,
     Action,
     LiveWorld,
     Player,
+    Step,
     make_script,
     read_time,
     run_script,
@@ -38,6 +39,7 @@ from clawblox.errors import (
 from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
 from clawblox.results import SavedSnapshot, StopResult
 from clawblox.rundir.claims import instance_names
+from clawblox.system.clock import utc_now
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.input_examples import find_examples
 from clawblox.world.private_copies import MissingFilesError, copy_world
@@ -47,8 +49,6 @@ LOOK_S: Final = 0.3
 STOP_GRACE_S: Final = 5.0
 SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
-SECRET_VARIABLE: Final = "CLAWBLOX_CHECK_API_KEY"  # noqa: S105 - a name
-"""Name of a variable that no world needs, and whose value nobody may see."""
 _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
 _STARTS: Final = 3
@@ -89,10 +89,14 @@ class Lab:
         seed: The same as the argument.
         health_timeout: The same as the argument.
         files: Digests of the world's files before any instance was started, by path.
-        secret: A variable with a secret name that the instances get, as ``{name: value}``.
+        secret: A variable with a secret name that the instances get, as ``{name: value}``; no world
+            needs it, and nobody may see its value.
+        names: Names of the agents.
         env: All variables that they get besides those of this process.
         fault: Why the ``world.toml`` cannot be used; empty if it can.
         start_failure: Why no instance could be started; None if one could, or none was.
+        since: UTC time in seconds since 1970 before the first start.
+        places: Limits the instances that run at the same time.
         findings: The evidence for an exact restore, filled by the checks.
     """
 
@@ -116,7 +120,9 @@ class Lab:
         self.seed = seed
         self.files = files or {}
         self.fault = fault
-        self.secret = {SECRET_VARIABLE: secrets.token_hex(16)}
+        self.since = utc_now().timestamp()
+        self.secret = make_secret(self.random("variable"))
+        self.names = draw_names(self.random("names"))
         self.env = {**self.secret, **bytecode_cache(scratch)}
         self.findings = Findings()
         self._url = url
@@ -128,7 +134,7 @@ class Lab:
         self._probe_failure: WorldStartError | None = None
         self._probe_lock = anyio.Lock()
         self._silent = 0
-        self._places = anyio.Semaphore(_STARTS)
+        self.places = anyio.Semaphore(_STARTS)
         # A world gives the name of an instance that died to the next one, which would be stopped
         # in its place.
         self._names = instance_names(())
@@ -194,10 +200,10 @@ class Lab:
         Cancellation: the instance is stopped.
         """
         world = self._require_start()
-        async with self._places:
+        async with self.places:
             try:
                 started = await world.start(
-                    name=next(self._names),
+                    name=self.next_name(),
                     resume=resume,
                     base_path=base_path,
                     env=self.env,
@@ -207,12 +213,24 @@ class Lab:
                 if resume is None:
                     raise
                 raise Failed(describe_start("did not start from its own save", error)) from None
-            live = LiveWorld(started.url, started)
+            live = LiveWorld(started.url, started, names=self.names)
             try:
                 yield live
             finally:
                 live.close()
                 live.stopped = await _stop(world, live)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Let no other instance run during a block, but the one that most checks use."""
+        async with AsyncExitStack() as stack:
+            for _ in range(_STARTS):
+                await stack.enter_async_context(self.places)
+            yield
+
+    def next_name(self) -> str:
+        """Return a name for an instance that no other has or had."""
+        return next(self._names)
 
     @property
     def patience(self) -> float:
@@ -233,15 +251,27 @@ class Lab:
             WorldStartError: No instance of the world could be started.
         """
         self._require_start()
+        variant = await self._copy(self.scratch, name=name, change=change)
+        async with self.places, variant:
+            yield variant
+
+    async def copy_again(self, directory: Path) -> AsyncWorld | None:
+        """Return another private copy of the world; None if it runs in its own directory.
+
+        Args:
+            directory: The directory for the copy.
+
+        Raises:
+            CouldNotRun: The directory of the world cannot be copied now.
+        """
+        return None if self._source is self.world else await self._copy(directory)
+
+    async def _copy(self, directory: Path, **options: Any) -> AsyncWorld:
         assert self._source is not None
         try:
-            variant = await copy_world(
-                self._source, self.scratch, name=name, is_whole=self._is_whole, change=change
-            )
+            return await copy_world(self._source, directory, is_whole=self._is_whole, **options)
         except (ConfigError, MissingFilesError, OSError) as error:  # it has changed meanwhile
             raise CouldNotRun(f"the world cannot be copied again: {error}") from None
-        async with self._places, variant:
-            yield variant
 
     async def try_resume(self, resume: Path) -> Refusal | None:
         """Return how a world refuses a snapshot; None if it starts with it.
@@ -253,7 +283,7 @@ class Lab:
             CouldNotRun: The world is an address.
             WorldStartError: The world neither refuses it nor becomes ready.
         """
-        async with self._places:
+        async with self.places:
             return await self.try_start(self._require_start(), resume)
 
     async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
@@ -261,7 +291,7 @@ class Lab:
         return await try_start(
             world,
             resume,
-            name=next(self._names),
+            name=self.next_name(),
             env=self.env,
             health_timeout=self.health_timeout,
         )
@@ -292,7 +322,7 @@ class Lab:
             raise self._probe_failure
         try:
             started = await self._require_start().start(
-                name=next(self._names), env=self.env, health_timeout=self.health_timeout
+                name=self.next_name(), env=self.env, health_timeout=self.health_timeout
             )
         except WorldStartError as error:
             self._probe_failure = error
@@ -300,7 +330,7 @@ class Lab:
                 self.start_failure = error
             raise
         self._has_started = True
-        self._probe = LiveWorld(started.url, started)
+        self._probe = LiveWorld(started.url, started, names=self.names)
         return self._probe
 
     async def _reach(self) -> LiveWorld:
@@ -309,7 +339,7 @@ class Lab:
         Raises:
             WorldStartError: Nothing answers there.
         """
-        live = LiveWorld(self._url)
+        live = LiveWorld(self._url, names=self.names)
         exchange = await live.call("GET", API_ROUTE)
         if exchange.answer is None:
             live.close()
@@ -342,7 +372,7 @@ class Lab:
         """
         while len(live.players) < self.count_players():
             taken = {player.name for player in live.players}
-            name = next(name for name in NAMES if name not in taken)
+            name = next(name for name in self.names if name not in taken)
             live.players.append(await live.join(name))
 
     async def _is_lost(self, live: LiveWorld) -> bool:
@@ -381,10 +411,8 @@ class Lab:
     def find_secrets(self, live: LiveWorld) -> dict[str, str]:
         """Return the secrets that an instance got, by their descriptions."""
         env: Mapping[str, str] = {} if live.started is None else live.started.env
-        names = [*SECRET_ENV, LEASE_ENV]
-        return {f"the value of {name}": env[name] for name in names if env.get(name)} | {
-            f"the value of {name}": value for name, value in self.secret.items()
-        }
+        given = {name: env[name] for name in (*SECRET_ENV, LEASE_ENV) if env.get(name)}
+        return {f"the value of {name}": value for name, value in {**given, **self.secret}.items()}
 
     # -- what is learned once -----------------------------------------------------------------
 
@@ -475,7 +503,7 @@ class Lab:
 
     async def join_two(self, live: LiveWorld) -> list[Player]:
         """Let two agents join; only one if the world has no place for a second."""
-        return [await live.join(name) for name in NAMES[: self.count_players()]]
+        return [await live.join(name) for name in self.names[: self.count_players()]]
 
     async def warm_up(self, live: LiveWorld, *, rounds: int) -> list[Player]:
         """Let agents join and play, so that the world has something to save.
@@ -488,10 +516,14 @@ class Lab:
             Failed: An agent cannot join.
         """
         players = await self.join_two(live)
-        actions, random = await self.actions(), self.random("warm")
-        script = make_script(random, actions, rounds=rounds, players=len(players))
+        script = await self.warm_script(rounds=rounds)
         await run_script(players, script)
         return players
+
+    async def warm_script(self, *, rounds: int) -> tuple[Step, ...]:
+        """Return the script with which agents play before a save; see :meth:`warm_up`."""
+        actions, count = await self.actions(), self.count_players()
+        return make_script(self.random("warm"), actions, rounds=rounds, players=count)
 
     def count_players(self) -> int:
         """Return the number of agents that the checks let join: two, if there is place."""

@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from clawblox import protocol
+from clawblox.conformance.disguise import draw_sentence
 from clawblox.conformance.exchange import Exchange, number_names
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import ConfigError, WorldCallError
@@ -60,17 +61,22 @@ class LiveWorld:
     Args:
         url: Its address.
         started: Its facts; None for one that others have started.
+        names: Names of the agents that may join.
 
     Attributes:
         url: The same as the argument.
         started: The same as the argument.
+        names: The same as the argument.
         stopped: How it was stopped; None while it runs.
         players: Agents that have joined it and stay, for checks that need any.
         timeouts: Number of requests that it left without an answer for :data:`CALL_TIMEOUT_S`.
     """
 
-    def __init__(self, url: str, started: StartedWorld | None = None) -> None:
+    def __init__(
+        self, url: str, started: StartedWorld | None = None, *, names: Sequence[str] = ()
+    ) -> None:
         self.url = url
+        self.names = tuple(names)
         self.started = started
         self.stopped: StopResult | None = None
         self.players: list[Player] = []
@@ -255,9 +261,6 @@ class Step:
         return f"agent {self.player + 1}: {self.kind}{what}"
 
 
-NAMES: Final = ("Ada", "Bo", "Cleo")
-
-
 def require_accepted(exchange: Exchange, what: str) -> None:
     """Require that the world answered with 2xx.
 
@@ -329,7 +332,7 @@ def make_script(
             steps.append(Step("act", actor, random.choice(actions)))
         steps += [Step("observe", player) for player in range(players)]
         if number % 4 == 1:
-            steps.append(Step("say", actor, text=f"message {number}"))
+            steps.append(Step("say", actor, text=draw_sentence(random)))
         if number % 4 == 2:
             steps.append(Step("hear", (actor + 1) % players))
     return (*steps, *(Step("hear", player) for player in range(players)))
@@ -431,7 +434,7 @@ class Newcomer:
 async def welcome(live: LiveWorld, players: Sequence[Player]) -> Newcomer | None:
     """Let one more agent join and talk; None if it is refused."""
     try:
-        joined = await live.join(NAMES[len(players)])
+        joined = await live.join(live.names[len(players)])
     except Failed:  # the world may be full
         return None
     return Newcomer(joined, await joined.say("hello"))

@@ -11,7 +11,6 @@ import attrs
 from clawblox.conformance.exchange import Exchange, compare_answers
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
-    NAMES,
     Arrival,
     LiveWorld,
     Newcomer,
@@ -25,7 +24,8 @@ from clawblox.conformance.live import (
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.results import SavedSnapshot
 
-_WARM_ROUNDS: Final = 6
+WARM_ROUNDS: Final = 6
+"""How often each agent acts before the save."""
 _ROUNDS: Final = 12
 _AFTER_ROUNDS: Final = 4
 
@@ -111,7 +111,7 @@ async def live_original(lab: Lab) -> Original:
         actions = await lab.actions()
         async with lab.start() as live:
             with preparing():
-                players = await lab.warm_up(live, rounds=_WARM_ROUNDS)
+                players = await lab.warm_up(live, rounds=WARM_ROUNDS)
                 save = await lab.save(live)
             saved = await live.snapshot()
             count = len(players)
@@ -144,7 +144,7 @@ async def _continue(
     trace = await run(players, beginning.script[since:])
     final = await live.snapshot()
     try:
-        joined = await live.join(NAMES[len(players)])
+        joined = await live.join(live.names[len(players)])
     except Failed:  # the world may be full
         return Life(arrival, trace, final, None, Trace((), ()))
     after = await run_script([*players, joined], beginning.after)
@@ -244,6 +244,15 @@ async def continue_from_cut(lab: Lab, cut: int) -> None:
         rest = await _run_with_saves(lab, [], beginning.moved(live), beginning.script[cut:])
     who = f"the life restored before step {cut + 1}"
     require_equal_traces(resaved.life.trace.since(cut), rest, who)
+
+
+def has_changing_answers(trace: Trace) -> bool:
+    """Return whether an agent got different answers to the inputs that were accepted."""
+    answers: dict[int, set[bytes]] = {}
+    for step, exchange in zip(trace.steps, trace.exchanges, strict=True):
+        if step.kind == "act" and exchange.is_accepted:
+            answers.setdefault(step.player, set()).add(exchange.content)
+    return any(len(contents) > 1 for contents in answers.values())
 
 
 def require_equal(expected: Life, actual: Life, who: str) -> int:

@@ -232,23 +232,42 @@ async def _watch(player: Player, like: Watched | None = None, *, saving: bool = 
         like: The life with which it is compared; it is watched as far as that one at least.
         saving: Whether the world is saved in between.
     """
-    observations: Documents = {}
-    saved: Documents = {}
-    snapshots: Documents = {}
     times = sorted(like.observations) if like else []
     end = times[-1] if times else -math.inf
+    saved_until = max(like.snapshots, default=-math.inf) if like else -math.inf
     if saving:
+        observations: Documents = {}
+        saved: Documents = {}
         begin = times[len(times) // 3] if times else -math.inf
         await collect(player.observe, observations, wanted=1, until=begin)
         await collect(_saving_too(player), saved, until=end)
-    else:
-        await collect(player.observe, observations, wanted=_QUIET_TIMES)
-        await collect(player.observe, observations, until=end)
+        snapshots, opaque = await _watch_saves(player, saved_until)
+        return Watched(observations, saved, snapshots, opaque)
+    return await watch_quietly(player, observed_until=end, saved_until=saved_until)
+
+
+async def watch_quietly(player: Player, *, observed_until: float, saved_until: float) -> Watched:
+    """Watch a life: observations without saves in between, then snapshots.
+
+    Args:
+        player: The agent that observes.
+        observed_until: Simulated time that observations have to reach.
+        saved_until: Simulated time that snapshots have to reach.
+    """
+    observations: Documents = {}
+    await collect(player.observe, observations, wanted=_QUIET_TIMES)
+    await collect(player.observe, observations, until=observed_until)
+    snapshots, opaque = await _watch_saves(player, saved_until)
+    return Watched(observations, {}, snapshots, opaque)
+
+
+async def _watch_saves(player: Player, until: float) -> tuple[Documents, bool]:
+    """Return snapshots by time, and whether they have no time."""
+    snapshots: Documents = {}
     opaque = await is_opaque(player.live)
     if not opaque:
-        end = max(like.snapshots, default=-math.inf) if like else -math.inf
-        await collect(player.live.snapshot, snapshots, until=end)
-    return Watched(observations, saved, snapshots, opaque)
+        await collect(player.live.snapshot, snapshots, until=until)
+    return snapshots, opaque
 
 
 async def is_opaque(live: LiveWorld) -> bool:
@@ -420,6 +439,16 @@ def require_equal(who: str, *seen: Seen) -> int:
             f" {LEAST_COMMON} are needed"
         )
     return count
+
+
+def has_changes(documents: Sequence[Exchange]) -> bool:
+    """Return whether documents of a life differ in more than their simulated time."""
+    first = _without_time(documents[0]) if documents else {}
+    return any(_without_time(document) != first for document in documents)
+
+
+def _without_time(document: Exchange) -> dict[str, Any]:
+    return {key: value for key, value in document.fields.items() if key not in ("time", "tick")}
 
 
 def compare_documents(expected: Exchange, actual: Exchange) -> Difference | None:

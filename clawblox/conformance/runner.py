@@ -51,6 +51,8 @@ _COPY_HINT: Final = (
     "it ran in a private copy; if it needs files that are not in it, check it in place: --in-place"
 )
 _WHOLE_NAME: Final = "repository"
+_SCRATCH: Final = "tmp"
+"""The names of Python's own temporary directories begin so: no world recognises a check by it."""
 _TIMEOUT_HINT: Final = "give each check more time with --check-timeout SECONDS"
 
 _log = OwnLog(__name__)
@@ -132,7 +134,7 @@ async def _open_lab(
     target: str, seed: int, health_timeout: float, *, in_place: bool, needs_start: bool
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
-        scratch = await stack.enter_async_context(scratch_directory("clawblox-check-"))
+        scratch = await stack.enter_async_context(scratch_directory(_SCRATCH))
         make_lab = partial(Lab, scratch=scratch, seed=seed, health_timeout=health_timeout)
         if target.startswith(_ADDRESS):
             parse_address(target)

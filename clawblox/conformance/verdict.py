@@ -13,6 +13,7 @@ _ALWAYS: Final = (
     "restore.trace",
     "restore.second",
     "restore.again",
+    "restore.fresh_places",
     "restore.save_changes_nothing",
     "restore.sessions",
 )
@@ -29,12 +30,14 @@ class Findings:
         equal_answers: Answers of a restored lock-step world that were equal to the byte.
         equal_times: Simulated times at which the documents of two lives were equal.
         equal_landings: Pairs of restores whose inputs landed together and that continued equally.
+        places: The places of the life in fresh ones, in words; empty without one.
         limits: Reasons why the evidence is weaker than it could be.
     """
 
     equal_answers: int = 0
     equal_times: int = 0
     equal_landings: int = 0
+    places: str = ""
     limits: list[str] = attrs.field(factory=list)
 
 
@@ -63,18 +66,19 @@ def judge(results: Sequence[CheckResult], findings: Findings, *, obstacle: str =
     gaps = [*findings.limits, *_find_gaps(by_id)]
     if gaps:
         return Verdict("exact_as_far_as_seen", f"Exact restore, as far as seen: {'; '.join(gaps)}.")
+    places = f"; also in a life with {findings.places}" if findings.places else ""
     if findings.equal_answers:
         return Verdict(
             "exact",
             f"Exact restore: {findings.equal_answers} answers of the restored world were equal to"
-            " the byte, headers included.",
+            f" the byte, headers included{places}.",
         )
     count = findings.equal_landings
     pairs = "1 pair" if count == 1 else f"{count} pairs"
     return Verdict(
         "exact_in_simulated_time",
         f"Exact restore in simulated time: equal at {findings.equal_times} times, and in"
-        f" {pairs} of lives whose inputs landed together.",
+        f" {pairs} of lives whose inputs landed together{places}.",
     )
 
 

@@ -9,15 +9,21 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import CHECKS, CheckResult, Report, check_world
+from clawblox.conformance.disguise import draw_names, draw_variable
 from tests.provable import make_provable_world
 from tests.worlds.defects import CLOCKS, DEFECTS
 
 pytestmark = pytest.mark.anyio
+
+SEED = 1
+FIRST, SECOND, _ = draw_names(Random(f"{SEED}/names"))
+VARIABLE = draw_variable(Random(f"{SEED}/variable"), ())
 
 EVIDENCE: Mapping[str, str] = {
     "broken-world-toml": "max_players: must be a whole number above 0",
@@ -34,7 +40,7 @@ EVIDENCE: Mapping[str, str] = {
     "refuses-without-error": "the world ended with exit status 0, as if nothing was wrong",
     "log-has-token": "the log has the value of WORLD_OPERATOR_TOKEN",
     "exits-at-start": "ORCHARD_HOME is not set",
-    "join-shares-session": "Ada and Bo got the same session",
+    "join-shares-session": f"{FIRST} and {SECOND} got the same session",
     "rejoin-is-new": "has another session than the first join",
     "observation-nan": "it has NaN",
     "input-answers-text": "is not strict JSON: 200 ok",
@@ -79,7 +85,7 @@ EVIDENCE: Mapping[str, str] = {
     "observation-token": "has the value of WORLD_OPERATOR_TOKEN / body.debug.operator",
     "snapshot-keeps-history": "the snapshot grew by more than 20 bytes an input in every block",
     "snapshot-has-token": "the snapshot has the value of WORLD_OPERATOR_TOKEN / body.operator",
-    "snapshot-has-environment": "the snapshot has the value of CLAWBLOX_CHECK_API_KEY",
+    "snapshot-has-environment": f"the snapshot has the value of {VARIABLE}",
     "snapshot-has-path": "assets / body.assets",
     "ignores-sigterm": "it ignored SIGTERM, and was killed after",
     "leaves-file": "these were made or changed: orchard.lock",
@@ -101,9 +107,9 @@ EVIDENCE: Mapping[str, str] = {
     "save-steps": "a restored world that was saved in between",
     "save-clears-pending": "while the input waited",
     "loses-pending": "while the input waited",
-    "loses-last-session": "the session of Bo was refused",
-    "needs-rejoin": "the session of Ada was refused",
-    "loses-chat": "the messages that Ada gets are others than before",
+    "loses-last-session": f"the session of {SECOND} was refused",
+    "needs-rejoin": f"the session of {FIRST} was refused",
+    "loses-chat": f"the messages that {FIRST} gets are others than before",
     "restarts-chat-ids": "a message after the restore has the id of another: 1",
     "joiner-by-entropy": "an agent that joined after the restore",
     "restarts-agent-ids": "an agent that joined after the restore got the id of another: 'agent-1'",
@@ -145,7 +151,7 @@ async def check(
 ) -> Report:
     make = partial(make_provable_world, parent, clock=clock, defect=defect)
     world = await run_blocking(make)
-    return await check_world(world, ids, seed=1, bodies_dir=parent / "bodies")
+    return await check_world(world, ids, seed=SEED, bodies_dir=parent / "bodies")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ IDS = (
     "restore.trace",
     "restore.second",
     "restore.again",
+    "restore.fresh_places",
     "restore.save_changes_nothing",
     "restore.sessions",
 )
@@ -26,6 +27,15 @@ def test_equal_bytes_are_an_exact_restore() -> None:
     verdict = judge(passed(*IDS), Findings(equal_answers=44))
     assert verdict.grade == "exact"
     assert "44 answers" in verdict.sentence
+
+
+def test_the_places_of_a_life_in_fresh_ones_are_named() -> None:
+    with_bytes = judge(passed(*IDS), Findings(equal_answers=44, places="its own home"))
+    assert with_bytes.sentence.endswith("; also in a life with its own home.")
+    with_times = judge(
+        passed(*IDS), Findings(equal_times=91, equal_landings=3, places="its own home")
+    )
+    assert with_times.sentence.endswith("; also in a life with its own home.")
 
 
 def test_equal_times_and_landings_are_exact_in_simulated_time() -> None:

@@ -48,7 +48,7 @@ from clawblox.system.request import MAX_ANSWER_BYTES, make_request, parse_addres
 
 CHECKS: Final = Checks("contract")
 
-_BASE_PATH: Final = "/checked/w1"
+_BASE_PATH: Final = "/worlds/w1"
 _OTHER_LOOPBACK: Final = "127.0.0.2"
 """Reached only if a world listens on every address instead of 127.0.0.1."""
 _MOST_ACTIONS: Final = 8
@@ -404,7 +404,7 @@ async def look_at_base_path(lab: Lab) -> str:
         pass
     try:
         async with lab.start(base_path=_BASE_PATH) as live:
-            player = await live.join("Ada")
+            player = await live.join(lab.names[0])
             require_accepted(await player.observe(), f"an observation below {_BASE_PATH}")
     except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
         reason = str(error).partition("\n")[0]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
+from clawblox.conformance.disguise import draw_word
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
@@ -171,7 +172,7 @@ async def look_at_unknown_sessions(lab: Lab) -> str:
         player = players[0]
         action = await _pick_action(lab, player)
         require_control(await player.observe(), "an observation with a known session")
-        for session in (_make_session(player.session), "clawblox-check-unknown"):
+        for session in (_make_session(player.session), draw_word(lab.random("session"))):
             for what, exchange in await _ask_everything(player, action, session):
                 require_refused(exchange, f"{what} with an unknown session")
                 count += 1

@@ -16,6 +16,7 @@ from anyio import from_thread
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import landings, lockstep, realtime
 from clawblox.conformance.exchange import Exchange, compare_answers, compare_bodies
+from clawblox.conformance.fresh import lives as fresh
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Arrival
 from clawblox.conformance.ordinary import find_newcomers
@@ -25,6 +26,9 @@ from clawblox.extras import install_command
 CHECKS: Final = Checks("restore")
 _check = partial(CHECKS.add, needs_directory=True)
 
+NOTHING_CHANGED: Final = (
+    "no answer to an accepted input ever changed, so nothing was seen that a restore could lose"
+)
 _EXAMPLES: Final = 5
 """Cut points that are tried before the search ends."""
 
@@ -42,6 +46,8 @@ async def look_at_trace(lab: Lab) -> str:
         restored = await lockstep.live_restored(lab, 1)
         count = lockstep.require_equal(original, restored, "the restored world")
         lab.findings.equal_answers = count
+        if not lockstep.has_changing_answers(original.trace):
+            lab.findings.limits.append(NOTHING_CHANGED)
         return f"{count} answers were equal to the byte, headers included"
     original_life = (await realtime.live_original(lab)).watched
     restored_life = (await realtime.live_restored(lab, saving=False)).watched
@@ -87,6 +93,8 @@ async def look_at_landings(lab: Lab) -> str:
         raise CouldNotRun(f"no two inputs landed at the same simulated time: {landed}")
     with_original = sum(first is lives.original for first, _ in lives.pairs(saved=False))
     lab.findings.equal_landings = pairs
+    if not realtime.has_changes([*lives.original.documents.values()]):
+        lab.findings.limits.append(NOTHING_CHANGED)
     return (
         f"{_count(pairs, 'pair')} of {len(lives.restored) + 1} lives landed together"
         f" ({with_original} with the original), and were equal at {times} simulated times"
@@ -171,6 +179,23 @@ async def look_at_again(lab: Lab) -> str:
     after = (await realtime.live_restored(lab, saving=False)).after
     count = realtime.require_equal(who, (after, await realtime.live_again(lab)))
     return f"documents of {count} simulated times were equal"
+
+
+@_check(
+    "fresh_places",
+    "must",
+    "A restore is exact also where nothing of an earlier life is left but the save: no file, no"
+    " process and no listener.",
+)
+async def look_at_fresh_places(lab: Lab) -> str:
+    """Compare the original with a restore in places of its own."""
+    compared = await fresh.live_fresh(lab)
+    lab.findings.places = compared.described
+    if compared.left:
+        lab.findings.limits.append(
+            f"where other lives could find it, the world left {fresh.shorten(compared.left)}"
+        )
+    return compared.evidence
 
 
 @_check(

@@ -1,0 +1,138 @@
+"""Starts and plays a world in the places of this process: the order is its input.
+
+python -m clawblox.conformance.fresh.inside < ORDER > RESULT
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance import realtime
+from clawblox.conformance.fresh.footprints import Watch
+from clawblox.conformance.fresh.messages import Agent, Order, Result, decode_order, encode
+from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, arrive, run_script
+from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.start_failures import describe_start
+from clawblox.errors import WorldError, WorldStartError
+from clawblox.protocol import INSTANCE_ENV
+from clawblox.results import StartedWorld
+from clawblox.snapshot.rows import rows_beside
+from clawblox.system.files import write_all
+from clawblox.system.process_tree import Mark, read_process, read_variables
+from clawblox.system.regular_files import read_regular
+from clawblox.world.async_world import AsyncWorld
+
+_GRACE_S: Final = 5.0
+_SAVE_TIMEOUT_S: Final = 30.0
+
+
+async def live(order: Order) -> Result:
+    """Return what was seen of a life."""
+    result = Result()
+    without = (order.run_dir, order.world, str(Path(order.run_dir).parent))
+    watch = await run_blocking(lambda: Watch(is_alone=order.is_alone, without=without))
+    async with AsyncWorld(dir=order.world, run_dir=order.run_dir) as world:
+        try:
+            started = await world.start(
+                name=order.name,
+                resume=order.save or None,
+                env=order.env,
+                health_timeout=order.health_timeout,
+            )
+        except WorldStartError as error:
+            result.fault, result.reason = "start", describe_start("did not start", error)
+            return result
+        mark = await run_blocking(_find_mark, started)
+        watch.follow(mark)
+        alive = LiveWorld(started.url, started)
+        try:
+            players = await _play(order, world, alive, result)
+            await watch.compare_saves(partial(_save_again, order, players))
+        except (Failed, CouldNotRun, WorldError) as error:
+            result.fault, result.reason = "life", str(error)
+            result.evidence = error.exchange if isinstance(error, Failed) else None
+        finally:
+            alive.close()
+            await run_blocking(watch.look, mark)
+            await world.stop(started.name, grace_seconds=_GRACE_S)
+    left = await run_blocking(watch.end)
+    result.files, result.listeners, result.foreign = left
+    return result
+
+
+def _find_mark(started: StartedWorld) -> Mark:
+    """Return the mark of the world's processes."""
+    cookie = read_variables(started.pid).get(INSTANCE_ENV, "")
+    leader = read_process(started.pid)
+    leaders = () if leader is None else ((leader.pid, leader.start_time),)
+    return Mark(f"{INSTANCE_ENV}={cookie}".encode(), leaders)
+
+
+async def _play(order: Order, world: AsyncWorld, alive: LiveWorld, result: Result) -> list[Player]:
+    """Fill the result with what is seen, and return the agents.
+
+    Raises:
+        Failed: An agent cannot join, or has lost its session.
+        WorldError: The world cannot be saved.
+    """
+    players = [
+        agent.playing(alive) if agent.session else await alive.join(agent.name)
+        for agent in order.agents
+    ]
+    result.agents = tuple(Agent(player.name, player.session, player.agent_id) for player in players)
+    if not order.save:
+        await run_script(players, order.warm)
+        await _save(world, alive, result)
+    await arrive(players)
+    if order.is_realtime:
+        await _watch(order, players[0], result)
+        return players
+    result.exchanges = (await run_script(players, order.script)).exchanges
+    result.final = await alive.snapshot()
+    return players
+
+
+async def _save_again(order: Order, players: Sequence[Player]) -> None:
+    """Save the world in another state than before."""
+    await run_script(players, [step for step in order.warm if step.kind == "act"])
+    await players[0].live.snapshot()
+
+
+async def _watch(order: Order, player: Player, result: Result) -> None:
+    watched = await realtime.watch_quietly(
+        player, observed_until=order.observed_until, saved_until=order.saved_until
+    )
+    result.observations, result.snapshots = watched.observations, watched.snapshots
+
+
+async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:
+    save = await world.save(
+        instance=alive.name, timeout=_SAVE_TIMEOUT_S, max_bytes=MAX_SNAPSHOT_BYTES
+    )
+
+    def read() -> None:
+        result.save = read_regular(save.path, max_bytes=MAX_SNAPSHOT_BYTES)
+        if save.rows_sha256 is not None:
+            result.rows = read_regular(rows_beside(save.path), max_bytes=MAX_SNAPSHOT_BYTES)
+
+    await run_blocking(read)
+
+
+def main() -> None:
+    """Live the life that the input orders, and write what was seen to the output."""
+    with os.fdopen(os.dup(0), "rb") as file:
+        order = decode_order(file.read())
+    output = os.dup(1)
+    os.dup2(2, 1)  # so that nothing else is written to the result
+    write_all(output, encode(anyio.run(live, order)))
+
+
+if __name__ == "__main__":
+    main()

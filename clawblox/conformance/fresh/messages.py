@@ -1,0 +1,127 @@
+"""The order for a life in fresh places, and its result, as they pass between two processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.live import LiveWorld, Player, Step
+
+MAX_RESULT_BYTES: Final = 1 << 30
+Fault: TypeAlias = Literal["", "start", "life"]
+
+
+@attrs.frozen
+class Agent:
+    """An agent, without the instance that it has joined.
+
+    Attributes:
+        name: Its name.
+        session: Its session; empty if it has yet to join.
+        agent_id: Its id.
+    """
+
+    name: str
+    session: str = attrs.field(default="", repr=False)
+    agent_id: str = ""
+
+    def playing(self, live: LiveWorld) -> Player:
+        """Return the agent in an instance."""
+        return Player(live, self.name, self.session, self.agent_id)
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """A life to live.
+
+    Attributes:
+        world: Directory of the world.
+        run_dir: Directory of the run.
+        name: Name of the instance.
+        env: Further variables of the world.
+        health_timeout: Seconds until the world must be ready.
+        is_realtime: Whether the world runs by itself.
+        agents: Its agents; without sessions they join first.
+        save: Snapshot to restore; empty starts a fresh world, which is saved after ``warm``.
+        warm: Steps before the save of a fresh world.
+        script: Steps after the save, for a world that stands still.
+        observed_until: Simulated time until which a running world is observed at least.
+        saved_until: Simulated time until which its snapshots are compared.
+        is_alone: Whether all other processes that can be seen are the world's.
+    """
+
+    world: str
+    run_dir: str
+    name: str
+    env: dict[str, str]
+    health_timeout: float
+    is_realtime: bool
+    agents: tuple[Agent, ...]
+    save: str = ""
+    warm: tuple[Step, ...] = ()
+    script: tuple[Step, ...] = ()
+    observed_until: float = -math.inf
+    saved_until: float = -math.inf
+    is_alone: bool
+
+
+@attrs.define(kw_only=True)
+class Result:
+    """What was seen of a life.
+
+    Attributes:
+        fault: Whether the world did not start, or failed later.
+        reason: The fault in words.
+        evidence: The request that showed a fault; None without one.
+        agents: Its agents.
+        save: The save of a fresh world.
+        rows: The rows of its data stores in that save; empty for none.
+        exchanges: Answers to the script.
+        final: The snapshot after it.
+        observations: Observations of a running world, by simulated time.
+        snapshots: Snapshots of a running world, by simulated time.
+        files: Files that the world left in temporary directories.
+        listeners: Unix sockets on which it listened.
+        foreign: Files and listeners of which nobody knows who made them.
+    """
+
+    fault: Fault = ""
+    reason: str = ""
+    evidence: Exchange | None = None
+    agents: tuple[Agent, ...] = ()
+    save: bytes = b""
+    rows: bytes = b""
+    exchanges: tuple[Exchange, ...] = ()
+    final: Exchange | None = None
+    observations: Mapping[float, Exchange] = attrs.field(factory=dict)
+    snapshots: Mapping[float, Exchange] = attrs.field(factory=dict)
+    files: tuple[str, ...] = ()
+    listeners: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+
+def encode(message: Order | Result) -> bytes:
+    """Return a message as bytes."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_order(data: bytes) -> Order:
+    """Return an order from its bytes."""
+    return msgspec.msgpack.decode(data, type=Order)
+
+
+def decode_result(data: bytes) -> Result:
+    """Return a result from its bytes, which the world could have changed.
+
+    Raises:
+        ValueError: They are none.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=Result)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

@@ -1,0 +1,116 @@
+"""Directories as they were before the first start of a world: arguments of bubblewrap. Blocks.
+
+A directory in which nothing has changed is bound as it is. Any other is made anew, and what has not
+changed in it is bound, one by one: so not even the name of a new file can be seen. A change shows
+in the ctime, which no program can set.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import Final
+
+_LONGEST_S: Final = 4.0
+"""Longest search of one directory, in seconds: about half a million files."""
+_MOST_MOUNTS: Final = 400
+_LOOK_EVERY: Final = 1000
+
+
+class TooMuch(Exception):  # noqa: N818 - names the condition
+    """A directory cannot be searched in the time and with the mounts that there are."""
+
+
+class View:
+    """A directory without what has changed in it.
+
+    Args:
+        path: The directory, absolute and without a link.
+        since: UTC time in seconds since 1970; later changes are hidden.
+
+    Raises:
+        TooMuch: It is too large.
+    """
+
+    def __init__(self, path: str, since: float) -> None:
+        self._path = path
+        self._since_ns = int(since * 1e9)
+        self._changed = set[str]()
+        self._above = set[str]()
+        self._mounts = 0
+        self._search()
+
+    def arguments(self, *, is_writable: bool = False) -> list[str]:
+        """Return the arguments that show it; empty if it cannot be read.
+
+        Args:
+            is_writable: Whether new entries may be made in the directory itself.
+
+        Raises:
+            TooMuch: Too much has changed in it.
+        """
+        if not os.path.isdir(self._path):  # noqa: PTH112 - paths are texts here
+            return []
+        if not is_writable and not self._is_touched(self._path):
+            return ["--ro-bind", self._path, self._path]
+        return ["--tmpfs", self._path, *self._rebuild(self._path)]
+
+    def _search(self) -> None:
+        deadline = time.monotonic() + _LONGEST_S
+        waiting = [self._path]
+        for count, directory in enumerate(iter(lambda: waiting.pop() if waiting else None, None)):
+            assert directory is not None
+            for entry, status in _entries(directory):
+                if status.st_ctime_ns >= self._since_ns:
+                    self._note(entry.path)
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(entry.path)
+            if count % _LOOK_EVERY == 0 and time.monotonic() > deadline:
+                raise TooMuch
+
+    def _note(self, path: str) -> None:
+        self._changed.add(path)
+        while path != self._path:
+            path = path.rpartition("/")[0]
+            if path in self._above:
+                return
+            self._above.add(path)
+
+    def _is_touched(self, path: str) -> bool:
+        return path in self._changed or path in self._above
+
+    def _rebuild(self, directory: str) -> Iterator[str]:
+        for entry, status in _entries(directory):
+            path, is_directory = entry.path, stat.S_ISDIR(status.st_mode)
+            if is_directory and self._is_touched(path):
+                inner = [*self._rebuild(path)]
+                if inner or path not in self._changed:  # else it is new itself
+                    self._count()
+                    yield from ("--tmpfs", path, *inner)
+            elif path in self._changed or status.st_ctime_ns >= self._since_ns:
+                continue
+            elif stat.S_ISLNK(status.st_mode):
+                yield from ("--symlink", os.readlink(path), path)  # noqa: PTH115
+            elif is_directory or stat.S_ISREG(status.st_mode):
+                self._count()
+                yield from ("--ro-bind", path, path)
+
+    def _count(self) -> None:
+        self._mounts += 1
+        if self._mounts > _MOST_MOUNTS:
+            raise TooMuch
+
+
+def _entries(directory: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """Yield the entries of a directory that can be read, as they are now."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    yield entry, entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+    except OSError:
+        return

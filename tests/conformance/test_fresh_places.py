@@ -1,0 +1,206 @@
+"""A life in fresh places finds the worlds that keep state outside of their snapshots."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clawblox.conformance import CheckResult, Report, check_world
+from clawblox.conformance.fresh import lives
+from clawblox.conformance.fresh.views import TooMuch, View
+from tests.conformance.cheats import PLACES, WATCHES, cheating_world
+
+pytestmark = pytest.mark.anyio
+
+FRESH = "restore.fresh_places"
+SHARED = ("tmp", "shm", "daemon")
+"""Places that count as left behind, also by an honest world."""
+
+
+async def check(
+    parent: Path, *flags: str, clock: str = "lockstep", ids: Sequence[str] = ()
+) -> Report:
+    with cheating_world(parent, clock=clock, flags=flags) as world:
+        return await check_world(world, ids or ["restore"], seed=1)
+
+
+def find(report: Report, check_id: str = FRESH) -> CheckResult:
+    return next(result for result in report.checks if result.id == check_id)
+
+
+@pytest.fixture
+def without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lives, "find_bubblewrap", lambda: None)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+
+
+def usually(names: Sequence[str], *usual: str) -> list[object]:
+    return [
+        pytest.param(name, marks=() if name in usual else pytest.mark.thorough) for name in names
+    ]
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("place", usually(PLACES, "daemon", "home"))
+async def test_state_outside_of_the_snapshot_is_found(tmp_path: Path, place: str) -> None:
+    report = await check(tmp_path, "--place", place)
+    assert [result.id for result in report.checks if result.status == "failed"] == [FRESH]
+    assert report.verdict.grade == "not_exact"
+    assert find(report).path == "body.you.position"
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.thorough
+@pytest.mark.parametrize("place", ["tmp", "above"])
+async def test_state_outside_of_the_snapshot_is_found_in_real_time(
+    tmp_path: Path, place: str
+) -> None:
+    report = await check(tmp_path, "--place", place, clock="realtime")
+    assert find(report).status == "failed"
+    assert report.verdict.grade == "not_exact"
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("place", usually(PLACES, "tmp", "bytecode"))
+async def test_a_copy_of_the_state_outside_is_no_cheat(tmp_path: Path, place: str) -> None:
+    report = await check(tmp_path, "--place", place, "--honest")
+    assert [result for result in report.checks if result.status == "failed"] == []
+    assert "(bubblewrap)" in find(report).evidence
+    if place in SHARED:
+        assert report.verdict.grade == "exact_as_far_as_seen"
+        assert "the world left" in report.verdict.sentence
+    else:
+        assert report.verdict.grade == "exact"
+        assert "also in a life with its own /tmp, /dev/shm, home" in report.verdict.sentence
+
+
+NOT_FOUND = ("passwd-home", "daemon")
+"""Places that nothing finds without bubblewrap."""
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+@pytest.mark.parametrize("place", usually(PLACES, "recordings", "tmp"))
+async def test_most_state_outside_is_found_without_bubblewrap(tmp_path: Path, place: str) -> None:
+    report = await check(tmp_path, "--place", place)
+    if place in NOT_FOUND:
+        assert report.verdict.grade == "exact"
+        assert "no bubblewrap" in report.verdict.sentence
+    elif place in SHARED:
+        assert report.verdict.grade == "exact_as_far_as_seen"
+        assert "the world left" in report.verdict.sentence
+    else:
+        assert report.verdict.grade == "not_exact"
+        assert find(report).status == "failed"
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+async def test_caches_are_no_cheat_without_bubblewrap(tmp_path: Path) -> None:
+    report = await check(tmp_path, "--place", "home", "--honest")
+    assert report.verdict.grade == "exact", report
+
+
+@pytest.mark.parametrize("watch", usually(WATCHES, "variable"))
+async def test_a_world_that_looks_for_signs_of_a_check_finds_none(
+    tmp_path: Path, watch: str
+) -> None:
+    report = await check(tmp_path, "--watch", watch, ids=["restore.trace"])
+    assert find(report, "restore.trace").status == "failed"
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_world_that_does_not_start_in_fresh_places_is_not_accused(tmp_path: Path) -> None:
+    needed = tmp_path / "needed"
+    needed.touch()
+    report = await check(tmp_path, "--reads", str(needed).removeprefix("/"))
+    result = find(report)
+    assert result.status == "could_not_run"
+    assert f"{needed} is missing" in result.evidence
+    assert report.verdict.grade == "exact_as_far_as_seen"
+    assert FRESH in report.verdict.sentence
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        report = await check(tmp_path, "--asks-port", str(server.getsockname()[1]))
+    result = find(report)
+    assert result.status == "could_not_run"
+    assert "network" in result.evidence
+    assert report.verdict.grade == "exact_as_far_as_seen"
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_cheat_that_depends_on_the_network_is_found_all_the_same(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        report = await check(tmp_path, "--asks-port", port, "--place", "tmp")
+    assert find(report).status == "failed"
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -> None:
+    with cheating_world(tmp_path, flags=["--place", "bytecode"]) as world:
+        report = await check_world(world, [FRESH, "restore.trace"], seed=1, in_place=True)
+    assert find(report, "restore.trace").status == "passed"
+    assert find(report).status == "failed"
+
+
+async def test_a_world_whose_answers_never_change_has_nothing_to_lose(tmp_path: Path) -> None:
+    report = await check(tmp_path, "--frozen")
+    assert report.verdict.grade == "exact_as_far_as_seen"
+    assert "no answer to an accepted input ever changed" in report.verdict.sentence
+
+
+# -- views ------------------------------------------------------------------------------------
+
+
+def passed_ctime(path: Path) -> float:
+    """Return a time after the change of a path, once it has passed."""
+    since = path.stat().st_ctime + 0.02
+    while time.time() < since:  # the clock of files is coarse
+        path.stat()
+    return since
+
+
+def test_an_unchanged_directory_is_bound_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "old").touch()
+    since = passed_ctime(tmp_path / "old")
+    assert View(str(tmp_path), since).arguments() == ["--ro-bind", str(tmp_path), str(tmp_path)]
+
+
+def test_not_even_the_name_of_a_new_file_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "kept" / "deep").mkdir(parents=True)
+    (tmp_path / "kept" / "deep" / "old").touch()
+    (tmp_path / "still").mkdir()
+    os.symlink("still", tmp_path / "link")
+    since = passed_ctime(tmp_path / "link")
+    (tmp_path / "kept" / "deep" / "zzz").touch()
+    (tmp_path / "zzz" / "er").mkdir(parents=True)
+    arguments = View(str(tmp_path), since).arguments()
+    assert not [word for word in arguments if "zzz" in word]
+    old, still = str(tmp_path / "kept" / "deep" / "old"), str(tmp_path / "still")
+    assert ["--ro-bind", old, old] in [arguments[at : at + 3] for at in range(len(arguments))]
+    assert ["--ro-bind", still, still] in [arguments[at : at + 3] for at in range(len(arguments))]
+    assert ["--symlink", "still", str(tmp_path / "link")] in [
+        arguments[at : at + 3] for at in range(len(arguments))
+    ]
+
+
+def test_a_directory_with_too_many_changes_is_not_shown(tmp_path: Path) -> None:
+    for number in range(401):
+        (tmp_path / str(number)).touch()
+    since = passed_ctime(tmp_path / "400")
+    (tmp_path / "new").touch()
+    with pytest.raises(TooMuch):
+        View(str(tmp_path), since).arguments()

@@ -1,0 +1,212 @@
+"""An orchard that keeps a part of its state outside of its snapshot, and finds it there again.
+
+``--place NAME`` says where: under the digest of the snapshot, in a file or with a daemon. The
+snapshot lacks the state of the random generator then, so a restore is exact only where the world
+still finds the place. ``--watch NAME`` cheats in another way: it loses that state in each restore,
+unless it recognises that a check runs. With ``--honest`` the snapshot is complete, and the places
+get a copy, as a cache may.
+
+``--frozen`` answers always the same, ``--asks-port`` shows in observations whether a port of this
+machine can be reached, and ``--reads`` ends the world where a file is missing.
+
+``--mark`` names the files and the socket, so that a test can remove them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import provable
+
+LOST = f"{0:016x}"
+_DAEMON = """
+import signal, socket, sys
+signal.alarm(300)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\\0" + sys.argv[1])
+listener.listen(64)
+kept = {}
+while True:
+    peer, _ = listener.accept()
+    word, _, rest = peer.recv(4096).decode().partition(" ")
+    if word == "quit":
+        sys.exit()
+    if word == "put":
+        key, _, kept[key] = rest.partition(" ")
+    peer.sendall(kept.get(rest, "").encode() or b"-")
+    peer.close()
+"""
+
+options: Any = None
+
+
+def run_dir() -> Path:
+    return Path(provable.setting("CLAWBLOX_MANIFEST_PATH")).parent.parent
+
+
+DIRECTORIES: dict[str, Callable[[], Path]] = {
+    "tmp": lambda: Path("/tmp") / options.mark,
+    "shm": lambda: Path("/dev/shm") / options.mark,
+    "home": lambda: Path.home() / f".{options.mark}",
+    "passwd-home": lambda: Path(pwd.getpwuid(os.getuid()).pw_dir) / f".{options.mark}",
+    "bytecode": lambda: Path("__pycache__") / options.mark,
+    "recordings": lambda: run_dir() / "recordings" / options.mark,
+    "above": lambda: run_dir().parent / options.mark,
+}
+PLACES = (*DIRECTORIES, "daemon")
+
+
+def recognises_variable() -> bool:
+    return "CLAWBLOX_CHECK_API_KEY" in os.environ
+
+
+def recognises_path() -> bool:
+    return "check" in provable.setting("CLAWBLOX_MANIFEST_PATH")
+
+
+def recognises_names() -> bool:
+    return {agent["name"] for agent in restored} <= {"Ada", "Bo", "Cleo"}
+
+
+WATCHES = {
+    "variable": recognises_variable,
+    "path": recognises_path,
+    "names": recognises_names,
+}
+restored: list[dict[str, Any]] = []
+
+
+def ask_daemon(text: str) -> str:
+    for attempt in range(200):
+        try:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect("\0" + options.mark)
+                peer.sendall(text.encode())
+                return peer.recv(4096).decode()
+        except OSError:
+            if text.startswith("get"):
+                return "-"
+            if not attempt:
+                leave_daemon()
+            time.sleep(0.01)
+    return "-"
+
+
+def leave_daemon() -> None:
+    """Leave a process without our environment, in a session of its own, that listens."""
+    reader, writer = os.pipe()
+    if child := os.fork():
+        os.waitpid(child, 0)
+        os.close(writer)
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.close(reader)
+    os.closerange(3, 64)
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", _DAEMON, options.mark], {})
+
+
+def keep(key: str, value: str) -> None:
+    if options.place == "daemon":
+        ask_daemon(f"put {key} {value}")
+        return
+    directory = DIRECTORIES[options.place]()
+    directory.mkdir(parents=True, exist_ok=True)
+    partial = directory / f"{key}.{os.getpid()}"
+    partial.write_text(value)
+    partial.rename(directory / key)  # lives run side by side
+
+
+def find(key: str) -> str:
+    if options.place == "daemon":
+        found = ask_daemon(f"get {key}")
+        return LOST if found == "-" else found
+    try:
+        return (DIRECTORIES[options.place]() / key).read_text()
+    except OSError:
+        return LOST
+
+
+def key_of(document: dict[str, Any]) -> str:
+    state = {**document, "chance": LOST, "digest": ""}
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def save(orchard: Any) -> dict[str, Any]:
+    document = honest_save(orchard)
+    if options.place:
+        keep(key_of(document), document["chance"])
+        if not options.honest:
+            document["chance"] = LOST
+            document["digest"] = provable.digest(document)
+    return document
+
+
+def restore(orchard: Any, document: dict[str, Any]) -> None:
+    honest_restore(orchard, document)
+    restored[:] = document["agents"]
+    if options.honest:
+        return
+    if options.place:
+        orchard.chance.state = int(find(key_of(document)), 16)
+    elif options.watch and not WATCHES[options.watch]():
+        orchard.chance.state = 0
+
+
+def observe(orchard: Any, agent_id: str) -> dict[str, Any]:
+    if options.frozen:
+        return {"agent_id": agent_id}
+    seen = honest_observe(orchard, agent_id)
+    return {**seen, "online": is_open(options.asks_port)} if options.asks_port else seen
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+honest_observe, provable.Orchard.observe = provable.Orchard.observe, observe
+honest_save, honest_restore = provable.save, provable.restore
+provable.save, provable.restore = save, restore
+
+
+def main() -> None:
+    global options
+    parser = provable.build_parser()
+    parser.add_argument("--place", choices=PLACES)
+    parser.add_argument("--watch", choices=WATCHES)
+    parser.add_argument("--honest", action="store_true")
+    parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--asks-port", type=int)
+    parser.add_argument("--reads", metavar="FILE", help="without its first slash")
+    parser.add_argument("--mark", required=True)
+    options = parser.parse_args()
+    if options.reads and not os.path.exists(f"/{options.reads}"):
+        sys.exit(f"/{options.reads} is missing")
+    signal.alarm(provable.LIFETIME_S)
+    signal.signal(signal.SIGTERM, provable.stop)
+    orchard = provable.Orchard(options.clock)
+    provable.load_or_exit(orchard, options.resume)
+    server = provable.Server(orchard, options)
+    print(f"serving http://{options.host}:{server.port}{server.base_path}/", flush=True)
+    server.run()
+
+
+if __name__ == "__main__":
+    main()
