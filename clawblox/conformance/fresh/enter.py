@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from clawblox.conformance.fresh.views import TooMuch, View
 
-Mount: TypeAlias = Callable[[str, float], list[str]]
+MountPath: TypeAlias = Callable[[str, float], list[str]]
 """Returns the arguments that show a path as it was at a time."""
 
 NOT_SEARCHED: Final = "not searched: "
@@ -39,7 +39,7 @@ def make_arguments(plan: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--mqueue", _QUEUES)
     yield from ("--ro-bind-try", "/sys", "/sys")
     since, home = plan["since"], plan["home"]
-    mounts: dict[str, Mount] = {
+    mounts: dict[str, MountPath] = {
         **dict.fromkeys(plan["shown"], _show),
         **dict.fromkeys(plan["system"], _show_system),
         home: _show_home,
