@@ -170,7 +170,7 @@ async def test_a_world_whose_answers_never_change_has_nothing_to_lose(tmp_path: 
 
 def passed_ctime(path: Path) -> float:
     """Return a time after the change of a path, once it has passed."""
-    since = path.stat().st_ctime + 0.02
+    since = path.stat().st_ctime + 0.05
     while time.time() < since:  # the clock of files is coarse
         path.stat()
     return since
