@@ -149,8 +149,8 @@ def test_the_literals_of_the_contract() -> None:
         "/join",
         "/leave",
         "/observe",
+        "/replay",
         "/snapshot",
-        "/verification",
     ]
     assert (protocol.SESSION_HEADER, protocol.OPERATOR_HEADER) == ("X-Session", "X-Operator-Token")
     assert protocol.INSTANCE_ENV == "CLAWBLOX_INSTANCE"

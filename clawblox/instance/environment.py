@@ -36,13 +36,12 @@ _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _OTHER_CONTRACT_ENV: Final = (
     protocol.BIN_ENV,
     protocol.DATASTORE_ENV,
-    protocol.DIGEST_TICKS_ENV,
     protocol.INSTANCE_ENV,
     protocol.LEASE_ENV,
     protocol.LISTEN_FDS_ENV,
     protocol.LISTEN_PID_ENV,
     protocol.LISTEN_FDNAMES_ENV,
-    protocol.VERIFY_ENV,
+    protocol.REPLAY_ENV,
 )
 
 

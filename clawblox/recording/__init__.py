@@ -7,7 +7,7 @@ pass a descriptor that they opened. ``docs/recordings.md`` describes the format.
 - ``writer``: records become blocks, and blocks a file.
 - ``background``: records are added without waiting, and written by other threads.
 - ``reader``: the index of a file, its records by track and time, and those of the older format.
-- ``replays``: how far the replay of a recording has come.
+- ``replay_script``: what a new process of a world repeats, without what came of it then.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ is a compressed file of JSON lines.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import struct
@@ -46,6 +47,7 @@ MAX_START_MEMBERS: Final = 1 << 22
 _UTC: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 MAX_TIME_S: Final = 1e300
 """Maximum simulation time of a record, in seconds; its negative is the minimum."""
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _T = TypeVar("_T")
 
 
@@ -78,6 +80,16 @@ class Moment:
 def format_moment_utc(moment: datetime) -> str:
     """Return a time of the host, in UTC, as recordings have it."""
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+
+
+def digest_value(value: object) -> str:
+    """Return the SHA-256 of a state as recordings have it: of its JSON in ASCII without spaces.
+
+    Raises:
+        ValueError: A number is not finite, or the value contains itself.
+        TypeError: It is not a JSON value.
+    """
+    return hashlib.sha256(_ENCODER.encode(value).encode("ascii")).hexdigest()
 
 
 @attrs.frozen

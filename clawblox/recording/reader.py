@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,9 @@ MAX_BLOCKS: Final = 1 << 20
 """Maximum number of blocks in a file."""
 OBSERVATION: Final = b',"observation":'
 """What precedes the answer in the record of an observation."""
+VIEW: Final = b',"frame":'
+"""What precedes the view in the record of a frame."""
+_UTC: Final = b'"utc":"'
 
 _OLD_BLOCK_BYTES: Final = 1 << 20
 
@@ -80,6 +83,17 @@ class Record:
         return self.line.partition(OBSERVATION)[2][:-1]
 
     @property
+    def view(self) -> bytes:
+        """The view of a spectator, as it was encoded; empty if this has none."""
+        return self.line.partition(VIEW)[2][:-1]
+
+    @property
+    def unstamped(self) -> bytes:
+        """The record without the time of the host."""
+        before, key, rest = self.line.partition(_UTC)
+        return before + rest.partition(b'"')[2] if key else before
+
+    @property
     def after(self) -> int:
         """How many records on the track of inputs precede it."""
         if self.track is Track.INPUTS:
@@ -89,11 +103,13 @@ class Record:
 
 
 class RecordingReader:
-    """A recording, open for reading; what is appended later is not seen.
+    """A recording, open for reading; what is appended later is seen after :meth:`extend`.
 
     Args:
         fd: Descriptor of the file, a regular one; it stays the caller's.
         path: Path of the file, for errors.
+        is_growing: Whether it may be without a complete record yet, because it is being written;
+            :meth:`extend` then reads on.
 
     Raises:
         OSError: The file cannot be read.
@@ -102,23 +118,38 @@ class RecordingReader:
 
     Attributes:
         path: Path of the file.
+        size: Its length in bytes, as far as it is read.
         index: Its blocks, in the order of the file.
         torn_at: Where an incomplete block begins, in bytes; None if the file ends with a block. The
             rest is ignored: it is being written, or its writer was killed.
         is_old: Whether it has the older format: without observations, frames and UTC times.
     """
 
-    def __init__(self, fd: int, path: Path) -> None:
+    def __init__(self, fd: int, path: Path, *, is_growing: bool = False) -> None:
         self.path = path
         self._fd = fd
-        self._size = os.fstat(fd).st_size
+        self.size = os.fstat(fd).st_size
+        self._end = self._blocks = 0
+        self._counts = dict.fromkeys(Track, 0)
         self.torn_at: int | None = None
         self.is_old = self._read(0, 1) == b"{"
         self._zstandard = None if self.is_old else require_zstandard()
         entries = self._index_lines() if self.is_old else self._index_blocks()
-        self.index: Sequence[BlockEntry] = tuple(entries)
-        if not self.index:
+        self.index: list[BlockEntry] = list(entries)
+        if not self.index and not is_growing:
             raise self._error("it has no complete record", 0)
+
+    def extend(self) -> None:
+        """Add the blocks that were appended since to the index; the older format is not extended.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: A block is damaged.
+        """
+        if not self.is_old:
+            self.size = os.fstat(self._fd).st_size
+            self.torn_at = None
+            self.index += self._index_blocks()
 
     # Records
 
@@ -129,7 +160,7 @@ class RecordingReader:
             OSError: The file cannot be read.
             RecordingError: It is damaged, or not an event ``start`` of a known format.
         """
-        record = next(self._records(self.index[0]), None)
+        record = next(self.read_block(self.index[0]), None)
         known = OLD_FORMAT if self.is_old else FORMAT
         if record is None or record.fields.get("event") != "start":
             raise self._error("it does not begin with the event 'start'", 0)
@@ -151,7 +182,7 @@ class RecordingReader:
         blocks = (entry for entry in self.index if entry.header.track is track)
         for entry in blocks:
             if entry.header.last.time >= since:
-                yield from (r for r in self._records(entry) if r.moment.time >= since)
+                yield from (r for r in self.read_block(entry) if r.moment.time >= since)
 
     def read(
         self, tracks: Collection[Track] = tuple(Track), since: float = float("-inf")
@@ -167,7 +198,7 @@ class RecordingReader:
             OSError: The file cannot be read.
             RecordingError: A block is damaged.
         """
-        return heapq.merge(*(self.read_track(track, since) for track in tracks), key=_order)
+        return heapq.merge(*(self.read_track(track, since) for track in tracks), key=record_order)
 
     def read_back(self, track: Track, until: float) -> Iterator[Record]:
         """Iterate over the records of a track up to a time, the last one first.
@@ -182,10 +213,16 @@ class RecordingReader:
         """
         for entry in reversed(self.index):
             if entry.header.track is track and entry.header.first.time <= until:
-                records = [r for r in self._records(entry) if r.moment.time <= until]
+                records = [r for r in self.read_block(entry) if r.moment.time <= until]
                 yield from reversed(records)
 
-    def _records(self, entry: BlockEntry) -> Iterator[Record]:
+    def read_block(self, entry: BlockEntry) -> Iterator[Record]:
+        """Iterate over the records of a block of the index.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: The block is damaged.
+        """
         max_members = MAX_START_MEMBERS if entry is self.index[0] else MAX_MEMBERS
         content = self._content(entry)
         count = content.count(b"\n")
@@ -215,19 +252,17 @@ class RecordingReader:
     # Index
 
     def _index_blocks(self) -> Iterator[BlockEntry]:
-        offset, counts = 0, dict.fromkeys(Track, 0)
-        for _ in range(MAX_BLOCKS):
-            if offset >= self._size:
-                return
-            entry = self._entry(offset, counts)
+        while self._end < self.size:
+            entry = self._entry(self._end, self._counts)
             if entry is None:
-                self.torn_at = offset
+                self.torn_at = self._end
                 return
-            counts[entry.header.track] += entry.header.records
-            offset = entry.offset + entry.header.compressed
+            self._blocks += 1
+            if self._blocks > MAX_BLOCKS:
+                raise self._error(f"it has more than {MAX_BLOCKS} blocks", self._end)
+            self._counts[entry.header.track] += entry.header.records
+            self._end = entry.offset + entry.header.compressed
             yield entry
-        if offset < self._size:
-            raise self._error(f"it has more than {MAX_BLOCKS} blocks", offset)
 
     def _entry(self, offset: int, counts: dict[Track, int]) -> BlockEntry | None:
         """Return the block at an offset; None if it is incomplete."""
@@ -248,14 +283,14 @@ class RecordingReader:
         except ValueError as error:
             raise self._error(f"the header of a block: {error}", offset) from None
         begin = offset + PREFIX.size + length
-        if begin + header.compressed > self._size:
+        if begin + header.compressed > self.size:
             return None
         return BlockEntry(header, begin, counts[header.track])
 
     def _index_lines(self) -> Iterator[BlockEntry]:
         """Divide a file of lines into blocks of complete lines."""
         offset = number = 0
-        while offset < self._size:
+        while offset < self.size:
             data = self._read(offset, _OLD_BLOCK_BYTES)
             end = data.rfind(b"\n") + 1
             if not end and len(data) == _OLD_BLOCK_BYTES:
@@ -290,7 +325,7 @@ class RecordingReader:
         return RecordingError(message, path=self.path, offset=offset)
 
 
-def _order(record: Record) -> tuple[int, bool, int, bool]:
+def record_order(record: Record) -> tuple[int, bool, int, bool]:
     """Return the place of a record among those of all tracks."""
     is_input = record.track is Track.INPUTS
     return record.after, is_input, record.moment.tick, record.track is not Track.FRAMES

@@ -1,7 +1,7 @@
-"""A verified replay: the world of a recording repeats it in a new process, and compares.
+"""A verified replay: a new process of the world repeats a recording, and clawblox compares.
 
-The world does the work: started with ``WORLD_VERIFY_PATH``, a world on the kit or the engine serves
-nothing but its progress. So worlds run here under the same guard and the same stop as anywhere.
+The process gets a script without any result, and records what it does with it; it is given neither
+the recording nor its path. Its word counts for nothing but that it has come to its end, or cannot.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 import attrs
@@ -22,14 +22,15 @@ from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIME
 from clawblox.conformance.live import LiveWorld
 from clawblox.conformance.start_failures import summarize_start
 from clawblox.errors import RecordingError, WorldError, WorldStartError
-from clawblox.protocol import (
-    DIGEST_TICKS_ENV,
-    OPERATOR_HEADER,
-    VERIFICATION_ROUTE,
-    VERIFY_ENV,
-)
+from clawblox.foreign_values import clean_text, whole_number
+from clawblox.protocol import OPERATOR_HEADER, REPLAY_ENV, REPLAY_ROUTE
 from clawblox.recording.blocks import MAX_START_BYTES
-from clawblox.recording.replays import MAX_DIGESTS, ReplayProgress, find_obstacle
+from clawblox.recording.reader import RecordingReader
+from clawblox.recording.replay_script import FORMAT
+from clawblox.replay.comparison import Comparison
+from clawblox.replay.new_recording import NewRecording
+from clawblox.replay.plan import ReplayPlan, find_obstacle, write_script
+from clawblox.replay.progress import ReplayProgress
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
@@ -45,7 +46,11 @@ _COPY_HINT: Final = (
     " (it ran in a private copy; if it needs files that are not in it, verify it in place:"
     " --in-place)"
 )
-_KIT_ONLY: Final = "only worlds on the kit or the engine can repeat a recording"
+_MAX_CHARS: Final = 1000
+_OUTDATED: Final = (
+    "only worlds on the kit or the engine can repeat a recording, with this version of clawblox:"
+    " update the clawblox that the world uses"
+)
 
 OnProgress: TypeAlias = Callable[[ReplayProgress], None]
 """Called with the progress of a replay, now and then."""
@@ -103,25 +108,33 @@ async def replay_recording(
     try:
         async with AsyncExitStack() as stack:
             scratch = await stack.enter_async_context(scratch_directory("clawblox-verify-"))
-            obstacle = await run_blocking(_prepare, recording, run_dir, scratch)
-            if obstacle is not None:
+            opened = opened_recording(recording, run_dir)
+            reader = await run_blocking(stack.enter_context, opened)
+            if (obstacle := await run_blocking(_prepare, reader, scratch)) is not None:
                 return ReplayProgress("impossible", obstacle)
             world = AsyncWorld(dir=world_dir, run_dir=scratch / "run")
             if not options.in_place:
                 world = await copy_world(world, scratch)
-                await run_blocking(_keep_game_id, recording, run_dir, world.dir)
+                await run_blocking(_keep_game_id, reader, world.dir)
+            script, run = scratch / "script.jsonl", scratch / "run"
+            plan = await run_blocking(_write_script, reader, script, digest_ticks)
+            if plan.is_empty:
+                return ReplayProgress("impossible", plan.obstacle)
             await stack.enter_async_context(world)
-            ticks = ",".join(map(str, sorted(digest_ticks)[:MAX_DIGESTS]))
             started = await world.start(
                 name=_NAME,
-                env={**options.env, VERIFY_ENV: str(recording), DIGEST_TICKS_ENV: ticks},
+                env={**options.env, REPLAY_ENV: str(script)},
+                record=True,
                 datastore=options.datastore,
                 health_timeout=options.health_timeout,
             )
             stack.push_async_callback(_stop, world)
             live = LiveWorld(started.url, started)
             stack.callback(live.close)
-            return await _follow(world, live, options.stall_timeout, on_progress)
+            made = stack.enter_context(NewRecording(run / "recordings", reader.size))
+            comparison = await run_blocking(Comparison, reader, plan)
+            follower = _Follower(live, made, comparison, plan)
+            return await follower.follow(world, options.stall_timeout, on_progress)
     except RecordingError as error:
         return ReplayProgress("impossible", str(error).partition("\n")[0])
     except MissingFilesError as error:
@@ -140,12 +153,11 @@ async def _stop(world: AsyncWorld) -> None:
         await world.stop(_NAME, grace_seconds=_GRACE_S)
 
 
-def _prepare(recording: Path, run_dir: Path | None, scratch: Path) -> str | None:
+def _prepare(reader: RecordingReader, scratch: Path) -> str | None:
     """Put the rows of a recording where its world looks; return why it cannot be verified."""
-    with opened_recording(recording, run_dir) as reader:
-        if (obstacle := find_obstacle(reader)) is not None:
-            return obstacle
-        rows = reader.start().get("rows")
+    if (obstacle := find_obstacle(reader)) is not None:
+        return obstacle
+    rows = reader.start().get("rows")
     if rows is None:
         return None
     if not isinstance(rows, str) or len(rows) > MAX_START_BYTES:
@@ -160,10 +172,9 @@ def _prepare(recording: Path, run_dir: Path | None, scratch: Path) -> str | None
     return None
 
 
-def _keep_game_id(recording: Path, run_dir: Path | None, world: Path) -> None:
+def _keep_game_id(reader: RecordingReader, world: Path) -> None:
     """Give the copy of an engine world the id of the recorded one: spectators see it."""
-    with opened_recording(recording, run_dir) as reader:
-        state = reader.start()["snapshot"].get("state")
+    state = reader.start()["snapshot"].get("state")
     game_id = state.get("game_id") if isinstance(state, dict) else None
     if isinstance(game_id, str) and _GAME_ID.fullmatch(game_id):
         directory = world / STATE_DIR_NAME
@@ -171,44 +182,95 @@ def _keep_game_id(recording: Path, run_dir: Path | None, world: Path) -> None:
         (directory / "game_id").write_text(f"{game_id}\n")
 
 
-async def _follow(
-    world: AsyncWorld, live: LiveWorld, stall_timeout: float, on_progress: OnProgress
-) -> ReplayProgress:
-    """Return the outcome of a replay, or why its world has none."""
-    outcome = ReplayProgress()
-    scope = anyio.CancelScope()
-
-    async def note_exit() -> None:
-        nonlocal outcome
-        ended = await world.wait(_NAME)
-        outcome = ReplayProgress("impossible", f"its world ended during the replay: {ended}")
-        scope.cancel()
-
-    async with Tasks() as tasks:
-        tasks.start_soon(note_exit)
-        with scope:
-            outcome = await _watch(live, stall_timeout, on_progress)
-    return outcome
+def _write_script(
+    reader: RecordingReader, script: Path, digest_ticks: Collection[int]
+) -> ReplayPlan:
+    with script.open("xb") as file:
+        script.chmod(0o600)
+        return write_script(reader, file, digest_ticks=digest_ticks)
 
 
-async def _watch(live: LiveWorld, stall_timeout: float, on_progress: OnProgress) -> ReplayProgress:
-    """Ask the world how far it is, until it has finished."""
-    headers = {OPERATOR_HEADER: live.operator_token or ""}
-    reached: Any = None
-    moved_at = anyio.current_time()
-    while (left := moved_at + stall_timeout - anyio.current_time()) > 0:
+class _Follower:
+    """Follows a new process while it repeats a recording.
+
+    Args:
+        live: The world.
+        made: The recording that it makes.
+        comparison: Gets the records.
+        plan: What is repeated.
+    """
+
+    def __init__(
+        self, live: LiveWorld, made: NewRecording, comparison: Comparison, plan: ReplayPlan
+    ) -> None:
+        self._live = live
+        self._made = made
+        self._comparison = comparison
+        self._plan = plan
+        self._is_done = False
+
+    async def follow(
+        self, world: AsyncWorld, stall_timeout: float, on_progress: OnProgress
+    ) -> ReplayProgress:
+        """Return the outcome of the replay, or why it has none."""
+        reason = ""
+        scope = anyio.CancelScope()
+
+        async def note_exit() -> None:
+            nonlocal reason
+            reason = f"its world ended during the replay: {await world.wait(_NAME)}"
+            scope.cancel()
+
+        async with Tasks() as tasks:
+            tasks.start_soon(note_exit)
+            with scope:
+                reason = await self._watch(stall_timeout, on_progress)
+        return await run_blocking(self._finish, reason)
+
+    def _finish(self, reason: str) -> ReplayProgress:
+        while self._made.compare(self._comparison):
+            pass
+        return self._comparison.finish(is_done=self._is_done, reason=self._made.problem or reason)
+
+    async def _watch(self, stall_timeout: float, on_progress: OnProgress) -> str:
+        """Compare what the process records until it has finished; return why it has not."""
+        reached: tuple[int, int] | None = None
+        moved_at = anyio.current_time()
+        while (left := moved_at + stall_timeout - anyio.current_time()) > 0:
+            status = await self._ask(left)
+            if isinstance(status, str):
+                return status
+            is_more = True
+            while is_more:
+                is_more = await run_blocking(self._made.compare, self._comparison)
+            if self._made.problem or self._comparison.is_decided:
+                return self._made.problem
+            if self._is_done:
+                return ""
+            tick = self._comparison.progress.tick = max(self._comparison.progress.tick, status)
+            on_progress(self._comparison.progress)
+            if (tick, self._comparison.compared) != reached:
+                reached, moved_at = (tick, self._comparison.compared), anyio.current_time()
+            await anyio.sleep(_ASK_EVERY_S)
+        return f"the replay made no progress for {stall_timeout:g} s"
+
+    async def _ask(self, timeout: float) -> int | str:
+        """Return the tick that the process has reached, or why it cannot repeat the recording.
+
+        Args:
+            timeout: Longest wait for an answer, in seconds.
+        """
         exchange = None
-        with anyio.move_on_after(left):
-            exchange = await live.call("GET", VERIFICATION_ROUTE, headers=headers)
-        if exchange is not None and exchange.answer is not None:
-            try:
-                progress = ReplayProgress.parse(exchange.fields)
-            except ValueError:
-                return ReplayProgress("impossible", _KIT_ONLY)
-            if progress.outcome != "running":
-                return progress
-            on_progress(progress)
-            if progress != reached:
-                reached, moved_at = progress, anyio.current_time()
-        await anyio.sleep(_ASK_EVERY_S)
-    return ReplayProgress("impossible", f"the replay made no progress for {stall_timeout:g} s")
+        headers = {OPERATOR_HEADER: self._live.operator_token or ""}
+        with anyio.move_on_after(timeout):
+            exchange = await self._live.call("GET", REPLAY_ROUTE, headers=headers)
+        if exchange is None or exchange.answer is None:
+            return 0
+        fields = exchange.fields
+        if fields.get("format") != FORMAT:
+            return _OUTDATED
+        self._is_done = fields.get("is_done") is True
+        if problem := fields.get("problem"):
+            return clean_text(str(problem), max_chars=_MAX_CHARS)
+        tick = whole_number(fields.get("tick"), high=self._plan.end_tick)
+        return 0 if tick is None else tick

@@ -19,7 +19,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.errors import ConfigError, RecordingError, UsageError
 from clawblox.instance.launch import find_variables
-from clawblox.recording.replays import ReplayProgress
+from clawblox.replay.progress import ReplayProgress
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.paths import resolve_run_dir
@@ -36,6 +36,8 @@ from clawblox.world.recorded_worlds import find_recorded_world
 _BACKENDS: Final = get_args(DataStoreBackend)
 
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
+StartCheck: TypeAlias = Literal["seed", "earlier"]
+Status: TypeAlias = Literal["equal", "equal_unchecked_start", "different", "impossible"]
 
 
 @attrs.frozen
@@ -68,6 +70,9 @@ class VerifiedReplay:
         link: How it is connected with an earlier recording; None if it begins a fresh world, has
             none before it, or begins with another seed.
         world: The directory or address of the world that repeats it; empty if it is not repeated.
+        start_checked_by: What shows that the first state is genuine: ``seed`` if a fresh world
+            began again with its seed and reached it, ``earlier`` if the replay of an earlier
+            recording with a checked start reached it; None if nothing does.
     """
 
     recording: Path
@@ -77,6 +82,16 @@ class VerifiedReplay:
     seconds: float = 0.0
     link: Link | None = None
     world: str = ""
+    start_checked_by: StartCheck | None = None
+
+    @property
+    def status(self) -> Status:
+        """The result in a word; a recording is ``equal`` only with a checked start."""
+        if self.is_different:
+            return "different"
+        if self.progress.outcome != "equal":
+            return "impossible"
+        return "equal" if self.start_checked_by else "equal_unchecked_start"
 
     @property
     def is_different(self) -> bool:
@@ -92,6 +107,8 @@ class VerifiedReplay:
             "instance": self.instance,
             "world": self.world,
             **self.progress.document(),
+            "outcome": self.status,
+            "start_checked_by": self.start_checked_by,
             "seconds": round(self.seconds, 3),
             "link": None if self.link is None else attrs.asdict(self.link),
         }
@@ -103,20 +120,24 @@ class VerifiedRun:
 
     Attributes:
         replays: The results, in the order of the recordings.
+        is_strict: Whether a recording with an unchecked start counts as not verified.
     """
 
     replays: tuple[VerifiedReplay, ...]
+    is_strict: bool = False
 
     @property
     def exit_status(self) -> int:
         """Status of the command: 0 all equal, 1 a difference, 3 one could not be verified."""
-        if any(replay.is_different for replay in self.replays):
+        statuses = {replay.status for replay in self.replays}
+        if "different" in statuses:
             return 1
-        return 0 if all(replay.progress.outcome == "equal" for replay in self.replays) else 3
+        passing = {"equal"} if self.is_strict else {"equal", "equal_unchecked_start"}
+        return 0 if statuses <= passing else 3
 
     def document(self) -> dict[str, Any]:
         """Return the results as a JSON object."""
-        is_equal = self.exit_status == 0
+        is_equal = all(replay.status == "equal" for replay in self.replays)
         return {"equal": is_equal, "recordings": [replay.document() for replay in self.replays]}
 
 
@@ -139,6 +160,7 @@ async def verify_run(
     world_dir: str | Path | None = None,
     env: Mapping[str, str] | None = None,
     in_place: bool = False,
+    strict: bool = False,
     health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
     stall_timeout: float = DEFAULT_STALL_TIMEOUT_S,
     on_progress: OnRunProgress = lambda _done, _total: None,
@@ -147,9 +169,10 @@ async def verify_run(
 ) -> VerifiedRun:
     """Repeat the recordings of a run in new processes of its world, and compare.
 
-    Each replay begins with the state in its recording, applies every event at its tick, and
-    compares events, observations, frames and fingerprints until the first difference. The code of
-    the world runs; recordings are only data.
+    Each new process gets the first state or the seed and what agents sent, and records what it does
+    with it. Here, outside of it, the two recordings are compared until the first difference:
+    events, observations, frames and fingerprints. The code of the world runs; recordings are only
+    data.
 
     Args:
         run: A run directory, of one or many instances, or the file of a recording.
@@ -160,6 +183,7 @@ async def verify_run(
         env: Values of the environment variables that the run was given, before those of this
             process; they are not on disk.
         in_place: Whether the world runs in its own directory instead of a private copy.
+        strict: Whether a recording with an unchecked start counts as not verified.
         health_timeout: Seconds until a new process must be ready.
         stall_timeout: Seconds without any progress after which a replay is given up.
         on_progress: Called now and then.
@@ -207,10 +231,12 @@ async def verify_run(
         replay = VerifiedReplay(
             source.found.path, source.number, source.instance, progress, seconds, world=source.world
         )
-        replay = attrs.evolve(replay, link=_find_link(replay, replays))
+        link = _find_link(replay, replays)
+        checked_by = _find_check(progress, link, replays)
+        replay = attrs.evolve(replay, link=link, start_checked_by=checked_by)
         replays.append(replay)
         on_replay(replay)
-    return VerifiedRun(tuple(replays))
+    return VerifiedRun(tuple(replays), strict)
 
 
 def _report(on_progress: OnRunProgress, before: int, total: int, progress: ReplayProgress) -> None:
@@ -232,6 +258,20 @@ def _find_link(replay: VerifiedReplay, before: Sequence[VerifiedReplay]) -> Link
         if states and differs is None and start.tick <= other.progress.last_tick:
             differs = Link("differs", start.tick, other.number)
     return differs or Link("unknown", start.tick)
+
+
+def _find_check(
+    progress: ReplayProgress, link: Link | None, before: Sequence[VerifiedReplay]
+) -> StartCheck | None:
+    """Return what shows that the first state of a recording is genuine; None if nothing does."""
+    if progress.has_given_rows:
+        return None
+    if progress.has_begun_again:
+        return None if progress.has_other_files else "seed"
+    if link is None or link.kind != "continues":
+        return None
+    earlier = next(other for other in before if other.number == link.number)
+    return "earlier" if earlier.start_checked_by else None
 
 
 # -- what is repeated, and where -------------------------------------------------------------------

@@ -13,7 +13,7 @@ orchestrator, so a world's image needs only this package and the extra ``server`
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
 - ``recording``: records events, observations and ticks in a file.
 - ``recording_entries``: recordings in the manifest of the run.
-- ``verification``: repeats a recording in a world, and compares.
+- ``replaying``: a world repeats what a recording has of its agents, and records it.
 - ``app``: the routes.
 - ``feed``, ``static_files``: routes that a simulation may add.
 - ``payload``: strict JSON.

@@ -41,9 +41,9 @@ from clawblox.protocol import (
     LEAVE_ROUTE,
     OBSERVE_ROUTE,
     OPERATOR_HEADER,
+    REPLAY_ROUTE,
     SESSION_HEADER,
     SNAPSHOT_ROUTE,
-    VERIFICATION_ROUTE,
     rate_fields,
 )
 from clawblox.server.chat import MAX_CONTENT
@@ -56,7 +56,7 @@ from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
 if TYPE_CHECKING:
-    from clawblox.server.verification import Replay
+    from clawblox.server.replaying import Replay
 
 MAX_BODY_BYTES: Final = 64 * 1024
 PATIENT: Final = "clawblox.patient"
@@ -124,7 +124,7 @@ def create_app(
 
 
 def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
-    """Build the application of a world that repeats a recording.
+    """Build the application of a world that repeats what a recording has.
 
     It serves the progress to operators, and begins with the first request for it: the world is up
     before, however long its ticks take. Any other path answers that it is up, because the
@@ -154,9 +154,9 @@ def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
         if not _is_operator(request, settings.operator_token):
             raise HTTPException(401, "Invalid operator token")
         is_wanted.set()
-        return _json(replay.progress.document())
+        return _json(replay.document())
 
-    routes = [Route(VERIFICATION_ROUTE, progress), Route("/{path:path}", answer)]
+    routes = [Route(REPLAY_ROUTE, progress), Route("/{path:path}", answer)]
     app = Starlette(
         routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
         lifespan=lifespan,

@@ -14,18 +14,17 @@ import attrs
 
 from clawblox.protocol import (
     BASE_PATH_ENV,
-    DIGEST_TICKS_ENV,
     HOST_ENV,
     MANIFEST_ENV,
     OPERATOR_TOKEN_ENV,
     PORT_ENV,
     RECORD_DIR_ENV,
     RECORD_ENV,
+    REPLAY_ENV,
     RESEED_ENV,
     RESUME_ENV,
     SECRET_ENV,
     SEEDS,
-    VERIFY_ENV,
     normalise_base_path,
 )
 from clawblox.server.simulation import Clock
@@ -57,8 +56,7 @@ class Settings:
         clock: What makes time pass; None takes the simulation's own clock.
         record_dir: Directory to record into; None does not record.
         resume_path: Snapshot to restore before serving; None starts a fresh world.
-        verify_path: Recording to repeat and compare instead of serving agents; None serves agents.
-        digest_ticks: Ticks for which the progress of such a replay has digests of the state.
+        replay_path: Script to perform and record instead of serving agents; None serves agents.
         reseed: Seed of a fresh world, or set after restoring; None leaves the random generator
             unchanged.
         manifest_path: Manifest in which recordings are registered; None registers none.
@@ -77,8 +75,7 @@ class Settings:
     clock: Clock | None = None
     record_dir: Path | None = None
     resume_path: Path | None = None
-    verify_path: Path | None = None
-    digest_ticks: tuple[int, ...] = ()
+    replay_path: Path | None = None
     reseed: int | None = None
     manifest_path: Path | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
@@ -123,8 +120,7 @@ def read_settings(
         clock=flags.clock,
         record_dir=flags.record_dir if flags.record else None,
         resume_path=flags.resume,
-        verify_path=flags.verify,
-        digest_ticks=flags.verify_digests,
+        replay_path=flags.replay,
         reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
         operator_token=None if token is None else os.fsencode(token),
@@ -159,9 +155,7 @@ def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str])
         "--record-dir", RECORD_DIR_ENV, "recordings", Path, "directory to record into [%(default)s]"
     )
     add("--resume", RESUME_ENV, None, Path, "snapshot to restore before serving [a fresh world]")
-    add("--verify", VERIFY_ENV, None, Path, "recording to repeat and compare, serving no agent")
-    ticks = "ticks, separated by commas, of which --verify also reports digests of the state [none]"
-    add("--verify-digests", DIGEST_TICKS_ENV, "", _parse_ticks, ticks)
+    add("--replay", REPLAY_ENV, None, Path, "script to perform and record, serving no agent")
     seed = _number_in(SEEDS, "a seed from 0 to 2**64-1")
     add("--reseed", RESEED_ENV, None, seed, "random seed, set after restoring [none]")
     parser.add_argument(
@@ -241,14 +235,6 @@ def _parse_seconds(text: str) -> float:
             f"must be a number of seconds above 0 and up to {_MAX_SECONDS:g}, not {text!r}"
         )
     return seconds
-
-
-def _parse_ticks(text: str) -> tuple[int, ...]:
-    if not re.fullmatch("([0-9]{1,16}(,[0-9]{1,16})*)?", text):
-        raise argparse.ArgumentTypeError(
-            f"must be whole numbers separated by commas, not {text[:40]!r}"
-        )
-    return tuple(map(int, filter(None, text.split(","))))
 
 
 def _number_in(numbers: range, what: str) -> _Parse:

@@ -7,9 +7,9 @@ a tick. Work that a world does for its recording alone is kept to a small share 
 from __future__ import annotations
 
 import base64
-import hashlib
 import logging
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,12 +27,13 @@ from clawblox.recording.blocks import (
     MAX_START_BYTES,
     Moment,
     Track,
+    digest_value,
     format_moment_utc,
 )
 from clawblox.recording.writer import RecordingFile, create_next, observation_fields
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
-from clawblox.server.simulation import Clock, Json, Simulation
+from clawblox.server.simulation import Clock, Simulation
 from clawblox.server.snapshot_document import make_snapshot, without_secrets
 
 FRAMES_PER_S: Final = 10
@@ -45,6 +46,8 @@ MAX_STATE_S: Final = 0.005
 """Digests are made only of states whose first digest took less time, in seconds."""
 MAX_ROWS_BYTES: Final = MAX_START_BYTES // 4
 """Maximum size of a database that is copied into a recording, in bytes."""
+MAX_FINGERPRINTS: Final = 1 << 17
+"""Maximum number of ticks whose fingerprints wait for the next frame."""
 
 _BURST_S: Final = 0.01
 _UINT64: Final = 2**64 - 1
@@ -59,16 +62,21 @@ class Recorder:
     Args:
         world: The world.
         file: The file of the recording.
+        frames_on_request: Whether frames are recorded where :meth:`frame` asks for them, instead of
+            as often as the time of the host allows.
 
     Attributes:
         path: Path of the file.
     """
 
-    def __init__(self, world: HostedWorld, file: RecordingFile) -> None:
+    def __init__(
+        self, world: HostedWorld, file: RecordingFile, *, frames_on_request: bool = False
+    ) -> None:
         self.path = file.path
+        self._frames_on_request = frames_on_request
         self._world = world
         self._writer = BackgroundWriter(file, self._note_end)
-        self._fingerprints: list[int | None] = []
+        self._fingerprints: deque[int | None] = deque(maxlen=MAX_FINGERPRINTS)
         self._frame_slot = _frame_slot(world.time)
         self._frame_budget = _Budget(FRAME_SHARE)
         self._state_budget: _Budget | None = _Budget(STATE_SHARE)
@@ -79,7 +87,7 @@ class Recorder:
     def start(
         self, *, resumed: bool, reseed: int | None = None, clock: Clock | None = None
     ) -> None:
-        """Write the first record, and the first frame. Blocks.
+        """Write the first record, and the first frame that is not on request. Blocks.
 
         Args:
             resumed: Whether the world was restored from a snapshot.
@@ -111,7 +119,8 @@ class Recorder:
             unavailable = {"unavailable": f"{type(error).__name__}: {error}"}
             fields |= {"snapshot": unavailable, "rows": unavailable}
             self._writer.start(self._moment(), encode_json(fields))
-        self._add_frame()
+        if not self._frames_on_request:
+            self._add_frame()
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
         """Record an event; one that is not JSON ends the recording."""
@@ -135,14 +144,36 @@ class Recorder:
         if self._writer.is_over:
             return
         with self._containing("tick"):
-            fingerprint = self._ask(
-                "fingerprint", partial(read_fingerprint, self._world.simulation)
-            )
-            self._fingerprints.append(fingerprint)
+            read = partial(read_fingerprint, self._world.simulation)
+            self._fingerprints.append(self._ask("fingerprint", read))
+            if self._frames_on_request:
+                return
             slot = _frame_slot(self._world.time)
             if slot != self._frame_slot and self._frame_budget.allows(monotonic_s()):
                 self._frame_slot = slot
                 self._add_frame()
+
+    def frame(self, *, fingerprints: bool, view: bool, state: bool) -> None:
+        """Record a frame on request.
+
+        Args:
+            fingerprints: Whether it has the fingerprints since the last one.
+            view: Whether it has the view of a spectator.
+            state: Whether it has a digest of the state.
+        """
+        with self._containing("frame"):
+            fields = self._take_fingerprints()
+            if not fingerprints:
+                fields.pop("fingerprints", None)
+            digest = self._ask_digest() if state else None
+            self._add_parts(fields, digest, self._ask_view() if view else None)
+
+    def digest(self) -> None:
+        """Record a digest of the state on request, apart from the frames."""
+        with self._containing("digest"):
+            after = self._writer.counts[Track.INPUTS]
+            if (digest := self._ask_digest()) is not None:
+                self._add(Track.FRAMES, encode_json({"after": after, "digest": digest}))
 
     @contextmanager
     def _containing(self, record: str) -> Iterator[None]:
@@ -155,18 +186,22 @@ class Recorder:
     def _add_frame(self) -> None:
         begun_at = monotonic_s()
         fields = self._take_fingerprints()
-        if (digest := self._digest_state()) is not None:
-            fields["state"] = digest
-        frame = self._ask("spectate", self._encode_view)
-        if len(fields) > 1 or frame is not None:
-            encoded = encode_json(fields)
-            if frame is not None:
-                encoded = b'%b,"frame":%b}' % (encoded[:-1], frame)
-            self._add(Track.FRAMES, encoded)
+        self._add_parts(fields, self._digest_state(), self._ask_view())
         self._frame_budget.spend(begun_at, monotonic_s())
 
+    def _add_parts(self, fields: dict[str, Any], digest: str | None, view: bytes | None) -> None:
+        """Add a frame of these parts, unless there is none."""
+        if digest is not None:
+            fields["state"] = digest
+        if len(fields) > 1 or view is not None:
+            encoded = encode_json(fields)
+            if view is not None:
+                encoded = b'%b,"frame":%b}' % (encoded[:-1], view)
+            self._add(Track.FRAMES, encoded)
+
     def _take_fingerprints(self) -> dict[str, Any]:
-        fingerprints, self._fingerprints = self._fingerprints, []
+        fingerprints = list(self._fingerprints)
+        self._fingerprints.clear()
         known = any(value is not None for value in fingerprints)
         return {
             "after": self._writer.counts[Track.INPUTS],
@@ -178,13 +213,19 @@ class Recorder:
         budget, begun_at = self._state_budget, monotonic_s()
         if budget is None or not budget.allows(begun_at):
             return None
-        digest = self._ask("snapshot", partial(digest_state, self._world.simulation))
+        digest = self._ask_digest()
         now = monotonic_s()
         is_first = not self._writer.counts[Track.FRAMES]
         if digest is None or (is_first and now - begun_at >= MAX_STATE_S):
             self._state_budget = None
         budget.spend(begun_at, now)
         return digest
+
+    def _ask_digest(self) -> str | None:
+        return self._ask("snapshot", partial(digest_state, self._world.simulation))
+
+    def _ask_view(self) -> bytes | None:
+        return self._ask("spectate", self._encode_view)
 
     def _encode_view(self) -> bytes | None:
         view = self._world.simulation.spectate()
@@ -238,6 +279,15 @@ class Recorder:
 
     # Writing
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the recording has ended early."""
+        return self._writer.is_over
+
+    async def write_due(self) -> None:
+        """Write the blocks that have ended, and wait for that, instead of :meth:`run`."""
+        await self._write_ended()
+
     async def run(self) -> None:
         """Write blocks when they have ended, until cancelled.
 
@@ -254,7 +304,8 @@ class Recorder:
         Args:
             is_clean: Whether the world has ended in order; the last event is then ``end``.
         """
-        if any(value is not None for value in self._fingerprints):
+        is_rest_known = any(value is not None for value in self._fingerprints)
+        if is_rest_known and not self._frames_on_request:
             with self._containing("tick"):
                 self._add(Track.FRAMES, encode_json(self._take_fingerprints()))
         if is_clean:
@@ -294,17 +345,7 @@ def digest_state(simulation: Simulation) -> str:
         ValueError: A number in the state is not finite.
         TypeError: The state contains something that is not a JSON value.
     """
-    return digest_json(simulation.snapshot())
-
-
-def digest_json(value: Json) -> str:
-    """Return the SHA-256 of an encoded value, in hexadecimal digits.
-
-    Raises:
-        ValueError: A number is not finite.
-        TypeError: It is not a JSON value.
-    """
-    return hashlib.sha256(encode_json(value)).hexdigest()
+    return digest_value(simulation.snapshot())
 
 
 def read_fingerprint(simulation: Simulation) -> int | None:

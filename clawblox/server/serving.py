@@ -29,6 +29,8 @@ from clawblox.protocol import (
     LISTEN_FDNAMES_ENV,
     LISTEN_FDS_ENV,
     LISTEN_PID_ENV,
+    RECORD_ENV,
+    REPLAY_ENV,
     RESEED_ENV,
 )
 from clawblox.server.app import create_app, create_replay_app
@@ -91,8 +93,8 @@ def serve_with(
     with _exiting(1, f"cannot serve on the inherited descriptor {LISTEN_FD}", OSError, ValueError):
         inherited = take_inherited_listener(os.environ)
     world = HostedWorld(simulation, nonce=settings.session_nonce)
-    if settings.verify_path is not None:
-        _serve_replay(world, settings, settings.verify_path, inherited, owner, signals)
+    if settings.replay_path is not None:
+        _serve_replay(world, settings, settings.replay_path, inherited, owner, signals)
         return world
     resume = settings.resume_path
     if resume is not None:
@@ -125,37 +127,33 @@ def serve_with(
 def _serve_replay(
     world: HostedWorld,
     settings: Settings,
-    recording: Path,
+    script: Path,
     inherited: socket.socket | None,
     owner: str,
     signals: StopSignals | None,
 ) -> None:
-    """Repeat a recording and serve the progress, until a signal."""
+    """Perform a script, record, and serve the progress, until a signal."""
     # Here, because no world that serves agents needs them.
-    from clawblox.errors import RecordingError
-    from clawblox.recording.reader import RecordingReader
     from clawblox.server.connections import run_server
-    from clawblox.server.verification import Replay
+    from clawblox.server.replaying import Replay
 
-    with _exiting(1, f"cannot repeat {recording}", OSError, ImportError, RecordingError):
-        # Anyone may have put a pipe there, which would never open.
-        fd = os.open(recording, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError("it is not a regular file")
-        reader = RecordingReader(fd, recording)
-    replay = Replay(world, reader, digest_ticks=settings.digest_ticks)
+    if settings.record_dir is None:
+        _fail(2, f"a replay is recorded: {REPLAY_ENV} and --replay need {RECORD_ENV} or --record")
+    with _exiting(1, f"cannot record into {settings.record_dir}", OSError):
+        settings.record_dir.mkdir(parents=True, exist_ok=True)
+    replay = Replay(world, script, settings.record_dir, settings.clock)
+    replay.begin()
     listener = inherited or _bind(settings, owner)
     settings = _with_bound_address(settings, listener)
     url = f"http://{ServerAddress(settings.host, settings.port)}{settings.base_path}"
-    with os.fdopen(fd):
-        run_server(
-            create_replay_app(replay, settings),
-            listener,
-            settings,
-            lambda: _log.info("Repeating %s; listening on %s", recording, url),
-            lambda: False,
-            signals,
-        )
+    run_server(
+        create_replay_app(replay, settings),
+        listener,
+        settings,
+        lambda: _log.info("Repeating a recording; listening on %s", url),
+        lambda: False,
+        signals,
+    )
 
 
 def _bind(settings: Settings, owner: str) -> socket.socket:

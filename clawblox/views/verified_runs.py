@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from clawblox.differences import common_length
 from clawblox.printable import printable, printable_name
-from clawblox.recording.replays import Divergence, ReplayProgress
+from clawblox.replay.progress import Divergence, ReplayProgress
 from clawblox.replay.verified_run import Link, VerifiedReplay, VerifiedRun
 from clawblox.views.formatting import count_words, format_seconds, shorten_path
 
@@ -16,6 +16,12 @@ _MAX_CHARS: Final = 120
 """Maximum length of a recorded or replayed value."""
 _BEFORE: Final = 20
 """How much of a longer value is shown before the place where the other one differs."""
+_STATUSES: Final = {
+    "equal": "equal",
+    "equal_unchecked_start": "equal from an unchecked start",
+    "different": "different",
+    "impossible": "not verified",
+}
 _COUNTED: Final = ("event", "observation", "frame", "fingerprint", "state")
 
 
@@ -23,33 +29,32 @@ def describe_replay(replay: VerifiedReplay) -> str:
     """Return the result of a recording as a line."""
     name = f"recording {replay.number}" if replay.number else shorten_path(replay.recording)
     where = f" ({printable_name(replay.instance)})" if replay.instance else ""
-    return f"{name}{where}: {printable(_describe(replay.progress))}{_describe_start(replay)}"
+    return f"{name}{where}: {printable(_describe(replay))}{_describe_start(replay)}"
 
 
 def sum_up(run: VerifiedRun) -> str:
     """Return how many recordings were equal, a sentence."""
-    outcomes: Counter[str] = Counter(
-        "different" if replay.is_different else replay.progress.outcome for replay in run.replays
-    )
+    outcomes: Counter[str] = Counter(replay.status for replay in run.replays)
     total = count_words(len(run.replays), "recording")
-    words = {"equal": "equal", "different": "different", "impossible": "not verified"}
-    parts = [f"{outcomes[key]} {words[key]}" for key in words if outcomes[key]]
+    parts = [f"{outcomes[key]} {words}" for key, words in _STATUSES.items() if outcomes[key]]
     seconds = format_seconds(sum(replay.seconds for replay in run.replays))
     return f"{total} in {seconds}: {', '.join(parts)}"
 
 
-def _describe(progress: ReplayProgress) -> str:
+def _describe(replay: VerifiedReplay) -> str:
+    progress = replay.progress
     if progress.outcome == "impossible":
         return f"cannot be verified: {progress.reason}{_describe_reach(progress)}"
     if progress.divergence is not None:
         return _describe_divergence(progress.divergence)
     counts = _describe_counts(progress)
+    equal = "equal from an unchecked start" if replay.start_checked_by is None else "equal"
     if progress.is_complete:
-        return f"equal to the end: {counts}"
+        return f"{equal} to the end: {counts}"
     text = "the recording has no end, its world was killed"
     rest = count_words(progress.unchecked, "later record")
     lost = f"; {rest} not compared, after an input that was lost" if progress.unchecked else ""
-    return f"equal to tick {progress.tick}: {counts}; {text}{lost}"
+    return f"{equal} to tick {progress.tick}: {counts}; {text}{lost}"
 
 
 def _describe_reach(progress: ReplayProgress) -> str:
@@ -87,12 +92,24 @@ def _cut(text: str, begin: int) -> str:
 
 
 def _describe_start(replay: VerifiedReplay) -> str:
-    if replay.link is not None:
-        return f"; {_describe_link(replay.link)}"
-    if replay.progress.has_other_files:
-        return "; the files of the world have changed since it was recorded"
-    is_given = replay.progress.outcome == "equal" and not replay.progress.has_begun_again
-    return "; its first state was taken from the recording, unchecked" if is_given else ""
+    progress = replay.progress
+    parts = [] if replay.link is None else [_describe_link(replay.link)]
+    if progress.has_other_files:
+        parts.append("the files of the world have changed since it was recorded")
+    if progress.outcome == "equal" and replay.start_checked_by is None:
+        parts.append(_describe_unchecked(replay))
+    return "".join(f"; {part}" for part in parts)
+
+
+def _describe_unchecked(replay: VerifiedReplay) -> str:
+    """Return why nothing shows that the first state of a recording is genuine."""
+    if replay.progress.has_given_rows:
+        return "the rows of its data stores were taken from the recording, unchecked"
+    if replay.progress.has_begun_again:
+        return "so its first state was not compared"
+    if replay.link is not None and replay.link.kind == "continues":
+        return f"the start of recording {replay.link.number} is unchecked, and so is this one"
+    return "its first state was taken from the recording, unchecked"
 
 
 def _describe_link(link: Link) -> str:

@@ -73,6 +73,7 @@ WITHOUT_FIELD = {
     ("stop", "wants_save"): "another operation before the stop",
     ("verify", "number"): "chooses the recording",
     ("verify", "world_dir"): "a parameter of verify_run",
+    ("verify", "strict"): "a parameter of verify_run",
     ("verify", "as_json"): "how the command prints",
 }
 

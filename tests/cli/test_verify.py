@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawblox.recording.replays import Divergence, ReplayProgress
 from clawblox.replay import VerifiedReplay, VerifiedRun
+from clawblox.replay.progress import Divergence, ReplayProgress
 from clawblox.replay.verified_run import Link, _no_recording
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.verified_runs import describe_replay, sum_up
@@ -21,31 +21,45 @@ from tests.support import marked_processes, wait_until
 
 
 def replayed(outcome: Any, **fields: Any) -> VerifiedReplay:
-    link = fields.pop("link", None)
+    link, checked = fields.pop("link", None), fields.pop("checked", None)
     progress = ReplayProgress(outcome, first_tick=10, **fields)
-    return VerifiedReplay(Path("/runs/r1/r.jsonl.zst"), 2, "w003", progress, 1.5, link)
+    path = Path("/runs/r1/r.jsonl.zst")
+    return VerifiedReplay(path, 2, "w003", progress, 1.5, link, start_checked_by=checked)
 
 
 def test_a_result_is_a_line() -> None:
-    equal = replayed("equal", tick=383, events=1, frames=63, is_complete=True, has_begun_again=True)
+    counts: dict[str, Any] = {"tick": 383, "events": 1, "frames": 63, "is_complete": True}
+    equal = replayed("equal", **counts, has_begun_again=True, checked="seed")
     assert (
         describe_replay(equal)
         == "recording 2 (w003): equal to the end: 373 ticks, 1 event, 63 frames"
     )
     given = replayed("equal", tick=12, is_complete=True)
     assert describe_replay(given).endswith(
-        "2 ticks; its first state was taken from the recording, unchecked"
+        "equal from an unchecked start to the end: 2 ticks; its first state was taken from the"
+        " recording, unchecked"
     )
-    changed = replayed("equal", tick=12, is_complete=True, has_other_files=True)
+    flags = {"is_complete": True, "has_other_files": True, "has_begun_again": True}
+    changed = replayed("equal", tick=12, **flags)
     assert describe_replay(changed).endswith(
-        "2 ticks; the files of the world have changed since it was recorded"
+        "equal from an unchecked start to the end: 2 ticks; the files of the world have changed"
+        " since it was recorded; so its first state was not compared"
     )
-    killed = replayed("equal", tick=12, link=Link("continues", 10, 1))
+    rows = replayed("equal", tick=12, is_complete=True, has_given_rows=True, has_begun_again=True)
+    assert describe_replay(rows).endswith(
+        "; the rows of its data stores were taken from the recording, unchecked"
+    )
+    chained = replayed("equal", tick=12, is_complete=True, link=Link("continues", 10, 1))
+    assert describe_replay(chained).endswith(
+        "; continues recording 1 at tick 10; the start of recording 1 is unchecked, and so is this"
+        " one"
+    )
+    killed = replayed("equal", tick=12, link=Link("continues", 10, 1), checked="earlier")
     assert describe_replay(killed) == (
         "recording 2 (w003): equal to tick 12: 2 ticks; the recording has no end, its world was"
         " killed; continues recording 1 at tick 10"
     )
-    lost = replayed("equal", tick=12, has_begun_again=True, unchecked=2)
+    lost = replayed("equal", tick=12, has_begun_again=True, unchecked=2, checked="seed")
     assert describe_replay(lost).endswith(
         "killed; 2 later records not compared, after an input that was lost"
     )
@@ -60,10 +74,18 @@ def test_a_result_is_a_line() -> None:
     )
     impossible = replayed("impossible", tick=30, reason="\x1b[31m")
     assert describe_replay(impossible).endswith(r"cannot be verified: \x1b[31m (equal to tick 30)")
-    run = VerifiedRun((equal, broken, impossible))
-    assert sum_up(run) == "3 recordings in 4.5s: 1 equal, 1 different, 1 not verified"
+    run = VerifiedRun((equal, broken, given, impossible))
+    assert sum_up(run) == (
+        "4 recordings in 6.0s: 1 equal, 1 equal from an unchecked start, 1 different, 1 not"
+        " verified"
+    )
     assert [VerifiedRun(one).exit_status for one in [(equal,), (equal, impossible)]] == [0, 3]
     assert run.exit_status == 1
+    assert VerifiedRun((equal, given)).exit_status == 0
+    assert VerifiedRun((equal, given), is_strict=True).exit_status == 3
+    assert not VerifiedRun((equal, given)).document()["equal"]
+    words = [recording["outcome"] for recording in run.document()["recordings"]]
+    assert words == ["equal", "different", "equal_unchecked_start", "impossible"]
 
 
 def test_long_values_are_shown_from_where_they_differ() -> None:
@@ -97,7 +119,10 @@ def test_a_run_is_verified_and_a_signal_leaves_nothing(
 
     command = call("verify", str(lives), "--recording", "2", "--json")
     document = json.loads(command.out)
-    assert (document["equal"], command.err) == (True, shown)
+    assert (document["equal"], command.err, command.wait()) == (False, shown, 0)
+    assert document["recordings"][0]["outcome"] == "equal_unchecked_start"
+    assert call("verify", str(lives), "--recording", "2", "--strict").wait() == 3
+    assert call("verify", str(lives), "--strict").wait() == 0
     assert document["recordings"][0]["world"] == str(lives.parent / "dice")
     assert [replay["number"] for replay in document["recordings"]] == [2]
     assert call("verify", str(lives), "--recording", "3").wait() == 2

@@ -71,6 +71,8 @@ def test_both_lives_of_a_killed_world_are_equal_and_one_history(lives: Path) -> 
     assert second.observations > 20
     assert min(first.fingerprints, second.fingerprints) > 60
     assert run.replays[0].link is None
+    assert [replay.start_checked_by for replay in run.replays] == ["seed", "earlier"]
+    assert run.document()["equal"]
     assert second.first_tick > 60
     assert run.replays[1].link == Link("continues", second.first_tick, 1)
     assert seen == [*run.replays]
@@ -234,7 +236,9 @@ def test_a_world_that_does_not_finish_is_ended(
 
 def test_a_world_that_is_not_on_the_kit_cannot_repeat(lives: Path, tmp_path: Path) -> None:
     run = verified(lives, number=1, world_dir=make_world(tmp_path))
-    assert reasons(run) == ["only worlds on the kit or the engine can repeat a recording"]
+    [reason] = reasons(run)
+    assert "only worlds on the kit or the engine can repeat a recording" in reason
+    assert "update the clawblox that the world uses" in reason
 
 
 def test_a_world_that_does_not_start_is_a_reason(lives: Path, dice: Path, tmp_path: Path) -> None:

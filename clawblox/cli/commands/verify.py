@@ -31,10 +31,10 @@ from clawblox.views.verified_runs import describe_replay, sum_up
       clawblox verify recording-0001.jsonl.zst --world worlds/panda
 
     The exit status is 0 if every recording is equal to its replay, 1 if one differs, 3 if none
-    differs and one cannot be verified. The recordings of one instance are also compared with each
-    other: where a restored world continues an earlier life, that is the state it must begin with.
-    Values of --env of the run are not on disk: set these variables in the environment, or give
-    --env again.
+    differs and one cannot be verified, or with --strict has an unchecked start. The recordings of
+    one instance are also compared with each other: where a restored world continues an earlier
+    life, that is the state it must begin with. Values of --env of the run are not on disk: set
+    these variables in the environment, or give --env again.
     """),
 )
 @click.argument("run", type=PATH, metavar="RUN")
@@ -52,6 +52,11 @@ from clawblox.views.verified_runs import describe_replay, sum_up
     metavar="WORLD",
     help="World directory; by default the world that ran, as your own records name it.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Count a recording whose first state nothing shows to be genuine as not verified.",
+)
 @options_from(VerifyOptions, "options")
 @json_option
 def command(
@@ -59,15 +64,17 @@ def command(
     run: str,
     number: int | None,
     world_dir: str | None,
+    strict: bool,
     options: VerifyOptions,
     as_json: bool,
 ) -> int | None:
     """Repeat the recordings of a run in new processes of its world, and compare.
 
-    RUN is a run directory, or a file with a recording. Each replay begins with the recorded state,
-    applies every event at its tick, and compares what happens and what agents and spectators see,
-    until the first difference. The code of the world runs here, from a private copy of its
-    directory; nothing remains. Its directory is printed first, to standard error.
+    RUN is a run directory, or a file with a recording. A new process of the world gets the first
+    state or the seed and what agents sent, each at its tick, and records what happens and what
+    agents and spectators see. clawblox compares the two recordings until the first difference. The
+    code of the world runs here, from a private copy of its directory; nothing remains. Its
+    directory is printed first, to standard error.
 
     \f
     Raises:
@@ -82,7 +89,16 @@ def command(
     signals = CommandSignals()
     try:
         verified = anyio.run(
-            partial(_verify, run, number, world_dir, options, signals, is_quiet=as_json)
+            partial(
+                _verify,
+                run,
+                number,
+                world_dir,
+                options,
+                signals,
+                strict=strict,
+                is_quiet=as_json,
+            )
         )
     except ModuleNotFoundError as error:
         raise ClawbloxError(str(error)) from error
@@ -99,6 +115,7 @@ async def _verify(
     options: VerifyOptions,
     signals: CommandSignals,
     *,
+    strict: bool,
     is_quiet: bool,
 ) -> VerifiedRun | None:
     """Return the results; None if a signal came first, when everything has been stopped again."""
@@ -109,6 +126,7 @@ async def _verify(
         world_dir=world_dir,
         env=options.env,
         in_place=options.in_place,
+        strict=strict,
         health_timeout=options.health_timeout,
         stall_timeout=options.stall_timeout,
     )

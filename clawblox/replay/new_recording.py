@@ -1,0 +1,134 @@
+"""The recording that a new process makes: it is read while it grows, and may be anything.
+
+Its directory is ours, its files are those of a world that may be hostile: no link is followed,
+nothing but a regular file is opened, and its size is limited.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+from clawblox.errors import RecordingError
+from clawblox.recording.blocks import SUFFIX
+from clawblox.recording.reader import BlockEntry, Record, RecordingReader
+from clawblox.replay.comparison import Comparison
+from clawblox.system.regular_files import open_file
+
+SPARE_BYTES: Final = 64 << 20
+"""By how much the files of a new recording may exceed :data:`MAX_GROWTH` recordings, in bytes."""
+MAX_GROWTH: Final = 4
+"""How many times as long as the recording the new one may be; compression is not repeated."""
+_MAX_FILES: Final = 100
+_SLICE_S: Final = 0.25
+"""Longest time of a call in seconds, but for a record."""
+_FILE: Final = f"recording-0001{SUFFIX}"
+
+
+class NewRecording:
+    """The new recording in a directory, compared as far as it is written.
+
+    Args:
+        directory: The directory that the new process records into.
+        recorded_bytes: Size of the recording that it repeats.
+
+    Attributes:
+        problem: Why it is read no further; empty without a reason.
+    """
+
+    def __init__(self, directory: Path, recorded_bytes: int) -> None:
+        self.problem = ""
+        self._directory = directory
+        self._max_bytes = SPARE_BYTES + MAX_GROWTH * recorded_bytes
+        self._stack = ExitStack()
+        self._reader: RecordingReader | None = None
+        self._blocks = 0
+        self._records: Iterator[Record] = iter(())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stack.close()
+
+    def compare(self, comparison: Comparison) -> bool:
+        """Compare what has been written since, for a moment; return whether there is more. Blocks.
+
+        Args:
+            comparison: Gets the records.
+
+        Raises:
+            OSError: The earlier recording cannot be read.
+            RecordingError: It is damaged.
+        """
+        deadline = time.monotonic() + _SLICE_S
+        while not self.problem and not comparison.is_decided:
+            if time.monotonic() > deadline:
+                return True
+            record = self._read(comparison)
+            if record is None:
+                return False
+            comparison.add(record)
+        return False
+
+    def _read(self, comparison: Comparison) -> Record | None:
+        """Return the next record that can change the outcome; None if none is written."""
+        try:
+            while (record := next(self._records, None)) is None:
+                if (block := self._next_block()) is None:
+                    return None
+                if self._reader is not None and comparison.is_open(block.header.track):
+                    self._records = self._reader.read_block(block)
+        except (OSError, RecordingError) as error:
+            reason = str(error).partition("\n")[0]
+            self.problem = f"its new recording cannot be read: {reason}"
+            return None
+        if not comparison.is_open(record.track):
+            self._records = iter(())
+            return self._read(comparison)
+        return record
+
+    def _next_block(self) -> BlockEntry | None:
+        """Return the next complete block, of those that are written by now.
+
+        Raises:
+            OSError: The file cannot be read, or there is too much.
+            RecordingError: It is damaged, or no recording.
+        """
+        if self._reader is None:
+            self._reader = self._open()
+            if self._reader is None:
+                return None
+        if self._blocks == len(self._reader.index):
+            self._limit()
+            self._reader.extend()
+        if self._blocks == len(self._reader.index):
+            return None
+        self._blocks += 1
+        return self._reader.index[self._blocks - 1]
+
+    def _open(self) -> RecordingReader | None:
+        self._limit()
+        try:
+            fd = open_file(self._directory, _FILE)
+        except FileNotFoundError:
+            return None
+        self._stack.callback(os.close, fd)
+        reader = RecordingReader(fd, self._directory / _FILE, is_growing=True)
+        if reader.is_old:
+            raise RecordingError("it has the older format", path=reader.path)
+        return reader
+
+    def _limit(self) -> None:
+        """Refuse more files, or longer ones, than the recording of a replay has."""
+        size = 0
+        with os.scandir(self._directory) as entries:
+            for number, entry in enumerate(entries, 1):
+                size += entry.stat(follow_symlinks=False).st_size
+                if number > _MAX_FILES or size > self._max_bytes:
+                    raise OSError(errno.EFBIG, f"it is larger than {self._max_bytes} bytes")

@@ -1,0 +1,309 @@
+"""What is repeated of a recording: the script for a new process, and how much is compared.
+
+Recordings are hostile, so each record is checked before an order is made of it. What cannot be
+repeated ends the script there; what comes before is still compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+import attrs
+
+from clawblox.errors import RecordingError
+from clawblox.foreign_values import clean_text
+from clawblox.protocol import SEEDS
+from clawblox.recording.blocks import KIT_WRITER, Track, digest_value
+from clawblox.recording.reader import Record, RecordingReader
+from clawblox.recording.replay_script import Do, Order, ScriptStart
+from clawblox.replay.progress import StateDigest
+
+MAX_GAP_TICKS: Final = 10**7
+"""Maximum number of ticks between two records."""
+MAX_CONTINUED_TICKS: Final = 600
+"""Maximum number of ticks after the end of a recording of a killed world."""
+MAX_DIGESTS: Final = 1000
+"""Maximum number of ticks for which digests of the state are wanted, and of those digests."""
+_MAX_CHARS: Final = 1000
+
+
+class Unrepeatable(Exception):  # noqa: N818 - names the condition
+    """A record cannot be repeated; the text is the reason."""
+
+
+@attrs.define
+class ReplayPlan:
+    """What is repeated of a recording, and compared.
+
+    Attributes:
+        start: How the new process begins.
+        start_fields: The fields of the first record.
+        state: A digest of the state at the start; None for one of a fresh world, and where the
+            state was given another seed.
+        counts: Number of records on each track that are compared, from the first on.
+        names: The agents' names by their ids.
+        first_tick: The tick at which the recording begins.
+        last_tick: The last tick of the recording.
+        tick: The tick of the last record that is compared.
+        end_tick: The tick that the new process must not pass.
+        is_complete: Whether the recording has an end; that of a killed world has none.
+        unchecked: Number of records that follow an input which a killed world did not write.
+        obstacle: Why nothing further is repeated; empty where all is.
+    """
+
+    start: ScriptStart
+    start_fields: dict[str, Any] = attrs.field(repr=False)
+    state: StateDigest | None
+    first_tick: int
+    last_tick: int
+    tick: int
+    end_tick: int
+    counts: Counter[Track] = attrs.field(factory=Counter)
+    names: dict[str, str] = attrs.field(factory=dict)
+    is_complete: bool = False
+    unchecked: int = 0
+    obstacle: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is repeated, not even the start."""
+        return not self.counts[Track.INPUTS]
+
+
+def find_obstacle(reader: RecordingReader) -> str | None:
+    """Return why no world can repeat a recording; None if nothing in its start prevents it.
+
+    Args:
+        reader: The recording.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: It is damaged, or not a recording of a known format.
+    """
+    start = reader.start()
+    if reader.is_old:
+        return "the recording has the older format, without the state at its start"
+    if start.get("writer") != KIT_WRITER:
+        return "it was not recorded by a world on the kit or the engine"
+    for name in ("snapshot", "rows"):
+        value = start.get(name)
+        if isinstance(value, dict) and "unavailable" in value:
+            reason = clean_text(str(value["unavailable"]), max_chars=_MAX_CHARS)
+            return f"the recording has no {name}: {reason}"
+    if not isinstance(start.get("snapshot"), dict):
+        return "the recording has no snapshot of its start"
+    return None
+
+
+def write_script(
+    reader: RecordingReader, script: BinaryIO, *, digest_ticks: Collection[int] = ()
+) -> ReplayPlan:
+    """Write the script of a recording without an obstacle. Blocks.
+
+    Args:
+        reader: The recording.
+        script: Where the script is written.
+        digest_ticks: Ticks for which digests of the state are wanted: another recording may begin
+            there.
+
+    Returns:
+        What is to be compared.
+
+    Raises:
+        OSError: A file cannot be read or written.
+        RecordingError: The start of the recording is damaged.
+    """
+    planner = _Planner(reader, sorted(digest_ticks)[:MAX_DIGESTS])
+    script.write(planner.plan.start.encode())
+    for order in planner.orders():
+        script.write(order.encode())
+    return planner.plan
+
+
+class _Planner:
+    """Makes the orders of a recording, and notes what is to be compared."""
+
+    def __init__(self, reader: RecordingReader, digest_ticks: list[int]) -> None:
+        self._reader = reader
+        self._digest_ticks = digest_ticks
+        self._is_halted = False
+        headers = [entry.header for entry in reader.index]
+        self._inputs = sum(h.records for h in headers if h.track is Track.INPUTS)
+        self._records = sum(header.records for header in headers)
+        start = reader.start()
+        begin = _plan_start(start, digest_ticks)
+        self._first_tick = 0 if begin.snapshot is None else start["snapshot"].get("tick")
+        self.plan = ReplayPlan(
+            start=begin,
+            start_fields=start,
+            state=_digest_start(start),
+            first_tick=start["tick"],
+            last_tick=max(header.last.tick for header in headers),
+            tick=start["tick"],
+            end_tick=start["tick"],
+        )
+        self.plan.names.update(_read_agents(start["snapshot"]))
+        self._agents = {*self.plan.names}
+        self._removed: set[str] = set()
+
+    def orders(self) -> Iterator[Order]:
+        """Iterate over the orders; the plan is complete after the last."""
+        plan = self.plan
+        try:
+            yield from self._repeat()
+        except Unrepeatable as error:
+            plan.obstacle = str(error)
+        except RecordingError as error:
+            plan.obstacle = str(error).partition("\n")[0]
+        if not plan.is_complete and not plan.obstacle:
+            limit = plan.tick + MAX_CONTINUED_TICKS
+            wanted = (tick for tick in self._digest_ticks if tick <= limit)
+            plan.end_tick = max([plan.end_tick, *wanted])
+        yield Order(plan.end_tick, Do.END)
+
+    def _repeat(self) -> Iterator[Order]:
+        plan = self.plan
+        for place, record in enumerate(self._reader.read()):
+            if record.after > self._inputs and not plan.is_complete:
+                # The input before it was lost with a killed world.
+                plan.unchecked = self._records - place
+                return
+            try:
+                self._check_place(record)
+                order = self._find_order(record)
+            except Unrepeatable as error:
+                text = f"{record.track}, record {record.number}: {error}"
+                raise Unrepeatable(text) from None
+            plan.counts[record.track] += 1
+            plan.tick = record.moment.tick
+            plan.end_tick = max(plan.end_tick, plan.tick)
+            if order is not None:
+                plan.end_tick = max(plan.end_tick, order.tick)
+                yield order
+
+    def _check_place(self, record: Record) -> None:
+        tick = record.moment.tick
+        if self.plan.is_complete:
+            raise Unrepeatable("it follows the event 'end'")
+        is_start = record.track is Track.INPUTS and not record.number
+        if is_start and isinstance(self._first_tick, int) and tick != self._first_tick:
+            text = f"its tick is {tick}, and that of its snapshot {self._first_tick}"
+            raise Unrepeatable(text)
+        if tick < self.plan.tick:
+            raise Unrepeatable(f"its tick is {tick}, after one of tick {self.plan.tick}")
+        if tick - self.plan.tick > MAX_GAP_TICKS:
+            raise Unrepeatable(f"its tick is {tick}, {tick - self.plan.tick} ticks after the last")
+
+    def _find_order(self, record: Record) -> Order | None:
+        """Return what the new process must do to make this record; None for nothing."""
+        tick, fields = record.moment.tick, record.fields
+        if record.track is Track.INPUTS:
+            return self._find_event_order(record)
+        if record.track is Track.OBSERVATIONS:
+            return Order(tick, Do.OBSERVE, {"agent_id": self._agent(fields)})
+        parts = {"fingerprints": "fingerprints", "view": "frame", "state": "state"}
+        return Order(tick, Do.FRAME, {part: key in fields for part, key in parts.items()})
+
+    def _find_event_order(self, record: Record) -> Order | None:
+        tick, fields = record.moment.tick, record.fields
+        name = fields.get("event")
+        if (name == "start") != (record.number == 0):
+            raise Unrepeatable(f"the event {name!r} is not at its place")
+        match name:
+            case "start":
+                return None
+            case "end":
+                self.plan.is_complete = True
+                return None
+            case "removed":
+                self._removed.add(str(fields.get("agent_id")))
+                return None
+            case "halted":
+                return self._find_halt_order(record)
+            case "join":
+                return Order(tick, Do.JOIN, self._join(fields))
+            case "leave":
+                agent_id = self._agent(fields)
+                self._agents.discard(agent_id)
+                return Order(tick, Do.LEAVE, {"agent_id": agent_id})
+            case "input":
+                sent = {"action": _text(fields, "action"), "data": fields.get("data")}
+                return Order(tick, Do.INPUT, {"agent_id": self._agent(fields), **sent})
+            case "chat":
+                url = None if fields.get("media_url") is None else _text(fields, "media_url")
+                said = {"content": _text(fields, "content"), "media_url": url}
+                return Order(tick, Do.CHAT, {"agent_id": self._agent(fields), **said})
+        raise Unrepeatable(f"its event {name!r} is unknown")
+
+    def _join(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        agent_id, name = _text(fields, "agent_id"), _text(fields, "name")
+        if agent_id in self._agents - self._removed:
+            raise Unrepeatable(f"the agent {agent_id!r} joins a second time")
+        self._agents.add(agent_id)
+        self._removed.discard(agent_id)
+        self.plan.names[agent_id] = name
+        return {"agent_id": agent_id, "name": name}
+
+    def _find_halt_order(self, record: Record) -> Order | None:
+        """Return the call of the simulation, other than an event, during which the world halted.
+
+        The order is the usual one of this call; the halt is for the new process to find.
+        """
+        tick, fields = record.moment.tick, record.fields
+        is_first, self._is_halted = not self._is_halted, True
+        call = fields.get("call")
+        if call == "step" and is_first:
+            return Order(tick + 1, Do.REACH)
+        if call in ("observe", "audience") and is_first:
+            return Order(tick, Do(call), {"agent_id": self._agent(fields)})
+        if call == "route" and is_first:
+            raise Unrepeatable("a route of the world's own halted it, and is not in the recording")
+        return None
+
+    def _agent(self, fields: Mapping[str, Any]) -> str:
+        """Return the agent of a record; whether the world removed it is for the replay to show."""
+        agent_id = _text(fields, "agent_id")
+        if agent_id not in self._agents:
+            raise Unrepeatable(f"the agent {agent_id!r} is not in the world")
+        return agent_id
+
+
+def _plan_start(start: Mapping[str, Any], digest_ticks: list[int]) -> ScriptStart:
+    """Return how a replay begins: a fresh world from its seed, if that gives the same state.
+
+    The recorded rows are those after ``begin``, which may have changed them; that of the engine
+    does not.
+    """
+    seed = start.get("reseed")
+    is_seed = isinstance(seed, int) and not isinstance(seed, bool) and seed in SEEDS
+    is_resumed = start.get("resumed") is not False
+    keeps_rows = start.get("rows") is None or bool(start.get("datastore"))
+    return ScriptStart(
+        snapshot=None if is_seed and keeps_rows and not is_resumed else start["snapshot"],
+        seed=seed if is_seed else None,
+        is_resumed=is_resumed,
+        digest_ticks=tuple(digest_ticks),
+    )
+
+
+def _digest_start(start: Mapping[str, Any]) -> StateDigest | None:
+    if start.get("resumed") is not True or start.get("reseed") is not None:
+        return None
+    return StateDigest(start["tick"], digest_value(start["snapshot"].get("state")))
+
+
+def _read_agents(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Iterate over the ids and names of the agents in a snapshot that may be malformed."""
+    sessions = snapshot.get("sessions")
+    for session in sessions if isinstance(sessions, list) else ():
+        if isinstance(session, dict) and isinstance(agent_id := session.get("agent_id"), str):
+            yield agent_id, str(session.get("name"))
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise Unrepeatable(f"its {name!r} is not a text")
+    return value
