@@ -85,7 +85,7 @@ class NewRecording:
                 if self._reader is not None and comparison.is_open(block.header.track):
                     self._records = self._reader.read_block(block)
         except (OSError, RecordingError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             self.problem = f"its new recording cannot be read: {reason}"
             return None
         if not comparison.is_open(record.track):
@@ -119,7 +119,7 @@ class NewRecording:
         except FileNotFoundError:
             return None
         self._stack.callback(os.close, fd)
-        reader = RecordingReader(fd, self._directory / _FILE, is_growing=True)
+        reader = RecordingReader(fd, Path(_FILE), is_growing=True)
         if reader.is_old:
             raise RecordingError("it has the older format", path=reader.path)
         return reader

@@ -366,6 +366,10 @@ def test_a_halt_is_repeated(tmp_path: Path, call: str) -> None:
     events = [fields["event"] for fields in read_all(path) if "event" in fields]
     assert "halted" in events
     assert progress.events == len(events) - 2
+    other = changing({"event": "halted"}, error="another reason")
+    planted = replay(rewrite(path, tmp_path / "planted", other)).divergence
+    assert planted is not None
+    assert (planted.what, planted.path) == ("the event 'halted'", "error")
 
     class Sturdy(Dice):
         def fail(self, call: str) -> None:
