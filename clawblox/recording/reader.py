@@ -88,12 +88,6 @@ class Record:
         return self.line.partition(VIEW)[2][:-1]
 
     @property
-    def unstamped(self) -> bytes:
-        """The record without the time of the host."""
-        before, key, rest = self.line.partition(_UTC)
-        return before + rest.partition(b'"')[2] if key else before
-
-    @property
     def after(self) -> int:
         """How many records on the track of inputs precede it."""
         if self.track is Track.INPUTS:
@@ -223,22 +217,44 @@ class RecordingReader:
             OSError: The file cannot be read.
             RecordingError: The block is damaged.
         """
-        max_members = MAX_START_MEMBERS if entry is self.index[0] else MAX_MEMBERS
+        for number, line in enumerate(self.read_lines(entry), entry.number):
+            yield self.parse_line(entry, number, line)
+
+    def read_lines(self, entry: BlockEntry) -> list[bytes]:
+        """Return the records of a block as they are in the file, without their newlines.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: The block is damaged.
+        """
         content = self._content(entry)
         count = content.count(b"\n")
         if count != entry.header.records or not content.endswith(b"\n"):
             text = f"a block has {count} records, and its header declares {entry.header.records}"
             raise self._error(text, entry.offset)
-        for number, line in enumerate(content[:-1].split(b"\n"), entry.number):
-            try:
-                fields = parse_document(line, max_members=max_members)
-                if not isinstance(fields, dict):
-                    raise ValueError("it is not a JSON object")  # noqa: TRY301, RUF100
-                moment = read_moment(fields)
-            except ValueError as error:
-                text = f"record {number} of the track {entry.header.track}: {error}"
-                raise self._error(text, entry.offset) from None
-            yield Record(entry.header.track, number, moment, fields, line)
+        return content[:-1].split(b"\n")
+
+    def parse_line(self, entry: BlockEntry, number: int, line: bytes) -> Record:
+        """Return the record in a line of a block.
+
+        Args:
+            entry: The block.
+            number: How many records of its track precede it.
+            line: The line.
+
+        Raises:
+            RecordingError: It is no record.
+        """
+        max_members = MAX_START_MEMBERS if entry is self.index[0] else MAX_MEMBERS
+        try:
+            fields = parse_document(line, max_members=max_members)
+            if not isinstance(fields, dict):
+                raise ValueError("it is not a JSON object")  # noqa: TRY301, RUF100
+            moment = read_moment(fields)
+        except ValueError as error:
+            text = f"record {number} of the track {entry.header.track}: {error}"
+            raise self._error(text, entry.offset) from None
+        return Record(entry.header.track, number, moment, fields, line)
 
     def _content(self, entry: BlockEntry) -> bytes:
         data = self._read(entry.offset, entry.header.compressed)
@@ -323,6 +339,12 @@ class RecordingReader:
 
     def _error(self, message: str, offset: int) -> RecordingError:
         return RecordingError(message, path=self.path, offset=offset)
+
+
+def unstamped(line: bytes) -> bytes:
+    """Return the line of a record without the time of the host."""
+    before, key, rest = line.partition(_UTC)
+    return before + rest.partition(b'"')[2] if key else before
 
 
 def record_order(record: Record) -> tuple[int, bool, int, bool]:

@@ -9,24 +9,23 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
 from clawblox.errors import RecordingError
 from clawblox.recording.blocks import SUFFIX
-from clawblox.recording.reader import BlockEntry, Record, RecordingReader
+from clawblox.recording.reader import BlockEntry, RecordingReader
 from clawblox.replay.comparison import Comparison
 from clawblox.system.regular_files import open_file
 
-SPARE_BYTES: Final = 64 << 20
+SPARE_BYTES: Final = 16 << 20
 """By how much the files of a new recording may exceed :data:`MAX_GROWTH` recordings, in bytes."""
 MAX_GROWTH: Final = 4
 """How many times as long as the recording the new one may be; compression is not repeated."""
 _MAX_FILES: Final = 100
 _SLICE_S: Final = 0.25
-"""Longest time of a call in seconds, but for a record."""
+"""Longest time of a call in seconds, but for a block."""
 _FILE: Final = f"recording-0001{SUFFIX}"
 
 
@@ -48,7 +47,6 @@ class NewRecording:
         self._stack = ExitStack()
         self._reader: RecordingReader | None = None
         self._blocks = 0
-        self._records: Iterator[Record] = iter(())
 
     def __enter__(self) -> Self:
         return self
@@ -61,37 +59,37 @@ class NewRecording:
 
         Args:
             comparison: Gets the records.
-
-        Raises:
-            OSError: The earlier recording cannot be read.
-            RecordingError: It is damaged.
         """
         deadline = time.monotonic() + _SLICE_S
         while not self.problem and not comparison.is_decided:
             if time.monotonic() > deadline:
                 return True
-            record = self._read(comparison)
-            if record is None:
-                return False
-            comparison.add(record)
+            try:
+                if not self._compare_block(comparison):
+                    return False
+            except (OSError, RecordingError) as error:
+                reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+                self.problem = f"its new recording cannot be read: {reason}"
         return False
 
-    def _read(self, comparison: Comparison) -> Record | None:
-        """Return the next record that can change the outcome; None if none is written."""
-        try:
-            while (record := next(self._records, None)) is None:
-                if (block := self._next_block()) is None:
-                    return None
-                if self._reader is not None and comparison.is_open(block.header.track):
-                    self._records = self._reader.read_block(block)
-        except (OSError, RecordingError) as error:
-            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-            self.problem = f"its new recording cannot be read: {reason}"
-            return None
-        if not comparison.is_open(record.track):
-            self._records = iter(())
-            return self._read(comparison)
-        return record
+    def _compare_block(self, comparison: Comparison) -> bool:
+        """Compare the next block; return whether there is one.
+
+        Raises:
+            OSError: The file cannot be read, or there is too much.
+            RecordingError: It is damaged, or no recording.
+        """
+        block = self._next_block()
+        if block is None or self._reader is None:
+            return False
+        track = block.header.track
+        lines = self._reader.read_lines(block) if comparison.is_open(track) else []
+        for number, line in enumerate(lines, block.number):
+            if not comparison.is_open(track):
+                break
+            if not comparison.take_equal(track, line):
+                comparison.add(self._reader.parse_line(block, number, line))
+        return True
 
     def _next_block(self) -> BlockEntry | None:
         """Return the next complete block, of those that are written by now.

@@ -265,6 +265,7 @@ class _Follower:
         with anyio.move_on_after(timeout):
             exchange = await self._live.call("GET", REPLAY_ROUTE, headers=headers)
         if exchange is None or exchange.answer is None:
+            self._live.timeouts = 0  # a long tick is no reason to ask no more
             return 0
         fields = exchange.fields
         if fields.get("format") != FORMAT:

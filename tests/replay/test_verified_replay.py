@@ -335,6 +335,8 @@ def test_both_lives_of_an_engine_world_in_real_time_are_equal(scripted_lives: Pa
     assert min(first.progress.fingerprints, second.progress.fingerprints) > 0
     assert first.progress.frames > 0
     assert second.link == Link("continues", second.progress.first_tick, 1)
+    assert [replay.status for replay in run.replays] == ["equal", "equal_unchecked_start"]
+    assert second.progress.has_given_rows
 
 
 def test_rows_are_there_when_the_replay_begins(scripted_lives: Path, tmp_path: Path) -> None:
