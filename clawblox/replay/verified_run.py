@@ -264,10 +264,10 @@ def _find_check(
     progress: ReplayProgress, link: Link | None, before: Sequence[VerifiedReplay]
 ) -> StartCheck | None:
     """Return what shows that the first state of a recording is genuine; None if nothing does."""
-    if progress.has_given_rows:
+    if progress.has_given_rows or progress.has_other_files:
         return None
     if progress.has_begun_again:
-        return None if progress.has_other_files else "seed"
+        return "seed"
     if link is None or link.kind != "continues":
         return None
     earlier = next(other for other in before if other.number == link.number)

@@ -142,7 +142,7 @@ def test_a_world_that_floods_its_recording_is_stopped(
     flood = """
     from threading import Thread
     def flood():
-        with open(FILE, "wb") as file:
+        with open(DIRECTORY / "flood", "wb") as file:
             while True:
                 file.write(bytes(1 << 16))
                 file.flush()
@@ -151,9 +151,9 @@ def test_a_world_that_floods_its_recording_is_stopped(
     STATUS["is_done"] = False
     Thread(target=flood, daemon=True).start()
     """
-    replay = verify_first(lives, saying(tmp_path, lives, flood))
+    replay = verify_first(lives, saying(tmp_path, lives, flood), stall_timeout=3.0)
     assert replay.status == "impossible"
-    assert "its new recording cannot be read" in replay.progress.reason
+    assert "it is larger than" in replay.progress.reason
 
 
 # ------------------------------------------------------------- worlds on the kit that cheat
@@ -190,18 +190,31 @@ def test_a_world_that_records_beyond_the_end_is_different(
     assert found.tick > replay.progress.last_tick
 
 
-def test_a_world_that_leaves_out_the_rest_is_different(
-    lives: Path, dice: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kept", "what"),
+    [
+        ("lines[:20]", "the event 'input' does not happen"),
+        ("[line for line in lines[:-1] if '\"observe\"' not in line]", "the observation of 'Ada'"),
+        ("[line for line in lines[:-1] if '\"frame\"' not in line]", "the view of a spectator"),
+        ("[line for line in lines[:-1] if '\"chat\"' not in line]", "the event 'chat' does not h"),
+    ],
+)
+def test_a_world_that_leaves_out_some_of_it_is_different(
+    lives: Path, dice: Path, tmp_path: Path, kept: str, what: str
 ) -> None:
     world = cheating(
         dice,
         tmp_path,
-        """
+        f"""
         lines = Path(script).read_text().splitlines()
-        Path(script).write_text("\\n".join([*lines[:20], lines[-1]]) + "\\n")
+        Path(script).write_text("\\n".join([*{kept}, lines[-1]]) + "\\n")
         """,
     )
-    assert verify_first(lives, world).status == "different"
+    replay = verify_first(lives, world)
+    found = replay.progress.divergence
+    assert replay.status == "different"
+    assert found is not None
+    assert what in found.what
 
 
 def test_a_process_is_told_neither_the_recording_nor_its_place(
@@ -214,6 +227,16 @@ def test_a_process_is_told_neither_the_recording_nor_its_place(
         sys.exit(9)
     """
     assert verify_first(lives, cheating(dice, tmp_path, body)).status == "equal"
+
+
+def test_a_world_that_claims_other_files_is_not_equal(
+    lives: Path, dice: Path, tmp_path: Path
+) -> None:
+    world = copied(dice, tmp_path / "dice", "world.py", 'content = "dice"', 'content = "other"')
+    run = verified(lives, number=1, world_dir=world, strict=True)
+    assert [replay.status for replay in run.replays] == ["equal_unchecked_start"]
+    assert run.replays[0].progress.has_other_files
+    assert run.exit_status == 3
 
 
 # ------------------------------------------------------------------------------ the script
