@@ -98,7 +98,8 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
         if column.rank and not fits:
             break
         chosen = together
-    return _widen([column for column in columns if column in chosen], width)
+    shown = {id(column) for column in chosen}  # equal columns can have different meanings
+    return _widen([column for column in columns if id(column) in shown], width)
 
 
 def _widen(shown: Sequence[Column], width: int | None) -> list[FittedColumn]:

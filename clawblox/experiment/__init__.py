@@ -40,6 +40,8 @@ from clawblox.experiment.plan import (
 from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.experiment.runs.async_checkpointer import AsyncCheckpointer
 from clawblox.experiment.runs.sync_checkpointer import Checkpointer
+from clawblox.experiment.tables.estimates import Estimate
+from clawblox.experiment.tables.groups import Difference, GroupSummary
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import AgentRow, Row
 from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
@@ -53,12 +55,15 @@ __all__ = [
     "Checkpointer",
     "Checkpoints",
     "Condition",
+    "Difference",
+    "Estimate",
     "Experiment",
     "ExperimentEvent",
     "ExperimentRecord",
     "ExperimentRun",
     "ExperimentStatus",
     "GenerationEnd",
+    "GroupSummary",
     "Inherit",
     "Limits",
     "LiveGeneration",

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from clawblox.columns import Column
 from clawblox.experiment.schedule.ports import AgentActivity
-from clawblox.experiment.tables.results import KEPT, KEPT_NOTE
 from clawblox.experiment.tables.status import RUNNING, ChainStatus, ExperimentStatus
+from clawblox.experiment.tables.text_tables import KEPT, KEPT_NOTE
 from clawblox.printable import printable
 from clawblox.system.clock import parse_utc
 from clawblox.views.board import (

@@ -30,6 +30,15 @@ _LINE_COLOURS: Final = (
     ("#0a7b83", "#39c5cf"),
 )
 _DASHES: Final = ("", "stub", "leader")
+_MARKS: Final = (
+    "m-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",  # a circle
+    "m-3.6,-3.6h7.2v7.2h-7.2z",
+    "m0,-5l4.8,8.6h-9.6z",
+    "m0,-5.2l5.2,5.2l-5.2,5.2l-5.2,-5.2z",
+    "m0,5l4.8,-8.6h-9.6z",
+    "m-1.6,-5h3.2v3.4h3.4v3.2h-3.4v3.4h-3.2v-3.4h-3.4v-3.2h3.4z",
+)
+"""Shapes around the place of a point."""
 _COLOURS: Final = {
     "page": ("#ffffff", "#0d1117"),
     "stripe": ("#f6f8fa", "#141a22"),
@@ -45,6 +54,7 @@ font-size:13px}
 .small{font-size:12px} .title{font-size:16px;font-weight:600}
 .line{fill:none;stroke-width:2;stroke-linecap:round} .thin{stroke-width:1.5}
 .stub{stroke-dasharray:2 4} .leader{stroke-dasharray:1 5} .hair{stroke-width:1;fill:none}
+.faint{opacity:.4;stroke-width:1} .band{stroke:none;opacity:.16}
 .ring{stroke-width:2} .removed{stroke-width:1.2} .mark{stroke-width:2.2;stroke-linejoin:round}
 .pulse{stroke:none;opacity:.3;transform-box:fill-box;transform-origin:center;\
 animation:pulse 2s ease-out infinite}
@@ -90,6 +100,15 @@ def line_colour(number: int) -> str:
 def line_dashes(number: int) -> str:
     """Return the class of a line's dashes: lines of the same colour differ in them."""
     return _DASHES[number // len(_LINE_COLOURS) % len(_DASHES)]
+
+
+def mark(number: int, x: float, y: float) -> str:
+    """Return the mark of a line in its colour, given its number from 0: six shapes in turn.
+
+    Lines of the same colour have different shapes.
+    """
+    shape = _MARKS[(number + number // len(_LINE_COLOURS)) % len(_MARKS)]
+    return path(f"page-line hair {line_colour(number)}", f"M{x:.1f},{y:.1f}{shape}")
 
 
 def text_width(text: str, size: float) -> float:

@@ -25,8 +25,9 @@ def test_agents_are_rows_of_a_table(experiment_dir: Path, call: Start) -> None:
     table = call("experiment", "results", str(experiment_dir), "--agents")
     assert table.wait() == 0, table.err
     heading, first, *_ = table.out.splitlines()
-    assert heading.split()[:6] == ["CHAIN", "GEN", "AGENT", "DRIVER", "MODEL", "STATUS"]
-    assert first.split()[:5] == ["r1", "1", "Eko", "claude", "claude-fable-5"]
+    columns = ["CHAIN", "PROMPT", "QUESTION", "GEN", "AGENT", "DRIVER", "MODEL", "STATUS"]
+    assert heading.split()[:8] == columns
+    assert first.split()[:7] == ["r1", "-", "memory", "1", "Eko", "claude", "claude-fable-5"]
     rows = call("experiment", "results", str(experiment_dir), "--agents", "--csv").out
     assert len(list(csv.DictReader(io.StringIO(rows)))) == len(table.out.splitlines()) - 1
 

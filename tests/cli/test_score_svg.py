@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from clawblox.experiment.history.scores import MAX_SCORE
 from clawblox.experiment.tables.results import make_results
+from clawblox.views import svg
 from clawblox.views.score_svg import draw_scores
 from tests.experiment.journals import Journal, make_plan, used
 
@@ -29,58 +34,158 @@ def picture(generations: int = 3, title: str = "panda", by: str = "model") -> ET
     return ET.fromstring(draw_scores(results, score, by=by, title=title))
 
 
-def points(root: ET.Element) -> list[tuple[float, float]]:
-    return [(float(e.attrib["cx"]), float(e.attrib["cy"])) for e in root.iter(f"{SVG}circle")]
+def groups(root: ET.Element, name: str) -> dict[str, tuple[float, float]]:
+    """Return where the marks of a class are, by the words that they show."""
+    found = {}
+    for group in root.iter(f"{SVG}g"):
+        if group.attrib["class"] == name:
+            title, shape = group
+            place = shape.attrib.get("d", "").removeprefix("M").partition("m")[0].split(",")
+            x, y = place if len(place) == 2 else (shape.attrib["cx"], shape.attrib["cy"])
+            found[str(title.text)] = (float(x), float(y))
+    return found
 
 
-def test_each_generation_is_a_point_and_each_model_a_line() -> None:
+def lines(root: ET.Element, generations: int) -> list[str]:
+    """Return the classes of lines that join some generations."""
+    paths = [e for e in root.iter(f"{SVG}path") if e.attrib["d"].count("L") == generations - 1]
+    return [e.attrib["class"] for e in paths if "line" in e.attrib["class"].split()]
+
+
+def bands(root: ET.Element) -> list[str]:
+    return [e.attrib["class"] for e in root.iter(f"{SVG}path") if "band" in e.attrib["class"]]
+
+
+def texts(root: ET.Element) -> list[str]:
+    return [str(e.text) for e in root.iter(f"{SVG}text")]
+
+
+def many(
+    sweep: dict[str, list[object]], repeats: int, generations: int = 2, by: str | None = None
+) -> ET.Element:
+    """Return the picture of the turns of many chains."""
+    journal, plan = Journal(), make_plan(sweep=sweep, repeats=repeats, generations=generations)
+    for chain in plan.chains():
+        for generation in range(1, generations + 1):
+            journal.open(chain.name, generation).work().commit([used(1)])
+    return ET.fromstring(
+        draw_scores(make_results(plan, journal.state), "turns", by=by, title="panda")
+    )
+
+
+def test_each_generation_of_a_chain_is_a_point_and_each_model_a_thick_line() -> None:
     root = picture()
-    assert len(points(root)) == 12
-    lines = [e for e in root.iter(f"{SVG}path") if e.attrib["d"].count("L") == 2]
-    assert [e.attrib["class"].split()[0] for e in lines] == ["lane0-line", "lane1-line"]
-    texts = [e.text for e in root.iter(f"{SVG}text")]
+    assert len(groups(root, "value")) == 12
+    assert len(groups(root, "point")) == 6
+    assert sorted(lines(root, 3)) == [
+        "lane0-line line",
+        *["lane0-line line faint"] * 2,
+        "lane1-line line",
+        *["lane1-line line faint"] * 2,
+    ]
+    assert bands(root) == ["lane0 band", "lane1 band"]
     assert {"panda", "cubes by model", "claude-fable-5", "claude-opus-4-8", "generation"} <= {
-        *texts
+        *texts(root)
     }
 
 
 def test_the_legend_has_the_name_of_the_column_above_its_values() -> None:
-    texts = [e for e in picture().iter(f"{SVG}text") if e.attrib["class"].endswith("small")]
-    places = {e.text: (float(e.attrib["x"]), float(e.attrib["y"])) for e in texts}
+    small = [e for e in picture().iter(f"{SVG}text") if e.attrib["class"].endswith("small")]
+    places = {e.text: (float(e.attrib["x"]), float(e.attrib["y"])) for e in small}
     title, *values = (places[name] for name in ("model", "claude-fable-5", "claude-opus-4-8"))
     assert all(title[0] <= x for x, _ in values)
     assert title[1] < values[0][1] < values[1][1]
 
 
-def test_different_chains_are_different_in_the_legend_and_in_their_lines() -> None:
-    journal = Journal()
-    models = [f"claude-model{number}-2" for number in range(9)]
-    sweep = {"inherit.workspace": [True, False], "agents.0.model": models, "duration": [3600]}
-    plan = make_plan(sweep=sweep, repeats=1, generations=2)
-    for chain in plan.chains():
-        for generation in (1, 2):
-            journal.open(chain.name, generation).work().commit([used(1)])
-    root = ET.fromstring(draw_scores(make_results(plan, journal.state), "turns", title="panda"))
+def test_twelve_groups_differ_in_the_legend_and_in_their_lines() -> None:
+    models: list[object] = [f"claude-model{number}-2" for number in range(6)]
+    root = many({"inherit.workspace": [True, False], "agents.0.model": models}, 1)
     names = [e.text for e in root.iter(f"{SVG}text") if e.attrib["class"] == "ink small"]
-    assert len(set(names)) == len(names) == 18
-    lines = [e for e in root.iter(f"{SVG}path") if e.attrib["d"].count("L") == 1]
-    assert len({e.attrib["class"] for e in lines}) == len(lines) == 18
+    assert len(set(names)) == len(names) == 12
+    assert len(set(lines(root, 2))) == len(lines(root, 2)) == 12
+    assert not bands(root)
+
+
+@pytest.mark.parametrize("by", [None, "chain", "workspace"])
+def test_more_than_twelve_chains_are_bands_of_their_conditions(by: str | None) -> None:
+    root = many({"inherit.workspace": [True, False]}, 9, by=by)
+    assert lines(root, 2) == ["lane0-line line", "lane1-line line"]
+    assert sorted(bands(root)) == ["lane0 band"] * 2 + ["lane1 band"] * 2
+    assert not groups(root, "value")
+    words = "turns by workspace · 18 chains"
+    assert (f"{words} · more than 12 by chain" if by == "chain" else words) in texts(root)
+    assert "line: median; dark band: the middle half of the chains; light band: 8 of 10" in texts(
+        root
+    )
+
+
+def test_conditions_beyond_twelve_are_joined_and_the_picture_says_so() -> None:
+    models: list[object] = [f"claude-model{number}-2" for number in range(9)]
+    root = many({"inherit.workspace": [True, False], "agents.0.model": models}, 1)
+    assert "turns by workspace · 18 chains · more than 12 by model, workspace" in texts(root)
+    root = many({"agents.0.model": [*models, *(f"m{n}" for n in range(9))]}, 1, by="chain")
+    assert "turns of all chains · 18 chains · more than 12 by chain" in texts(root)
+    assert not [e for e in root.iter(f"{SVG}text") if e.attrib["class"] == "ink small"]
+
+
+def test_bands_of_many_conditions_are_narrow() -> None:
+    models: list[object] = ["claude-fable-5", "claude-opus-4-8"]
+    root = many({"inherit.workspace": [True, False], "agents.0.model": models}, 25)
+    assert len(bands(root)) == len(lines(root, 2)) == 4
+
+
+def test_groups_of_a_single_generation_are_beside_each_other() -> None:
+    root = picture(1)
+    assert len({x for x, _ in groups(root, "point").values()}) == 2
+    assert len(bands(root)) == 2
+    assert "generation 1" in texts(root)
+
+
+def test_a_long_legend_is_below_the_axes_and_inside_the_picture() -> None:
+    models: list[object] = [f"claude-{'long-' * 6}{number}" for number in range(10)]
+    root = many({"agents.0.model": models}, 10)
+    names = [e for e in root.iter(f"{SVG}text") if e.attrib["class"] == "ink small"]
+    assert [str(e.text) for e in names] == models
+    for name in names:
+        right = float(name.attrib["x"]) + svg.text_width(str(name.text), svg.SMALL)
+        assert right <= svg.WIDTH
+        assert 376 < float(name.attrib["y"]) <= float(root.attrib["height"])
+
+
+@settings(max_examples=60, deadline=None)
+@example([[-MAX_SCORE, MAX_SCORE], [MAX_SCORE, MAX_SCORE]])
+@given(st.lists(st.lists(st.floats(-MAX_SCORE, MAX_SCORE), min_size=1, max_size=4), max_size=15))
+def test_any_scores_have_places_in_the_picture(scores: list[list[float]]) -> None:
+    journal, plan = Journal(), make_plan(repeats=max(1, len(scores)), generations=4)
+    for number, values in enumerate(scores, 1):
+        for generation, value in enumerate(values, 1):
+            attempt = journal.open(f"r{number}", generation).work()
+            attempt.write("scored", {"scores": {"cubes": value}}).commit([used(1)])
+    if scores:
+        text = draw_scores(make_results(plan, journal.state), "cubes", title="panda")
+        ET.fromstring(text)
+        assert not re.search(r"[,\" ](nan|-?inf)", text.partition("</style>")[2])
 
 
 def test_a_higher_score_is_higher_and_a_later_generation_further_right() -> None:
-    titles = {e[0].text: (e[1].attrib["cx"], e[1].attrib["cy"]) for e in picture().iter(f"{SVG}g")}
-    first, low = map(float, titles["claude-opus-4-8, generation 1: 0"])
-    last, high = map(float, titles["claude-opus-4-8, generation 3: 8"])
+    places = groups(picture(), "value")
+    first, low = places["claude-opus-4-8, opus-r1, generation 1: 0"]
+    last, high = places["claude-opus-4-8, opus-r2, generation 3: 8"]
     assert first < last
     assert low > high
+    assert groups(picture(), "point").keys() >= {
+        "claude-opus-4-8, generation 3: mean 5 ± 3 of 2",
+        "claude-fable-5, generation 1: mean 0 ± 1 of 2",
+    }
 
 
 @pytest.mark.parametrize("generations", [0, 1, 40])
 def test_everything_is_inside_the_picture(generations: int) -> None:
     root = picture(generations, by="chain")
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    texts = [(float(e.attrib["x"]), float(e.attrib["y"])) for e in root.iter(f"{SVG}text")]
-    for x, y in [*points(root), *texts]:
+    marks = [*groups(root, "point").values(), *groups(root, "value").values()]
+    names = [(float(e.attrib["x"]), float(e.attrib["y"])) for e in root.iter(f"{SVG}text")]
+    for x, y in [*marks, *names]:
         assert 0 <= x <= width
         assert 0 <= y <= height
 
@@ -101,5 +206,4 @@ def test_the_picture_says_when_it_mixes_versions_of_the_score_function() -> None
     root = ET.fromstring(
         draw_scores(make_results(make_plan(), journal.state), "cubes", title="panda")
     )
-    texts = [e.text for e in root.iter(f"{SVG}text")]
-    assert "cubes by chain, some of another version of the score function" in texts
+    assert "cubes by chain, some of another version of the score function" in texts(root)

@@ -43,6 +43,8 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
     epilog=examples("""
       clawblox experiment results experiments/m1              all generations
       clawblox experiment results experiments/m1 --by model   means by model
+      clawblox experiment results experiments/m1 --by prompt  branches beside their controls
+      clawblox experiment results experiments/m1 --by model,generation
       clawblox experiment results experiments/m1 --agents     a row for each agent
       clawblox experiment results experiments/m1 --csv > results.csv
       clawblox experiment results experiments/m1 --svg scores.svg
@@ -51,8 +53,10 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
 @_directory
 @click.option(
     "--by",
-    metavar="COLUMN",
-    help="Show means by this column or label, such as model.",
+    metavar="COLUMN[,COLUMN]...",
+    help="Show the number, the mean, its standard error and the median of complete generations by "
+    "these columns or labels, such as model. By prompt, branches are also compared with the "
+    "control branches of the same checkpoint.",
 )
 @click.option(
     "--agents",
@@ -82,7 +86,9 @@ def results(
     """Show the results of an experiment, running or ended.
 
     A row is a generation, or with --agents an agent in a generation. Means are those of complete
-    generations. On a terminal, columns that do not fit are left out.
+    generations. On a terminal, columns that do not fit are left out. A picture has a colour for
+    each value of --by, by default of the labels in which chains differ; with more than 12 chains it
+    has bands.
 
     \f
     Raises:
@@ -99,19 +105,20 @@ def results(
         raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
     record = read_experiment(existing_experiment(directory))
     found = record.results()
+    keys = None if by is None else [name.strip() for name in by.split(",")]
     if as_json:
         click.echo(found.to_json())
     elif as_csv:
         click.echo(found.to_csv(agents=of_agents), nl=False)
     elif svg is not None:
         shown = score or next((name for row in found.rows() for name in row.scores), _USUAL_SCORE)
-        picture = draw_scores(found, shown, by=by or "chain", title=record.plan.name)
+        picture = draw_scores(found, shown, by=keys, title=record.plan.name)
         Path(svg).write_text(picture, encoding="utf-8")
         click.echo(f"Wrote {svg}")
     elif not found.rows():
         click.echo("No generation has begun.")
     else:
-        click.echo(found.table(by=by, agents=of_agents, width=table_width()))
+        click.echo(found.table(by=keys, agents=of_agents, width=table_width()))
 
 
 @click.command(

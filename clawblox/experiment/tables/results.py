@@ -10,68 +10,57 @@ import csv
 import importlib
 import io
 import json
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import attrs
 
-from clawblox.columns import Column, format_lines
-from clawblox.config.arguments import mismatch
-from clawblox.experiment.history.checkpoints import CheckpointRef
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.tables.flat_rows import (
+    LABEL,
+    SCORE,
+    csv_cell,
+    find_column,
+    flatten,
+    is_number,
+    mark_kept,
+    strip,
+    union,
+)
+from clawblox.experiment.tables.groups import (
+    PROMPT,
+    Difference,
+    FlatRows,
+    GroupSummary,
+    compare_branches,
+    group_rows,
+    summarise,
+)
 from clawblox.experiment.tables.rows import AgentRow, Row, make_chain_rows
+from clawblox.experiment.tables.text_tables import (
+    format_cell,
+    format_differences,
+    format_groups,
+    format_rows,
+)
 from clawblox.extras import require_extra
-from clawblox.spelling import nearest_name
 from clawblox.system.files import publish_bytes, publish_changed
 
 ROWS_NAME: Final = "results.csv"
 AGENTS_NAME: Final = "agents.csv"
-_PREFIXES: Final = {"labels": "label", "scores": "score", "score_versions": "score_version"}
-KEPT: Final = "*"
-"""Mark of a score of another version of its function, and of a mean with such a score."""
-KEPT_NOTE: Final = (
-    f"{KEPT} scores of another version of their function; the CSV has the versions, and rescore"
-    " computes them again"
-)
-"""Line below a table that explains the mark."""
 _MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
 """Columns of which a table shows the mean, besides the scores."""
-_COUNT: Final = "n"
-_LARGE: Final = 1000.0
-_TABLE: Final = {
-    "chain": 0,
-    "generation": 0,
-    "status": 2,
-    "ended_by": 6,
-    "active_s": 4,
-    "turns": 5,
-    "output_tokens": 4,
-    "cost_usd": 3,
-}
-"""Columns of the table of generations, with their ranks; see :class:`~clawblox.columns.Column`."""
-_AGENTS_TABLE: Final = {
-    "chain": 0,
-    "generation": 0,
-    "display": 0,
-    "driver": 6,
-    "model": 1,
-    "status": 5,
-    "turns": 4,
-    "output_tokens": 3,
-    "cost_usd": 2,
-}
-_HEADINGS: Final = {"display": "AGENT", "generation": "GEN"}
-_SHORTEST: Final = 16
-"""Width to which texts may be cut."""
 
+Series: TypeAlias = Mapping[str, Mapping[int, float]]
+"""Values by chain and generation."""
 
-class _KeptScore(float):
-    """A score of another version of its function, or a mean with such scores."""
+By: TypeAlias = str | Sequence[str]
+"""The name of a column, or those of several."""
 
 
 @attrs.frozen
@@ -81,10 +70,12 @@ class Results:
     Args:
         rows: A row for each generation.
         agents: A row for each agent and generation.
+        branches: The branches among the chains, by name.
     """
 
     _rows: Sequence[Row]
     _agents: Sequence[AgentRow]
+    _branches: Mapping[str, Branch] = attrs.field(factory=dict)
 
     def rows(self) -> list[Row]:
         """Return a row for each generation that has begun, chain by chain."""
@@ -97,7 +88,7 @@ class Results:
     def table(
         self,
         *,
-        by: str | None = None,
+        by: By | None = None,
         mean: Sequence[str] | None = None,
         agents: bool = False,
         width: int | None = None,
@@ -105,11 +96,15 @@ class Results:
         """Return a table as text.
 
         Args:
-            by: A column, label or score. The table shows means of the complete generations that
-                have the same value. None shows each generation, or, with ``mean``, the means of all
-                complete generations. Where a label of the chain and a column have the same name,
-                it is the label, except for agents, of which it is their own column.
+            by: Columns, labels or scores. The table shows the complete generations that have the
+                same values in one row: their number, and means. None shows each generation, or,
+                with ``mean``, all complete generations in one row. Where a label of the chain and a
+                column have the same name, it is the label, except for agents, of which it is their
+                own column. With the label ``prompt``, a second table compares branches with the
+                control branches of the same checkpoint; see :meth:`differences`.
             mean: Columns or scores to show the mean of; None means all scores and some columns.
+                Scores, and the columns that are given, have also the standard error of the mean
+                and the median; see :meth:`summary`.
             agents: Whether to return a table of agents: a row is an agent in a generation, and
                 means are those of agents. Agents have no scores.
             width: Characters of a line: long texts are cut, then columns are left out. None shows
@@ -119,23 +114,64 @@ class Results:
             ConfigError: There is no such column, or it does not contain numbers.
         """
         columns, flat = self._flat(agents=agents)
-        if not agents:
-            for facts, row in zip(flat, self._rows, strict=True):
-                facts |= {f"score.{name}": _KeptScore(row.scores[name]) for name in row.kept_scores}
-        scores = [column for column in columns if column.startswith("score.")]
+        scores = [column for column in columns if column.startswith(SCORE)]
         if by is None and mean is None:
-            ranks = _AGENTS_TABLE if agents else _TABLE
-            return _format_table({**ranks, **dict.fromkeys(scores, 1)}, flat, width)
-        key = None if by is None else _find_column(by, columns, "by", agents=agents)
-        wanted = [*scores, *(column for column in _MEANS if column in columns)]
+            labels = [column for column in columns if column.startswith(LABEL)]
+            return format_rows(flat, labels, scores, width, agents=agents)
+        keys = _find_columns(by or (), columns, agents=agents)
+        wanted = dict.fromkeys(scores, True) | {name: False for name in _MEANS if name in columns}
         if mean is not None:
-            wanted = [_find_column(name, columns, "mean", agents=agents) for name in mean]
-        rows = self._agents if agents else self._rows
-        complete = [facts for facts, row in zip(flat, rows, strict=True) if row.is_over]
-        keys = [_COUNT] if key is None else [key, _COUNT]
-        others = [name for name in wanted if name not in keys]
-        ranks = dict.fromkeys(keys, 0) | {name: _TABLE.get(name, 1) for name in others}
-        return _format_table(ranks, _compute_means(complete, key, wanted), width)
+            wanted = {find_column(name, columns, "mean", agents=agents): True for name in mean}
+        complete = self._complete(flat, agents=agents)
+        table = format_groups(complete, keys, wanted, width)
+        compared = [name for name, is_full in wanted.items() if is_full]
+        found = [] if agents else self._compare(complete, keys, compared)
+        return f"{table}\n\n{format_differences(found, width)}" if found else table
+
+    def summary(self, column: str, *, by: By = (), agents: bool = False) -> list[GroupSummary]:
+        """Return the estimates of a column in groups of the complete generations.
+
+        Args:
+            column: A score, or another column of numbers.
+            by: The columns or labels whose values a group has in common; none makes one group.
+            agents: Whether to summarise the rows of the agents instead.
+
+        Raises:
+            ConfigError: There is no such column, or it does not contain numbers.
+        """
+        columns, flat = self._flat(agents=agents)
+        keys = _find_columns(by, columns, agents=agents)
+        wanted = find_column(column, columns, "column", agents=agents)
+        summaries = []
+        for values, rows in group_rows(self._complete(flat, agents=agents), keys).items():
+            found, has_kept = summarise(rows, wanted)
+            group = dict(zip(map(strip, keys), values, strict=True))
+            summaries.append(GroupSummary(by=group, estimate=found, has_kept=has_kept))
+        return summaries
+
+    def differences(self, column: str, *, by: By = ("prompt",)) -> list[Difference]:
+        """Return how branches differ from the control branches of the same checkpoint, in pairs.
+
+        A control is a branch without a message of its own. Pairs are of the same generation; of
+        branches with several generations, a pair is the mean of those that both have.
+
+        Args:
+            column: A score, or another column of numbers.
+            by: The columns or labels whose values both branches of a pair have in common; with
+                ``prompt``, by which they differ.
+
+        Returns:
+            A difference for each group and message; none without complete branches and controls.
+
+        Raises:
+            ConfigError: There is no such column, or it does not contain numbers.
+        """
+        columns, flat = self._flat(agents=False)
+        if PROMPT not in columns:
+            return []
+        wanted = find_column(column, columns, "column")
+        keys = _find_columns(by, columns)
+        return self._compare(self._complete(flat, agents=False), keys, [wanted])
 
     def has_kept(self, score: str) -> bool:
         """Return whether complete generations have a score of another version of its function.
@@ -145,24 +181,31 @@ class Results:
         """
         return any(row.is_over and score in row.kept_scores for row in self._rows)
 
-    def series(self, score: str, *, by: str = "chain") -> dict[str, dict[int, list[float]]]:
-        """Return a score of the complete generations, by line and generation, for pictures.
+    def series(self, score: str, *, by: By = "chain") -> dict[str, Series]:
+        """Return a score of the complete generations, by group, for pictures.
 
         Args:
             score: Name of the score, or of another column of numbers.
-            by: The column or label whose values are the lines.
+            by: The columns or labels whose values a group has in common.
 
         Raises:
             ConfigError: There is no such column, or the score does not consist of numbers.
         """
         columns, flat = self._flat(agents=False)
-        key, wanted = _find_column(by, columns, "by"), _find_column(score, columns, "score")
-        lines: dict[str, dict[int, list[float]]] = {}
-        for facts, row in zip(flat, self._rows, strict=True):
-            if row.is_over and _is_number(facts.get(wanted), score, "score"):
-                points = lines.setdefault(_format_cell(facts.get(key)), {})
-                points.setdefault(row.generation, []).append(facts[wanted])
-        return lines
+        keys, wanted = _find_columns(by, columns), find_column(score, columns, "score")
+        groups: dict[str, dict[str, dict[int, float]]] = {}
+        for values, rows in group_rows(self._complete(flat, agents=False), keys).items():
+            lines = groups.setdefault(" · ".join(map(format_cell, values)), {})
+            for facts in rows:
+                if is_number(facts.get(wanted), score, "score"):
+                    lines.setdefault(facts["chain"], {})[facts["generation"]] = facts[wanted]
+        return {name: lines for name, lines in groups.items() if lines}
+
+    def conditions(self) -> list[str]:
+        """Return the names of the labels in which chains differ, for pictures."""
+        columns, flat = self._flat(agents=False)
+        labels = [column for column in columns if column.startswith(LABEL)]
+        return [strip(name) for name in labels if len({repr(row.get(name)) for row in flat}) > 1]
 
     def to_csv(self, *, agents: bool = False) -> str:
         """Return the rows as CSV, whose columns are always in the same order.
@@ -177,7 +220,7 @@ class Results:
         columns, flat = self._flat(agents=agents)
         table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
         table.writeheader()
-        table.writerows({key: _csv_cell(cell) for key, cell in facts.items()} for facts in flat)
+        table.writerows({key: csv_cell(cell) for key, cell in facts.items()} for facts in flat)
         return text.getvalue()
 
     def write_csv(self, path: str | Path, *, agents: bool = False) -> None:
@@ -214,8 +257,33 @@ class Results:
         return importlib.import_module("pandas").DataFrame(flat, columns=columns)
 
     def _flat(self, *, agents: bool) -> tuple[list[str], list[dict[str, Any]]]:
-        flat = [_flatten(row) for row in (self._agents if agents else self._rows)]
-        return _union(flat, AgentRow if agents else Row), flat
+        """Return the columns of the rows, and the rows; scores that were kept are marked."""
+        flat = [flatten(row) for row in (self._agents if agents else self._rows)]
+        if not agents:
+            for facts, row in zip(flat, self._rows, strict=True):
+                mark_kept(facts, row)
+        return union(flat, AgentRow if agents else Row), flat
+
+    def _complete(self, flat: FlatRows, *, agents: bool) -> FlatRows:
+        rows = self._agents if agents else self._rows
+        return [facts for facts, row in zip(flat, rows, strict=True) if row.is_over]
+
+    def _compare(
+        self, complete: FlatRows, keys: Sequence[str], wanted: Iterable[str]
+    ) -> list[Difference]:
+        if PROMPT not in keys:
+            return []
+        return [
+            difference
+            for column in wanted
+            for difference in compare_branches(complete, self._branches, keys, column)
+        ]
+
+
+def _find_columns(by: By, columns: Sequence[str], *, agents: bool = False) -> list[str]:
+    """Return the columns by which rows are grouped, each once."""
+    names = [by] if isinstance(by, str) else by
+    return list(dict.fromkeys(find_column(name, columns, "by", agents=agents) for name in names))
 
 
 def make_results(
@@ -233,7 +301,7 @@ def make_results(
         for name, chain in all_chains(plan, state).items()
         if forked_from is None or _find_source(state, name) == forked_from
     ]
-    return _join(make_chain_rows(plan, state, chain) for chain in chains)
+    return _join((make_chain_rows(plan, state, chain) for chain in chains), state)
 
 
 def _find_source(state: ExperimentState, chain: str) -> CheckpointRef | None:
@@ -254,16 +322,18 @@ async def collect_results(plan: Plan, state: ExperimentState) -> Results:
     for chain in all_chains(plan, state).values():
         parts.append(make_chain_rows(plan, state, chain))
         await anyio.lowlevel.checkpoint()
-    return _join(parts)
+    return _join(parts, state)
 
 
-def _join(chains: Iterable[tuple[list[Row], list[AgentRow]]]) -> Results:
+def _join(chains: Iterable[tuple[list[Row], list[AgentRow]]], state: ExperimentState) -> Results:
     rows: list[Row] = []
     agents: list[AgentRow] = []
     for of_generations, of_agents in chains:
         rows += of_generations
         agents += of_agents
-    return Results(rows, agents)
+    found = {chain.name: chain.branch for chain in state.chains.values()}
+    branches = {name: branch for name, branch in found.items() if branch is not None}
+    return Results(rows, agents, branches)
 
 
 def write_results(directory: Path, results: Results) -> None:
@@ -283,139 +353,3 @@ def write_results(directory: Path, results: Results) -> None:
 
 def _encode(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
-
-
-# -- flat rows ----------------------------------------------------------------------------------
-
-
-def _flatten(row: Row | AgentRow) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in attrs.asdict(row, recurse=False).items():
-        if name in _PREFIXES:
-            flat |= {f"{_PREFIXES[name]}.{key}": value[key] for key in value}
-        else:
-            flat[name] = " ".join(value) if isinstance(value, tuple) else value
-    return flat
-
-
-def _union(flat: Iterable[Mapping[str, Any]], kind: type[Row] | type[AgentRow]) -> list[str]:
-    """Return the columns of rows: the fields in their order, labels and scores by name."""
-    keys = sorted({key for facts in flat for key in facts})
-    columns: list[str] = []
-    for field in attrs.fields(kind):
-        if field.name in _PREFIXES:
-            columns += [key for key in keys if key.startswith(f"{_PREFIXES[field.name]}.")]
-        else:
-            columns.append(field.name)
-    return columns
-
-
-def _csv_cell(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _find_column(name: str, columns: Sequence[str], argument: str, *, agents: bool = False) -> str:
-    """Return the column that a caller means: a score, a label, or another column, in this order.
-
-    Args:
-        name: The name that the caller has given.
-        columns: The columns that there are.
-        argument: The argument of the caller.
-        agents: Whether the rows are agents, whose own columns precede the labels of their chains.
-    """
-    spellings = [f"score.{name}", f"label.{name}", name]
-    for column in reversed(spellings) if agents else spellings:
-        if column in columns:
-            return column
-    known = list(map(_strip, columns))
-    nearest = nearest_name(name, known)
-    hint = f"the columns are {', '.join(known)}" if nearest is None else f"did you mean {nearest}?"
-    raise mismatch(argument, "a column", name, hint=hint)
-
-
-def _strip(column: str) -> str:
-    return column.removeprefix("score.").removeprefix("label.")
-
-
-# -- tables of text -----------------------------------------------------------------------------
-
-
-def _compute_means(
-    flat: Iterable[Mapping[str, Any]], key: str | None, wanted: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return a row for each value of a column: the value, a count, and means.
-
-    Args:
-        flat: The rows.
-        key: The column; None makes a single row of them.
-        wanted: The columns to compute the means of; values that are missing do not count.
-    """
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
-    for facts in flat:
-        groups.setdefault(facts.get(key) if key is not None else None, []).append(facts)
-    return [
-        {
-            **({} if key is None else {key: value}),
-            _COUNT: len(group),
-            **{column: _mean([facts.get(column) for facts in group], column) for column in wanted},
-        }
-        for value, group in groups.items()
-    ]
-
-
-def _mean(values: Iterable[Any], column: str) -> float | None:
-    present = [value for value in values if _is_number(value, column, "mean")]
-    if not present:
-        return None
-    is_kept = any(isinstance(value, _KeptScore) for value in present)
-    return (_KeptScore if is_kept else float)(statistics.fmean(present))
-
-
-def _is_number(value: object, column: str, argument: str) -> bool:
-    """Return whether there is a value, which must be a number."""
-    if not isinstance(value, int | float | None):
-        raise mismatch(argument, "a column of numbers", column)
-    return value is not None
-
-
-def _format_table(
-    ranks: Mapping[str, int], flat: Sequence[Mapping[str, Any]], width: int | None
-) -> str:
-    """Return a table.
-
-    Args:
-        ranks: The names of the columns, each with its rank.
-        flat: The rows.
-        width: Characters of a line; None has no limit.
-    """
-    columns = [_make_column(name, rank, flat) for name, rank in ranks.items()]
-    is_marked = any(isinstance(facts.get(name), _KeptScore) for facts in flat for name in ranks)
-    return "\n".join([*format_lines(columns, width), *([KEPT_NOTE] if is_marked else [])])
-
-
-def _make_column(name: str, rank: int, flat: Sequence[Mapping[str, Any]]) -> Column:
-    values = [facts.get(name) for facts in flat]
-    is_number = all(map(_is_numeric, values))
-    return Column(
-        _HEADINGS.get(name, _strip(name).upper().replace("_", " ")),
-        [_format_cell(value) for value in values],
-        rank,
-        shortest=None if is_number else _SHORTEST,
-        cut="middle",
-        is_number=is_number,
-    )
-
-
-def _is_numeric(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _format_cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        mark = KEPT if isinstance(value, _KeptScore) else ""
-        return f"{value:.4g}{mark}" if abs(value) < _LARGE else f"{value:.0f}{mark}"
-    return str(value)

@@ -45,11 +45,12 @@ def read(text: str) -> list[dict[str, str]]:
 def test_the_table_shows_every_generation() -> None:
     heading, *lines = swept().table().splitlines()
     assert heading.split() == [
-        *("CHAIN", "GEN", "STATUS", "ENDED", "BY", "ACTIVE", "S", "TURNS"),
+        *("CHAIN", "MODEL", "GEN", "STATUS", "ENDED", "BY", "ACTIVE", "S", "TURNS"),
         *("OUTPUT", "TOKENS", "COST", "USD", "CUBES"),
     ]
     assert lines[0].split() == [
         "fable-r1",
+        MODELS[0],
         "1",
         "committed",
         "duration",
@@ -59,7 +60,7 @@ def test_the_table_shows_every_generation() -> None:
         "1",
         "0",
     ]
-    assert lines[3].split() == ["opus-r2", "1", "failed", "0", "0", "0", "0", "-"]
+    assert lines[3].split() == ["opus-r2", MODELS[1], "1", "failed", "0", "0", "0", "0", "-"]
 
 
 def rescored() -> Results:
@@ -81,7 +82,7 @@ def test_tables_mark_scores_of_another_version_and_means_with_them() -> None:
     assert [row.split()[-1] for row in rows] == ["CUBES", "9", "2*", "3*"]
     assert note.startswith("* scores of another version of their function")
     *means, note = results.table(by="model", mean=["cubes"]).splitlines()
-    assert [row.split()[-1] for row in means] == ["CUBES", "6*", "2*"]
+    assert [row.split()[2] for row in means] == ["CUBES", "6*", "2*"]
     assert note.startswith("* scores of another version of their function")
     assert "*" not in results.table(by="model", mean=["turns"])
     assert "*" not in results.table(agents=True)
@@ -99,8 +100,8 @@ def test_scores_are_plain_numbers_beside_their_versions() -> None:
     assert (plain["scores"], plain["kept_scores"]) == ({"cubes": 2.0}, ["cubes"])
     assert plain["score_versions"] == {"cubes": ""}
     assert results.series("cubes", by="model") == {
-        MODELS[0]: {1: [9.0, 3.0]},
-        MODELS[1]: {1: [2.0]},
+        MODELS[0]: {"fable-r1": {1: 9.0}, "fable-r2": {1: 3.0}},
+        MODELS[1]: {"opus-r1": {1: 2.0}},
     }
 
 
@@ -115,7 +116,7 @@ def test_the_table_of_agents_shows_each_in_every_generation() -> None:
 
 def test_means_of_agents_are_by_their_own_model_not_by_that_of_their_chain() -> None:
     table = swept().table(by="model", mean=["output_tokens"], agents=True)
-    assert [line.split() for line in table.splitlines()[1:]] == [
+    assert [line.split()[:3] for line in table.splitlines()[1:]] == [
         ["claude-fable-5", "2", "200"],
         ["gpt-6", "3", "0"],
         ["claude-opus-4-8", "1", "200"],
@@ -140,9 +141,9 @@ def test_a_table_fits_its_width_and_shows_the_more_the_wider_it_is(
     by: str | None, agents: bool
 ) -> None:
     results, columns = long_names(), 0
-    for width in range(50, 161):
+    for width in range(50, 191):
         heading, *rows = results.table(by=by, agents=agents, width=width).splitlines()
-        assert max(map(len, (heading, *rows))) <= width
+        assert max(map(len, (heading, *rows))) <= width, width
         assert len(set(rows)) == len(rows)  # names are not cut to the same text
         assert len(heading.split()) >= columns
         columns = len(heading.split())
@@ -155,17 +156,20 @@ def test_means_by_a_yes_or_no_are_named_as_in_a_plan() -> None:
 
 
 def test_means_are_those_of_complete_generations_by_a_label() -> None:
-    table = swept().table(by="model", mean=["cubes", "output_tokens"])
-    assert [line.split() for line in table.splitlines()] == [
-        ["MODEL", "N", "CUBES", "OUTPUT", "TOKENS"],
-        ["claude-fable-5", "2", "2", "200"],
-        ["claude-opus-4-8", "1", "2", "200"],
+    table = swept().table(by="model")
+    assert [line.split()[:6] for line in table.splitlines()] == [
+        ["MODEL", "N", "CUBES", "SE", "MEDIAN", "ACTIVE"],
+        ["claude-fable-5", "2", "2", "2", "2", "3600"],
+        ["claude-opus-4-8", "1", "2", "-", "2", "3600"],
     ]
 
 
 def test_means_without_a_group_are_those_of_all_complete_generations() -> None:
     lines = swept().table(mean=["cubes"]).splitlines()
-    assert [line.split() for line in lines] == [["N", "CUBES"], ["3", "2"]]
+    assert [line.split() for line in lines] == [
+        ["N", "CUBES", "SE", "MEDIAN"],
+        ["3", "2", "1.155", "2"],
+    ]
 
 
 def test_a_group_without_values_has_no_mean() -> None:
@@ -192,10 +196,10 @@ def test_an_unknown_column_is_refused(options: dict[str, Any], text: str) -> Non
 
 def test_a_series_has_the_scores_of_complete_generations_by_line() -> None:
     assert swept().series("cubes", by="model") == {
-        MODELS[0]: {1: [0.0, 4.0]},
-        MODELS[1]: {1: [2.0]},
+        MODELS[0]: {"fable-r1": {1: 0.0}, "fable-r2": {1: 4.0}},
+        MODELS[1]: {"opus-r1": {1: 2.0}},
     }
-    assert swept().series("output_tokens")["fable-r2"] == {1: [300]}
+    assert swept().series("output_tokens")["fable-r2"] == {"fable-r2": {1: 300}}
     with pytest.raises(ConfigError, match="score: must be a column of numbers, not 'ended_by'"):
         swept().series("ended_by")
 
