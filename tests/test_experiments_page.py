@@ -39,15 +39,18 @@ def test_the_programs_of_the_page_run_one_after_the_other(tmp_path: Path) -> Non
     whole = examples.Example("python", f"print('{MARK}')\n".join(programs), "", (-1, -1))
     env = examples.install_agents(tmp_path / ".agents")
     (printed,) = examples.run_examples([whole], tmp_path, env)
-    run, fork, again, plan, changed, record, hooks, rescored = printed.split(f"{MARK}\n")
+    run, fork, again, plan, changed, record, hooks, rescored, values = printed.split(f"{MARK}\n")
     assert run.startswith("done: 1 generation committed\nWORKSPACE  N  POINTS")
-    assert [line.split()[:2] for line in fork.splitlines()[1:]] == [["control", "1"], ["hint", "1"]]
+    rows = [line.split()[:3] for line in fork.splitlines() if line]
+    assert [row[:2] for row in rows[1:3]] == [["control", "1"], ["hint", "1"]]
+    assert rows[-2] == ["hint", "points", "branch"]
     assert again == "done: 0 generations committed\n"
     assert plan == "16 fable-before300-r1 opus-before60-r4\n"
     assert changed.splitlines()[1] == "  duration: was 1800.0, is 2700.0"
     assert record.endswith("chains\n['opened', 'prepared', 'working']\n")
     assert [line.split()[:2] for line in hooks.splitlines()][-1] == ["s7", "budget"]
     assert rescored == "1 points points_per_s\n"
+    assert values.endswith("{'prompt': 'hint'} 1 branch False\n")
     (shell,) = re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     commands = examples.Example("bash", shell, "", (-1, -1))
     (shown,) = examples.run_examples([commands], tmp_path, env)

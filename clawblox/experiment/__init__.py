@@ -3,6 +3,7 @@
 - ``experiment``, ``experiment_run``: runs, pauses, resumes and forks the chains of a plan.
 - ``session``, ``opening``: the time in which one process runs an experiment, and its beginning.
 - ``record``, ``derived``: an experiment as its directory records it, and files made from that.
+- ``overview``, ``inspection``: the experiments below a directory, and a generation with its files.
 - ``events``, ``reporting``, ``requests``: what an experiment reports, and what others ask of it.
 - ``forking``, ``rescoring``, ``selection``: branches and new scores, and the checkpoints for them.
 - ``inputs``, ``layout``: the files that a plan names, and the names and paths of its own files.

@@ -1,4 +1,4 @@
-"""Finds a checkpoint of an experiment from its description. Pure.
+"""Finds a checkpoint or a generation of an experiment from its description. Pure.
 
 ``fable-r1/g003@20m`` is the checkpoint of generation 3 of the chain fable-r1 that was made after at
 most 20 active minutes.
@@ -7,6 +7,7 @@ most 20 active minutes.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from clawblox.config.arguments import check_duration, mismatch
@@ -16,6 +17,8 @@ from clawblox.experiment.history.state import ExperimentState, GenerationState
 from clawblox.spelling import nearest_name
 
 _PLACE: Final = re.compile(r"(?P<chain>[^/@]+)(/g?(?P<generation>[0-9]{1,6}))?(@(?P<at>.+))?")
+_NAMED: Final = 20
+"""How many chains an error names."""
 _KINDS: Final = ("boundary", "end")
 
 
@@ -53,26 +56,64 @@ def find_checkpoint(
     return chosen
 
 
+def find_generation(
+    state: ExperimentState, chains: Collection[str], place: str, argument: str
+) -> GenerationState:
+    """Return a generation that has begun.
+
+    Args:
+        state: The state of the experiment.
+        chains: Names of its chains.
+        place: Chain and generation, such as ``r2/g003``; the latest generation if it is left out.
+        argument: The argument of the caller.
+
+    Raises:
+        ConfigError: There is none; the error names similar ones, or those that exist.
+    """
+    match = _PLACE.fullmatch(place)
+    if match is None or match["at"] is not None:
+        raise mismatch(argument, "a chain and a generation, such as r2/g003", place)
+    chain, number = match["chain"], match["generation"]
+    if chain not in chains:
+        raise _no_chain(chain, chains, argument, "the chains")
+    begun = state.chain(chain).generations
+    if not begun:
+        hint = "clawblox experiment status shows why it waits"
+        raise ConfigError("has not begun", key=argument, value=chain, hint=hint)
+    if number is None:
+        return begun[max(begun)]
+    if int(number) not in begun:
+        raise _no_generation(chain, number, begun, argument)
+    return begun[int(number)]
+
+
+def _no_chain(chain: str, known: Collection[str], argument: str, others: str) -> ConfigError:
+    nearest = nearest_name(chain, known)
+    names = ", ".join([*known][:_NAMED]) or "none"
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    hint = f"did you mean {nearest!r}?" if nearest else f"{others}: {names}{more}"
+    return ConfigError("there is no such chain", key=argument, value=chain, hint=hint)
+
+
+def _no_generation(
+    chain: str, number: str | None, begun: Collection[int], argument: str
+) -> ConfigError:
+    numbers = ", ".join(map(str, begun)) or "none"
+    message, hint = f"{chain} has no such generation", f"its generations: {numbers}"
+    return ConfigError(message, key=argument, value=number, hint=hint)
+
+
 def _find_generation(state: ExperimentState, chain: str, number: str | None) -> GenerationState:
     known = state.chains.get(chain)
     if known is None:
-        nearest = nearest_name(chain, state.chains)
-        names = ", ".join(state.chains) or "none"
-        hint = f"did you mean {nearest!r}?" if nearest else f"chains with checkpoints: {names}"
-        raise ConfigError("there is no such chain", key="checkpoint", value=chain, hint=hint)
+        raise _no_chain(chain, state.chains, "checkpoint", "chains with checkpoints")
     if number is None:
         begun = [entry for entry in known.generations.values() if any(entry.checkpoints())]
         if begun:
             return begun[-1]
     elif int(number) in known.generations:
         return known.generations[int(number)]
-    numbers = ", ".join(map(str, known.generations)) or "none"
-    raise ConfigError(
-        f"{chain} has no such generation",
-        key="checkpoint",
-        value=number,
-        hint=f"its generations: {numbers}",
-    )
+    raise _no_generation(chain, number, known.generations, "checkpoint")
 
 
 def _choose(points: list[Checkpoint], moment: str | float) -> Checkpoint | None:

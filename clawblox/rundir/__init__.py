@@ -16,7 +16,7 @@
 - ``lineage``: the lineage of the instances of a run directory.
 - ``lives``: the lives of an instance, and which of its saves belong to each.
 - ``interrupted``: which instances a resume brings back, and from which save.
-- ``find_runs``: which run directories there are.
+- ``find_runs``: which run directories and experiments there are.
 - ``experiments``: which run directories belong to an experiment.
 - ``presence``: whether an instance serves, how it ended, and waiting for that.
 - ``control_client``: asking the orchestrator of a run.

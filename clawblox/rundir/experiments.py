@@ -15,6 +15,8 @@ from clawblox.rundir.paths import state_dir
 from clawblox.rundir.status import living_owner
 
 JOURNAL_NAME: Final = "journal.jsonl"
+LOST_PREFIX: Final = "journal.lost-"
+"""Precedes the time in the name of a history whose journal another program has changed."""
 PLAN_NAME: Final = "plan.toml"
 _MAX_DEPTH: Final = 4
 

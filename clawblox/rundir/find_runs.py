@@ -1,4 +1,4 @@
-"""Which run directories there are: of this user on this machine, or below a directory.
+"""Which run directories and experiments there are: of this user, or below a directory.
 
 They are found by the marks that processes of instances carry, by an index, and by a walk. A
 directory counts only if it has records, and a process only if a record has its cookie. Everything
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +21,13 @@ import msgspec
 from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
 from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
+from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX
 from clawblox.rundir.journal import append_line, drop_lines, read_lines
 from clawblox.rundir.paths import STATE_DIR_NAME, resolve_run_dir, run_dir_candidates
 from clawblox.rundir.records import has_records, read_records
 from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import find_variables
+from clawblox.system.regular_files import find_files
 
 MAX_DEPTH: Final = 5
 """How many levels below a directory run directories are looked for."""
@@ -65,16 +67,53 @@ def find_runs_below(directory: Path) -> list[Path]:
     after 20000 directories.
     """
     found = []
-    pending = [(directory, 0)]
-    for place, depth in pending:  # it grows
+
+    def visit(place: Path) -> frozenset[str]:
         is_run = has_records(place)
         if is_run:
             found.append(place)
-        if depth < MAX_DEPTH:
-            left_out = _OF_A_RUN if is_run else frozenset()
+        return _OF_A_RUN if is_run else frozenset()
+
+    _walk(directory, visit)
+    return sorted(found)
+
+
+def find_experiments_below(directory: Path) -> list[Path]:
+    """Return the directories of experiments in a directory, and that directory itself if it is one.
+
+    The walk is that of :func:`find_runs_below`, and enters no experiment. A directory counts that
+    has a journal, or the history of one that was lost, whatever else is in it.
+    """
+    found = []
+
+    def visit(place: Path) -> frozenset[str] | None:
+        if _has_journal(place):
+            found.append(place)
+            return None
+        return _OF_A_RUN if has_records(place) else frozenset()
+
+    _walk(directory, visit)
+    return sorted(found)
+
+
+def _has_journal(directory: Path) -> bool:
+    lost = find_files(directory, f"{LOST_PREFIX}*.jsonl")
+    return bool(lost) or os.path.lexists(directory / JOURNAL_NAME)
+
+
+def _walk(directory: Path, visit: Callable[[Path], frozenset[str] | None]) -> None:
+    """Visit a directory and those below it.
+
+    Args:
+        directory: The directory.
+        visit: Returns the names of directories in a place that are left out; None for all of them.
+    """
+    pending = [(directory, 0)]
+    for place, depth in pending:  # it grows
+        left_out = visit(place)
+        if depth < MAX_DEPTH and left_out is not None:
             room = _MAX_DIRECTORIES - len(pending)
             pending += [(path, depth + 1) for path in _directories_in(place, left_out)[:room]]
-    return sorted(found)
 
 
 def _directories_in(place: Path, left_out: frozenset[str]) -> list[Path]:

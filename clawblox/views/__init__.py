@@ -5,6 +5,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``board``: the live table of a run, laid out for a terminal.
 - ``rows``: instances and agents as the rows of tables, and how a run ended.
 - ``experiments``: the live table of an experiment, its status, and how it ended.
+- ``experiment_list``, ``experiment_generation``: experiments as a table; one generation.
 - ``experiment_plan``: what a plan would do.
 - ``event_lines``: events as lines.
 - ``experiment_events``: events of an experiment as lines.

@@ -14,6 +14,7 @@ from clawblox.agents.trajectory.document import (
     encode_trajectory,
     export_trajectory,
     has_conversation,
+    read_activity,
     write_trajectory,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "encode_trajectory",
     "export_trajectory",
     "has_conversation",
+    "read_activity",
     "write_trajectory",
 ]

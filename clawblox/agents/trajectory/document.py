@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from clawblox.agents.running.output import MAX_LINE_BYTES
 from clawblox.agents.status import AgentStatus, read_status
 from clawblox.agents.trajectory.history import read_history
 from clawblox.agents.trajectory.steps import Steps, describe_usage
+from clawblox.agents.values import Report
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import clean_value
 from clawblox.rundir.manifest import Manifest, read_manifest
@@ -81,6 +82,24 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
         **({} if continued_in is None else {"continued_trajectory_ref": continued_in}),
         "extra": {"agent": agent_name, **_describe_run(agent_dir, status, described)},
     }
+
+
+def read_activity(directory: Path) -> Iterator[Report]:
+    """Yield what an agent has reported in its directory, the oldest first. Blocks.
+
+    Args:
+        directory: The agent's directory.
+
+    Raises:
+        UsageError: No agent has run there.
+        AgentError: A file of the agent is unreadable.
+        ClawbloxError: A later version of clawblox wrote a file of the agent.
+        OSError: A file cannot be read.
+    """
+    agent_dir = AgentDir(directory.absolute())
+    name, session_id = _find_conversation(agent_dir)
+    for moment in read_history(agent_dir, find_driver(name), session_id):
+        yield moment.report
 
 
 def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = None) -> int:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.from_thread
 import attrs
 import click
 
 from clawblox.cli.commands.experiment_results import COMMANDS
+from clawblox.cli.commands.experiment_show import COMMANDS as SHOWN
 from clawblox.cli.experiment_dirs import refuse_no_plan
 from clawblox.cli.parameters import (
     PATH,
@@ -28,8 +25,6 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.running.background import background_option
 from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
-from clawblox.cli.running.experiment_status import look_at_experiment
-from clawblox.cli.running.experiment_table import watch_experiment
 from clawblox.cli.running.plan_settings import (
     apply_score,
     apply_settings,
@@ -37,7 +32,7 @@ from clawblox.cli.running.plan_settings import (
     score_option,
     settings_option,
 )
-from clawblox.cli.terminal.output import Output, OutputGone, note
+from clawblox.cli.terminal.output import note
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
@@ -51,9 +46,7 @@ from clawblox.experiment.schedule.score_functions import load_score
 from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
-from clawblox.views.experiments import MAX_COLUMNS, describe_status
 from clawblox.views.formatting import shorten_path, suggest
-from clawblox.views.rows import plain_facts
 from clawblox.world.sources import DEFAULT_EXPERIMENTS
 
 _CONTROL = "-"
@@ -65,6 +58,7 @@ _CONTROL = "-"
     epilog=examples("""
       clawblox experiment run exp.toml --dry-run
       clawblox experiment run exp.toml
+      clawblox experiment list
       clawblox experiment status experiments/m1 --watch
       clawblox experiment resume experiments/m1
       clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
@@ -286,47 +280,6 @@ def resume(
 
 
 @command.command(
-    "status",
-    epilog=examples("""
-      clawblox experiment status experiments/m1
-      clawblox experiment status experiments/m1 --watch
-      clawblox experiment status experiments/m1 --json     every field
-
-    A chain is preparing, starting, working, saving or scoring; waiting for its turn; paused or
-    failed, with the reason; or done. ACTIVE is the time in which world and agents worked, of the
-    duration of a generation; WORLD the simulation time; SAVED the age of the last checkpoint; SCORE
-    the first of the latest scores. An agent is in a turn (●), waits for its model (◌), or has
-    ended (✓).
-    """),
-)
-@_directory
-@click.option("-w", "--watch", "is_watching", is_flag=True, help="Follow it until it has ended.")
-@json_option
-def status(directory: str, *, is_watching: bool, as_json: bool) -> None:
-    """Show what the chains of an experiment do, and why.
-
-    The experiment may run in another process, or not run.
-
-    \f
-    Raises:
-        UsageError: There is no experiment in the directory.
-    """
-    place = existing_experiment(directory)
-    if is_watching and not as_json:
-        anyio.run(_watch, place)
-        return
-    found = anyio.run(look_at_experiment, place).status
-    columns = shutil.get_terminal_size(fallback=(MAX_COLUMNS, 0)).columns
-    show(plain_facts(found), "\n".join(describe_status(found, columns)), as_json=as_json)
-
-
-async def _watch(directory: Path) -> None:
-    with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
-        look = partial(anyio.from_thread.run, look_at_experiment, directory)
-        await watch_experiment(output, look)
-
-
-@command.command(
     "stop",
     epilog=examples("""
       clawblox experiment stop experiments/m1               all chains
@@ -488,5 +441,5 @@ def fork(
     return anyio.run(branch_off)
 
 
-for _command in COMMANDS:
+for _command in (*SHOWN, *COMMANDS):
     command.add_command(_command)

@@ -11,6 +11,7 @@ import attrs
 import click
 
 from clawblox.cli.parameters import PATH, examples, existing_experiment, json_option
+from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
 from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import note, table_width
 from clawblox.cli.terminal.screen import progress_bar
@@ -41,16 +42,17 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
 @click.command(
     "results",
     epilog=examples("""
+      clawblox experiment results                            of the newest
       clawblox experiment results experiments/m1              all generations
       clawblox experiment results experiments/m1 --by model   means by model
-      clawblox experiment results experiments/m1 --by prompt  branches beside their controls
+      clawblox experiment results experiments/m1 --by prompt  branches, controls
       clawblox experiment results experiments/m1 --by model,generation
       clawblox experiment results experiments/m1 --agents     a row for each agent
       clawblox experiment results experiments/m1 --csv > results.csv
       clawblox experiment results experiments/m1 --svg scores.svg
     """),
 )
-@_directory
+@newest_directory
 @click.option(
     "--by",
     metavar="COLUMN[,COLUMN]...",
@@ -74,7 +76,7 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
 )
 @json_option
 def results(
-    directory: str,
+    directory: str | None,
     *,
     by: str | None,
     of_agents: bool,
@@ -88,7 +90,7 @@ def results(
     A row is a generation, or with --agents an agent in a generation. Means are those of complete
     generations. On a terminal, columns that do not fit are left out. A picture has a colour for
     each value of --by, by default of the labels in which chains differ; with more than 12 chains it
-    has bands.
+    has bands. DIR is by default the experiment in the current directory that was changed last.
 
     \f
     Raises:
@@ -103,7 +105,7 @@ def results(
         raise click.UsageError("--agents and --svg cannot be combined.")
     if of_agents and as_json:
         raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
-    record = read_experiment(existing_experiment(directory))
+    record = read_experiment(choose_experiment(directory))
     found = record.results()
     keys = None if by is None else [name.strip() for name in by.split(",")]
     if as_json:

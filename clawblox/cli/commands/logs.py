@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import attrs
@@ -41,6 +41,54 @@ _BACKLOG = 256
 _TIME_COLUMNS = len("2026-06-22T18:59:25.104Z")
 
 _Formatter: TypeAlias = Callable[[LogLine], str]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def log_options(command: _F) -> _F:
+    """Add the options of ``logs`` to a command."""
+    options = (
+        click.option(
+            "-f",
+            "--follow",
+            is_flag=True,
+            help="Print further lines until the instances have ended.",
+        ),
+        click.option(
+            "-n",
+            "--tail",
+            type=count_type(0),
+            metavar="LINES",
+            show_default="all lines",
+            help="Print only this many lines from the end of each log, including notes of "
+            "clawblox.",
+        ),
+        click.option(
+            "-t",
+            "--timestamps",
+            "has_times",
+            is_flag=True,
+            help="Print when each line arrived, in UTC, and merge the logs by time.",
+        ),
+        click.option(
+            "--since",
+            type=SINCE,
+            metavar="TIME",
+            help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration "
+            "ago, like 90s, 10m, 2h or 1d.",
+        ),
+        click.option(
+            "--grep",
+            "pattern",
+            type=PATTERN,
+            metavar="REGEX",
+            help="Print only lines that match this Python regular expression anywhere; a leading "
+            "(?i) ignores case. --tail counts these lines.",
+        ),
+        json_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command(
@@ -58,50 +106,8 @@ _Formatter: TypeAlias = Callable[[LogLine], str]
     """),
 )
 @run_dir_arguments
-@click.option(
-    "-f", "--follow", is_flag=True, help="Print further lines until the instances have ended."
-)
-@click.option(
-    "-n",
-    "--tail",
-    type=count_type(0),
-    metavar="LINES",
-    show_default="all lines",
-    help="Print only this many lines from the end of each log, including notes of clawblox.",
-)
-@click.option(
-    "-t",
-    "--timestamps",
-    "has_times",
-    is_flag=True,
-    help="Print when each line arrived, in UTC, and merge the logs by time.",
-)
-@click.option(
-    "--since",
-    type=SINCE,
-    metavar="TIME",
-    help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration ago, "
-    "like 90s, 10m, 2h or 1d.",
-)
-@click.option(
-    "--grep",
-    "pattern",
-    type=PATTERN,
-    metavar="REGEX",
-    help="Print only lines that match this Python regular expression anywhere; a leading (?i) "
-    "ignores case. --tail counts these lines.",
-)
-@json_option
-def command(
-    *,
-    chosen: Selection,
-    follow: bool,
-    tail: int | None,
-    has_times: bool,
-    since: str | None,
-    pattern: re.Pattern[str] | None,
-    as_json: bool,
-) -> None:
+@log_options
+def command(*, chosen: Selection, **options: Any) -> None:
     """Print the logs of instances, running or ended.
 
     RUN_DIR is the current directory by default. Without an INSTANCE, the logs of all instances are
@@ -111,6 +117,25 @@ def command(
     \f
     Raises:
         ClawbloxError: The run directory does not exist, or nothing ever ran in it.
+        UsageError: There is no instance of one of the names, or none with the labels.
+        OSError: The output is a file, and the disk is full.
+    """
+    print_logs(chosen, **options)
+
+
+def print_logs(
+    chosen: Selection,
+    *,
+    follow: bool,
+    tail: int | None,
+    has_times: bool,
+    since: str | None,
+    pattern: re.Pattern[str] | None,
+    as_json: bool,
+) -> None:
+    """Print the logs of instances, with the options of :func:`log_options`.
+
+    Raises:
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """

@@ -12,6 +12,7 @@ import anyio
 import click
 
 from clawblox.cli.parameters import PATH, SECONDS, count_type, examples, existing_path, json_option
+from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.running.viewer import run_viewer
 from clawblox.cli.terminal.output import note, table_width
 from clawblox.errors import ClawbloxError, UsageError
@@ -46,7 +47,7 @@ _MOST_LISTED: Final = 20
       clawblox replay runs/r001 --viewer      in the viewer of the world
     """),
 )
-@click.argument("run", type=PATH, metavar="RUN")
+@only_run
 @click.option(
     "--recording",
     "number",
@@ -91,7 +92,7 @@ _MOST_LISTED: Final = 20
 @json_option
 def command(
     *,
-    run: str,
+    run: str | None,
     number: int | None,
     tracks: tuple[str, ...],
     since: float | None,
@@ -102,15 +103,17 @@ def command(
 ) -> int | None:
     """Show what happened in a recorded world, without running it.
 
-    RUN is a run directory, or a file with a recording. Times are in seconds of simulation time.
+    RUN is a run directory, or a file with a recording, by default the only run in the current
+    directory. Times are in seconds of simulation time.
 
     \f
     Raises:
         ClawbloxError: RUN does not exist, or the viewer cannot be started.
         ManifestError: RUN is a directory without a manifest.
         RecordingError: The recording is damaged, or no recording.
-        UsageError: The run has no recordings, or several; options exclude each other; or the world
-            of the viewer is not known, or must be given.
+        UsageError: RUN is left out, and there is not exactly one run; it has no recordings, or
+            several; options exclude each other; or the world of the viewer is not known, or must be
+            given.
         OSError: The recording cannot be read.
     """
     has_part = bool(tracks) or since is not None
@@ -120,7 +123,7 @@ def command(
         raise UsageError("--viewer gets all of the recording; leave out options of other output")
     if world_dir is not None and not viewer:
         raise UsageError("--world is the world of the viewer; add --viewer")
-    place = existing_path(run)
+    place = existing_path(choose_only_run(run))
     if number is not None and not place.is_dir():
         raise UsageError("--recording is for run directories; RUN is a file")
     if not place.is_dir():

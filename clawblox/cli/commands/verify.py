@@ -13,6 +13,7 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import VerifyOptions
 from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option
 from clawblox.cli.running.command_signals import CommandSignals
+from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
@@ -37,7 +38,7 @@ from clawblox.views.verified_runs import describe_replay, sum_up
     these variables in the environment, or give --env again.
     """),
 )
-@click.argument("run", type=PATH, metavar="RUN")
+@only_run
 @click.option(
     "--recording",
     "number",
@@ -61,7 +62,7 @@ from clawblox.views.verified_runs import describe_replay, sum_up
 @json_option
 def command(
     *,
-    run: str,
+    run: str | None,
     number: int | None,
     world_dir: str | None,
     strict: bool,
@@ -70,9 +71,10 @@ def command(
 ) -> int | None:
     """Repeat the recordings of a run in new processes of its world, and compare.
 
-    RUN is a run directory, or a file with a recording. A new process of the world gets the first
-    state or the seed and what agents sent, each at its tick, and records what happens and what
-    agents and spectators see. clawblox compares the two recordings until the first difference. The
+    RUN is a run directory, or a file with a recording, by default the only run or experiment in the
+    current directory. A new process of the world gets the first state or the seed and what agents
+    sent, each at its tick, and records what happens and what agents and spectators see. clawblox
+    compares the two recordings until the first difference. The
     code of the world runs here, from a private copy of its directory; nothing remains. Its
     directory is printed first, to standard error.
 
@@ -81,17 +83,19 @@ def command(
         ClawbloxError: RUN does not exist, or Zstandard is missing.
         ConfigError: The directory of the world is not a world, or a variable has no value.
         ManifestError: RUN is a directory without a manifest.
-        UsageError: There is no such recording; or its world is not known, or must be given.
+        UsageError: RUN is left out, and there is not exactly one; there is no such recording; or
+            its world is not known, or must be given.
         OSError: A file cannot be read or written.
     """
-    existing_path(run)
+    chosen = choose_only_run(run, are_experiments=True)
+    existing_path(chosen)
     configure_logging()
     signals = CommandSignals()
     try:
         verified = anyio.run(
             partial(
                 _verify,
-                run,
+                chosen,
                 number,
                 world_dir,
                 options,

@@ -19,6 +19,7 @@
 - ``resuming``: what ``resume`` and ``up --continue`` share.
 - ``run_dirs``: the world and the run directory of a command.
 - ``experiment_run``: an experiment from start to end, here or in the background.
+- ``experiment_choice``: the experiment or run that a command means without an argument.
 - ``experiment_status``: looks at an experiment that any process runs.
 - ``generation_plans``: the experiments of ``generations``.
 - ``login_file``: the login of their agents in a file.

@@ -37,7 +37,7 @@ from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.links import require_no_link
 from clawblox.printable import quote_words
 from clawblox.rundir.claims import describe_holder
-from clawblox.rundir.experiments import JOURNAL_NAME, experiment_lock
+from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX, experiment_lock
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.append_log import LogChangedError, OwnedLog, complete_lines
 from clawblox.system.clock import Clock, SystemClock, format_utc_ms
@@ -48,7 +48,6 @@ from clawblox.system.regular_files import find_files, read_regular
 MAX_JOURNAL_BYTES: Final = 1 << 30
 JOURNAL_FORMAT: Final = 1
 """Version of the journal's format, in the line ``experiment.begun``, which is its first."""
-_LOST_PREFIX: Final = "journal.lost-"
 _RESERVE_NAME: Final = "reserve"
 _RESERVE_BYTES: Final = 1 << 20
 
@@ -185,7 +184,7 @@ class Journal:
     def _keep_lines(self, lines: Sequence[Line], reason: str) -> JournalLostError:
         """Write all lines into a file beside the journal; return the error that names it."""
         stamp = layout.format_stamp(self._clock.utc())
-        names = (f"{_LOST_PREFIX}{stamp}{suffix}.jsonl" for suffix in _suffixes())
+        names = (f"{LOST_PREFIX}{stamp}{suffix}.jsonl" for suffix in _suffixes())
         kept = next(path for name in names if not os.path.lexists(path := self.directory / name))
         message = f"the journal was changed by another program: {reason}"
         try:
@@ -287,7 +286,7 @@ def require_none_lost(directory: Path) -> None:
     Raises:
         UsageError: A session has lost its journal; the hint has the ways to continue.
     """
-    lost = sorted(file.path for file in find_files(directory, f"{_LOST_PREFIX}*.jsonl"))
+    lost = sorted(file.path for file in find_files(directory, f"{LOST_PREFIX}*.jsonl"))
     if lost:
         journal = directory / JOURNAL_NAME
         raise UsageError(

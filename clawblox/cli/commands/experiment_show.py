@@ -1,0 +1,227 @@
+"""``clawblox experiment``: the commands that show experiments: all, one, or a generation of one."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.from_thread
+import attrs
+import click
+
+from clawblox.cli.commands.logs import log_options, print_logs
+from clawblox.cli.parameters import (
+    PATH,
+    Selection,
+    count_type,
+    examples,
+    existing_path,
+    existing_run_dir,
+    json_option,
+    show,
+)
+from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
+from clawblox.cli.running.experiment_status import look_at_experiment
+from clawblox.cli.running.experiment_table import watch_experiment
+from clawblox.cli.terminal.output import Output, OutputGone, note, table_width
+from clawblox.errors import UsageError
+from clawblox.experiment.inspection import find_row, inspect_generation
+from clawblox.experiment.overview import MAX_EXPERIMENTS, read_overview, sort_experiments
+from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.views.experiment_generation import describe_generation, generation_document
+from clawblox.views.experiment_list import describe_experiments
+from clawblox.views.experiments import MAX_COLUMNS, describe_status
+from clawblox.views.formatting import count_words, shorten_path
+from clawblox.views.rows import plain_facts
+
+_LINES: Final = 20
+_MAX_LINES: Final = 100_000
+
+
+@click.command(
+    "list",
+    epilog=examples("""
+      clawblox experiment list                in the current directory
+      clawblox experiment list ~/worlds
+      clawblox experiment list --json         every field
+
+    SPENT is the cost of all attempts that have ended, CHANGED the age of the last change. A
+    directory that cannot be read as an experiment is a line with the reason.
+    """),
+)
+@click.argument("directory", type=PATH, default=".", metavar="[DIR]")
+@json_option
+def list_experiments(directory: str, *, as_json: bool) -> None:
+    """List the experiments in a directory, the latest first.
+
+    DIR is the current directory by default. It is searched 5 levels deep, and the 100 experiments
+    that were changed last are shown.
+
+    \f
+    Raises:
+        ClawbloxError: The directory does not exist.
+        UsageError: It is no directory.
+    """
+    place = existing_path(directory).absolute()
+    if not place.is_dir():
+        raise UsageError(f"DIR: must be a directory, not '{directory}'")
+    found = sort_experiments(place)
+    experiments = [read_overview(path) for path in found[:MAX_EXPERIMENTS]]
+    lines = describe_experiments(experiments, table_width())
+    text = "\n".join(lines) if lines else f"There is no experiment in '{place}'."
+    show([attrs.asdict(one) for one in experiments], text, as_json=as_json)
+    if len(found) > MAX_EXPERIMENTS:
+        rest = count_words(len(found) - MAX_EXPERIMENTS, "experiment")
+        note(f"{rest} that changed earlier: give a directory with fewer of them as DIR.")
+
+
+@click.command(
+    "status",
+    epilog=examples("""
+      clawblox experiment status                           the newest experiment
+      clawblox experiment status experiments/m1
+      clawblox experiment status experiments/m1 --watch
+      clawblox experiment status experiments/m1 --json     every field
+
+    A chain is preparing, starting, working, saving or scoring; waiting for its turn; paused or
+    failed, with the reason; or done. ACTIVE is the time in which world and agents worked, of the
+    duration of a generation; WORLD the simulation time; SAVED the age of the last checkpoint; SCORE
+    the first of the latest scores. An agent is in a turn (●), waits for its model (◌), or has
+    ended (✓).
+    """),
+)
+@newest_directory
+@click.option("-w", "--watch", "is_watching", is_flag=True, help="Follow it until it has ended.")
+@json_option
+def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> None:
+    """Show what the chains of an experiment do, and why.
+
+    The experiment may run in another process, or not run. DIR is by default the experiment in the
+    current directory that was changed last.
+
+    \f
+    Raises:
+        UsageError: There is no experiment in the directory.
+    """
+    place = choose_experiment(directory)
+    if is_watching and not as_json:
+        anyio.run(_watch, place)
+        return
+    found = anyio.run(look_at_experiment, place).status
+    columns = shutil.get_terminal_size(fallback=(MAX_COLUMNS, 0)).columns
+    show(plain_facts(found), "\n".join(describe_status(found, columns)), as_json=as_json)
+
+
+async def _watch(directory: Path) -> None:
+    with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
+        look = partial(anyio.from_thread.run, look_at_experiment, directory)
+        await watch_experiment(output, look)
+
+
+_generation = click.argument("words", nargs=-1, metavar="[DIR] CHAIN/gNNN")
+
+
+def _choose(words: Sequence[str]) -> tuple[ExperimentRecord, str]:
+    """Return the experiment and the generation that ``[DIR] CHAIN/gNNN`` mean.
+
+    Raises:
+        ClawbloxError: The directory does not exist.
+        UsageError: There are other words, or there is no experiment in the directory.
+    """
+    if len(words) not in (1, 2):
+        raise click.UsageError("Give a generation, such as r2/g003, after the directory if any.")
+    *directory, place = words
+    return read_experiment(choose_experiment(directory[0] if directory else None)), place
+
+
+@click.command(
+    "show",
+    epilog=examples("""
+      clawblox experiment show opus-r2/g003         of the newest experiment
+      clawblox experiment show experiments/m1 opus-r2/g003
+      clawblox experiment show experiments/m1 opus-r2 -n 100
+      clawblox experiment show experiments/m1 opus-r2/g003 --json
+
+    The whole conversation of an agent: clawblox trajectory, with its directory.
+    """),
+)
+@_generation
+@click.option(
+    "-n",
+    "--lines",
+    type=count_type(0, _MAX_LINES),
+    default=_LINES,
+    show_default=True,
+    metavar="LINES",
+    help="How many lines of what each agent did are shown, the latest.",
+)
+@json_option
+def show_generation(words: tuple[str, ...], *, lines: int, as_json: bool) -> None:
+    """Show what happened in a generation, and its files.
+
+    That is its end, its scores, its usage and its attempts, and what its agents did. CHAIN/gNNN is
+    a chain and the number of a generation, by default its latest. DIR is by default the experiment
+    in the current directory that was changed last.
+
+    \f
+    Raises:
+        ConfigError: There is no such generation.
+        UsageError: There is no experiment in the directory.
+        ClawbloxError: The directory does not exist, or a directory of the experiment is a link.
+        OSError: A directory cannot be read.
+    """
+    record, place = _choose(words)
+    found = inspect_generation(record, place, lines)
+    if as_json:
+        show(generation_document(found), "", as_json=True)
+    else:
+        click.echo("\n".join(describe_generation(found, table_width())))
+
+
+@click.command(
+    "logs",
+    epilog=examples("""
+      clawblox experiment logs opus-r2/g003         of the newest experiment
+      clawblox experiment logs experiments/m1 opus-r2/g003 -n 50
+      clawblox experiment logs experiments/m1 opus-r2/g003 --grep '(?i)error'
+
+    They are the logs of the attempt with the results, or else of the latest attempt. Those of other
+    attempts: clawblox logs, with a run directory that clawblox experiment show names.
+    """),
+)
+@_generation
+@log_options
+def generation_logs(words: tuple[str, ...], **options: Any) -> None:
+    """Print the logs of the world of a generation, running or ended.
+
+    CHAIN/gNNN and DIR are as for clawblox experiment show.
+
+    \f
+    Raises:
+        ConfigError: There is no such generation.
+        UsageError: There is no experiment in the directory.
+        ClawbloxError: The directory does not exist, no world was started, or a directory of the
+            experiment is a link.
+        OSError: The output is a file, and the disk is full.
+    """
+    record, place = _choose(words)
+    row, _ = find_row(record, place)
+    record.require_no_links()
+    run_dir = existing_run_dir(str(record.directory / row.run_dir)).absolute()
+    if row.attempts > 1:
+        note(f"{shorten_path(Path(run_dir))}, one of {row.attempts} attempts")
+    print_logs(Selection(run_dir, (), {}), **options)
+
+
+COMMANDS: Sequence[click.Command] = (
+    list_experiments,
+    show_status,
+    show_generation,
+    generation_logs,
+)

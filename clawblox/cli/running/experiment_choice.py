@@ -1,0 +1,110 @@
+"""The experiment or run that a command means where its argument is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from clawblox.cli.parameters import PATH, existing_experiment
+from clawblox.cli.terminal.output import note
+from clawblox.errors import UsageError
+from clawblox.experiment.overview import is_experiment, sort_experiments
+from clawblox.printable import printable
+from clawblox.rundir.experiments import find_experiment_part
+from clawblox.rundir.find_runs import find_runs_below
+from clawblox.views.formatting import count_words, shorten_path
+
+_LISTED: Final = 20
+
+newest_directory = click.argument("directory", type=PATH, required=False, metavar="[DIR]")
+"""The argument of :func:`choose_experiment`."""
+only_run = click.argument("run", type=PATH, required=False, metavar="[RUN]")
+"""The argument of :func:`choose_only_run`."""
+
+
+def choose_experiment(text: str | None) -> Path:
+    """Return the directory of the experiment that was typed, or else of the newest. Blocks.
+
+    The newest is the one that was changed last, of those in the current directory; in the directory
+    of an experiment, it is that one. A line on standard error says which one it is.
+
+    Args:
+        text: The directory as it was typed; None if it was left out.
+
+    Returns:
+        The directory, absolute.
+
+    Raises:
+        ClawbloxError: The directory does not exist.
+        UsageError: There is no experiment in it, or none in the current directory.
+    """
+    if text is not None:
+        return existing_experiment(text)
+    around = _find_around()
+    found = [around] if around is not None else _find_experiments()
+    if not found:
+        raise UsageError(
+            f"there is no experiment in '{Path.cwd()}'",
+            hint="give the directory of an experiment, by default experiments/<name>",
+        )
+    which = "the newest of " + count_words(len(found), "experiment") if len(found) > 1 else ""
+    note(printable(f"Experiment: {', '.join(filter(None, (shorten_path(found[0]), which)))}"))
+    return existing_experiment(str(found[0]))
+
+
+def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
+    """Return the run that was typed, or else the only one in the current directory. Blocks.
+
+    A line on standard error says which one it is.
+
+    Args:
+        text: The argument RUN as it was typed; None if it was left out.
+        are_experiments: Whether an experiment counts as one, instead of each of its runs.
+
+    Raises:
+        UsageError: There is none, or there are several; the error lists them.
+    """
+    if text is not None:
+        return text
+    found = _find_runs(are_experiments=are_experiments)
+    if len(found) == 1:
+        note(printable(f"Run: {shorten_path(found[0])}"))
+        return str(found[0])
+    what = "run or experiment" if are_experiments else "run"
+    if not found:
+        raise UsageError(f"RUN: must be given, as there is no {what} in '{Path.cwd()}'")
+    raise UsageError(
+        f"RUN: must be given, as there are {len(found)} in '{Path.cwd()}':\n{_list(found)}"
+    )
+
+
+def _find_around() -> Path | None:
+    """Return the experiment whose directory, or that of a chain, is the current directory."""
+    part = find_experiment_part(Path.cwd())
+    return None if part is None else part.experiment
+
+
+def _find_experiments() -> list[Path]:
+    return list(filter(is_experiment, sort_experiments(Path.cwd())))
+
+
+def _find_runs(*, are_experiments: bool) -> list[Path]:
+    here, part = Path.cwd(), find_experiment_part(Path.cwd())
+    if part is not None and part.attempt is None:
+        return [part.experiment] if are_experiments else find_runs_below(part.experiment)
+    if part is not None:
+        return find_runs_below(here)
+    experiments, runs = _find_experiments(), find_runs_below(here)
+    if are_experiments:
+        outside = [run for run in runs if find_experiment_part(run) is None]
+        return sorted({*experiments, *outside})
+    return sorted({*runs, *(run for place in experiments for run in find_runs_below(place))})
+
+
+def _list(found: Sequence[Path]) -> str:
+    lines = [f"  {printable(shorten_path(path))}" for path in found[:_LISTED]]
+    rest = len(found) - len(lines)
+    return "\n".join([*lines, *([f"  and {rest} more"] if rest else [])])
