@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -10,7 +11,7 @@ import attrs
 from clawblox.columns import Column, format_lines
 from clawblox.experiment.inspection import InspectedAgent, InspectedGeneration
 from clawblox.experiment.tables.rows import RowFacts
-from clawblox.printable import printable
+from clawblox.printable import printable, printable_name
 from clawblox.views.formatting import (
     format_cost,
     format_count,
@@ -42,8 +43,8 @@ def describe_generation(found: InspectedGeneration, width: int | None) -> list[s
             "time": _describe_time(found),
             "used": _describe_usage(row),
             "from": printable(row.forked_from),
-            "run": "" if found.run_dir is None else shorten_path(found.run_dir),
-            "archive": "" if found.checkpoint is None else shorten_path(found.checkpoint),
+            "run": "" if found.run_dir is None else _place(found.run_dir),
+            "archive": "" if found.checkpoint is None else _place(found.checkpoint),
             **_find_parts(found),
         }
     ).splitlines()
@@ -60,6 +61,10 @@ def generation_document(found: InspectedGeneration) -> Mapping[str, Any]:
     for agent, plain in zip(found.agents, document["agents"], strict=True):
         plain["activity"] = [line.text for line in agent.activity]
     return document
+
+
+def _place(path: Path) -> str:
+    return printable_name(shorten_path(path))
 
 
 def _describe_scores(found: InspectedGeneration) -> str:
@@ -95,7 +100,7 @@ def _describe_usage(facts: RowFacts) -> str:
 def _find_parts(found: InspectedGeneration) -> dict[str, str]:
     """Return the directories of the run that exist."""
     places = {} if found.run_dir is None else {name: found.run_dir / name for name in _PARTS}
-    return {name: shorten_path(place) for name, place in places.items() if place.is_dir()}
+    return {name: _place(place) for name, place in places.items() if place.is_dir()}
 
 
 def _describe_attempts(found: InspectedGeneration, width: int | None) -> list[str]:
@@ -105,7 +110,7 @@ def _describe_attempts(found: InspectedGeneration, width: int | None) -> list[st
         Column("OUTCOME", [one.outcome for one in attempts], 0),
         Column("ACTIVE", [format_rough_seconds(one.active_s) for one in attempts], 2),
         Column("REASON", [printable(one.reason) for one in attempts], 1, shortest=16),
-        Column("RUN", [shorten_path(one.run_dir) for one in attempts], 3),
+        Column("RUN", [_place(one.run_dir) for one in attempts], 3),
     ]
     return format_lines(columns, width)
 
@@ -115,7 +120,7 @@ def _describe_agent(agent: InspectedAgent) -> Iterator[str]:
     program = " ".join(filter(None, (row.driver, row.model, row.program_version)))
     yield printable(f"{row.display} ({program}): {_describe_usage(row)}")
     if agent.directory is not None:
-        yield f"  in {shorten_path(agent.directory)}"
+        yield f"  in {_place(agent.directory)}"
     if agent.error:
         yield printable(f"  what it did cannot be read: {agent.error}")
     yield from (f"  {line.text}" for line in agent.activity)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clawblox.columns import Column, format_lines
 from clawblox.experiment.overview import ExperimentOverview
-from clawblox.printable import printable
+from clawblox.printable import printable_name
 from clawblox.views.formatting import format_age, format_cost, shorten_path
 
 
@@ -29,7 +29,7 @@ def describe_experiments(experiments: Sequence[ExperimentOverview], width: int |
     ]
     table = format_lines(columns, width) if shown else []
     broken = [one for one in experiments if one.error]
-    lines = [printable(f"{shorten_path(one.directory)}: {one.error}") for one in broken]
+    lines = [printable_name(f"{shorten_path(one.directory)}: {one.error}") for one in broken]
     return [*table, *([""] if table and lines else []), *lines]
 
 

@@ -18,7 +18,7 @@ from tests.cli.test_experiment import refuse, write_plan
 from tests.cli.test_machine import make_run
 from tests.golden.test_golden_experiments import V1
 
-HOSTILE = "\x1b[2J\u202ename"
+HOSTILE = "\x1b[2J\u202ename\nrunning: 9 of 9"
 
 
 def copy(name: str, changed_at: int) -> Path:
@@ -118,9 +118,21 @@ def test_only_the_latest_experiments_are_read(call: Start, monkeypatch: pytest.M
     )
 
 
+def test_a_defect_of_the_reader_ends_no_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(directory: Path) -> None:
+        raise RecursionError(f"too deep in {directory}\udcff")
+
+    monkeypatch.setattr(overview, "read_experiment", fail)
+    found = read_overview(Path(shutil.copytree(V1, tmp_path / "exp")))
+    assert found.state == "unreadable"
+    assert found.error == f"RecursionError: too deep in {tmp_path / 'exp'}\ufffd"
+
+
 def test_the_search_is_bounded_and_enters_no_experiment(tmp_path: Path) -> None:
-    inside = ["a/b/c/d/e", "worlds/x/results/y"]
-    outside = ["a/b/c/d/f/g", ".git/x", "node_modules/x", "worlds/x/results/y/chains/z"]
+    inside = ["a/b/c/d/e", "near", "worlds/x/results/y"]
+    outside = ["a/b/c/d/e/f", ".git/x", "node_modules/x", "near/chains/z"]
     for name in inside + outside:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / JOURNAL_NAME).touch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -66,3 +67,27 @@ def test_agents_are_refused_where_they_change_nothing(
     assert command.wait() == 2
     assert "--agents" in command.err
     assert not Path("scores.svg").exists()
+
+
+def test_groups_and_differences_are_values_for_programs(experiment_dir: Path, call: Start) -> None:
+    words = ("experiment", "results", str(experiment_dir))
+    document = json.loads(call(*words, "--by", "prompt,generation", "--json").out)
+    first = next(group for group in document["groups"] if group["column"] == "cubes")
+    assert first["by"].keys() == {"prompt", "generation"}
+    assert first["estimate"].keys() == {"n", "mean", "standard_error", "median"}
+    (difference,) = document["differences"]
+    assert (difference["by"]["prompt"], difference["unit"]) == ("a-storm-is-coming", "branch")
+    assert (difference["estimate"]["n"], difference["interval"]) == (1, None)
+    refused = call(*words, "--by", "prompt", "--csv")
+    assert (refused.wait(), "--by: must be left out with --csv" in refused.err) == (2, True)
+
+
+def test_groups_are_those_of_several_columns(experiment_dir: Path, call: Start) -> None:
+    table = call("experiment", "results", str(experiment_dir), "--by", "chain, generation")
+    assert table.wait() == 0, table.err
+    heading, *rows = table.out.splitlines()
+    assert heading.split()[:6] == ["CHAIN", "GEN", "N", "CUBES", "SE", "MEDIAN"]
+    assert len(rows) == 8
+    unknown = call("experiment", "results", str(experiment_dir), "--by", "chain,generatoin")
+    assert unknown.wait() == 2
+    assert "did you mean generation?" in unknown.err

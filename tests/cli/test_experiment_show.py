@@ -127,14 +127,18 @@ def test_a_directory_and_a_generation_are_all_words(
     assert "Give a generation, such as r2/g003" in command.err
 
 
-@pytest.mark.parametrize("part", ["agents", "agents/Eko", "agents/Eko/logs"])
-def test_no_link_in_a_run_is_followed(part: str, ended: Path, call: Start) -> None:
-    place = Path(RUN, part.replace("Eko", Path(AGENT).name))
-    place.rename("elsewhere")
-    place.symlink_to(Path("elsewhere").absolute())
-    shown = call("experiment", "show", str(ended), "r1/g001")
-    assert "> Save." not in shown.out
-    assert "must not be a symbolic link" in shown.out + shown.err
+def test_no_link_in_an_experiment_is_followed(ended: Path, call: Start) -> None:
+    for place in (AGENT + "/logs", AGENT, RUN + "/agents", RUN):
+        Path(place).rename("elsewhere")
+        Path(place).symlink_to(Path("elsewhere").absolute())
+        shown = call("experiment", "show", str(ended), "r1/g001")
+        assert "> Save." not in shown.out
+        assert "must not be a symbolic link" in shown.out + shown.err, place
+        if place == RUN:
+            logs = call("experiment", "logs", str(ended), "r1/g001")
+            assert (logs.wait(), logs.out) == (1, "")
+        Path(place).unlink()
+        Path("elsewhere").rename(place)
 
 
 def test_a_conversation_that_is_gone_is_named_and_the_rest_is_shown(

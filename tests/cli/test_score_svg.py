@@ -103,6 +103,12 @@ def test_twelve_groups_differ_in_the_legend_and_in_their_lines() -> None:
     names = [e.text for e in root.iter(f"{SVG}text") if e.attrib["class"] == "ink small"]
     assert len(set(names)) == len(names) == 12
     assert len(set(lines(root, 2))) == len(lines(root, 2)) == 12
+    marks = {
+        (group[1].attrib["class"], group[1].attrib["d"].partition("m")[2])
+        for group in root.iter(f"{SVG}g")
+    }
+    assert len(marks) == 12
+    assert len({shape for _, shape in marks}) == 6
     assert not bands(root)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -21,6 +21,7 @@ from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.record import read_experiment
+from clawblox.experiment.tables.results import MEANS, Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.printable import printable
 from clawblox.system.amounts import format_bytes
@@ -105,11 +106,13 @@ def results(
         raise click.UsageError("--agents and --svg cannot be combined.")
     if of_agents and as_json:
         raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
+    if as_csv and by is not None:
+        raise click.UsageError("--by: must be left out with --csv, which has a row for each value.")
     record = read_experiment(choose_experiment(directory))
     found = record.results()
     keys = None if by is None else [name.strip() for name in by.split(",")]
     if as_json:
-        click.echo(found.to_json())
+        click.echo(found.to_json() if keys is None else format_json(_group(found, keys)))
     elif as_csv:
         click.echo(found.to_csv(agents=of_agents), nl=False)
     elif svg is not None:
@@ -121,6 +124,18 @@ def results(
         click.echo("No generation has begun.")
     else:
         click.echo(found.table(by=keys, agents=of_agents, width=table_width()))
+
+
+def _group(found: Results, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the estimates of groups, and the differences of branches, as values for JSON."""
+    scores = dict.fromkeys(name for row in found.rows() for name in row.scores)
+    groups = [
+        {"column": column, **attrs.asdict(group)}
+        for column in (*scores, *MEANS)
+        for group in found.summary(column, by=keys)
+    ]
+    compared = [one for column in scores for one in found.differences(column, by=keys)]
+    return {"groups": groups, "differences": list(map(attrs.asdict, compared))}
 
 
 @click.command(

@@ -12,7 +12,7 @@ from clawblox.cli.parameters import PATH, existing_experiment
 from clawblox.cli.terminal.output import note
 from clawblox.errors import UsageError
 from clawblox.experiment.overview import is_experiment, sort_experiments
-from clawblox.printable import printable
+from clawblox.printable import printable_name
 from clawblox.rundir.experiments import find_experiment_part
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.views.formatting import count_words, shorten_path
@@ -51,7 +51,7 @@ def choose_experiment(text: str | None) -> Path:
             hint="give the directory of an experiment, by default experiments/<name>",
         )
     which = "the newest of " + count_words(len(found), "experiment") if len(found) > 1 else ""
-    note(printable(f"Experiment: {', '.join(filter(None, (shorten_path(found[0]), which)))}"))
+    note(printable_name(f"Experiment: {', '.join(filter(None, (shorten_path(found[0]), which)))}"))
     return existing_experiment(str(found[0]))
 
 
@@ -71,7 +71,7 @@ def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
         return text
     found = _find_runs(are_experiments=are_experiments)
     if len(found) == 1:
-        note(printable(f"Run: {shorten_path(found[0])}"))
+        note(printable_name(f"Run: {shorten_path(found[0])}"))
         return str(found[0])
     what = "run or experiment" if are_experiments else "run"
     if not found:
@@ -105,6 +105,6 @@ def _find_runs(*, are_experiments: bool) -> list[Path]:
 
 
 def _list(found: Sequence[Path]) -> str:
-    lines = [f"  {printable(shorten_path(path))}" for path in found[:_LISTED]]
+    lines = [f"  {printable_name(shorten_path(path))}" for path in found[:_LISTED]]
     rest = len(found) - len(lines)
     return "\n".join([*lines, *([f"  and {rest} more"] if rest else [])])

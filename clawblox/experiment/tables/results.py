@@ -53,7 +53,7 @@ from clawblox.system.files import publish_bytes, publish_changed
 
 ROWS_NAME: Final = "results.csv"
 AGENTS_NAME: Final = "agents.csv"
-_MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
+MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
 """Columns of which a table shows the mean, besides the scores."""
 
 Series: TypeAlias = Mapping[str, Mapping[int, float]]
@@ -119,7 +119,7 @@ class Results:
             labels = [column for column in columns if column.startswith(LABEL)]
             return format_rows(flat, labels, scores, width, agents=agents)
         keys = _find_columns(by or (), columns, agents=agents)
-        wanted = dict.fromkeys(scores, True) | {name: False for name in _MEANS if name in columns}
+        wanted = dict.fromkeys(scores, True) | {name: False for name in MEANS if name in columns}
         if mean is not None:
             wanted = {find_column(name, columns, "mean", agents=agents): True for name in mean}
         complete = self._complete(flat, agents=agents)
