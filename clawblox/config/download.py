@@ -2,8 +2,8 @@
 
 Owns the address, the cache and the unpacking. A folder is stored by the commit it was taken from,
 ``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent: its ``world.toml`` comes
-last. The only module that knows httpx, which it imports at the first download, because that takes
-longer to load than everything else. Everything here blocks.
+last. httpx is imported at the first download, because that takes longer to load than everything
+else. Everything here blocks.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ _KINDS: Final = {
     "account.cleared": "account.cleared",
     "chain.forked": "chain.forked",
     "chain.retried": "chain.retried",
+    "hook.called": "hook.called",
     "hook.failed": "hook.failed",
 }
 

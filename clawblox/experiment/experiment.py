@@ -15,7 +15,7 @@ from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import check_duration, check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S
-from clawblox.errors import ConfigError, UsageError
+from clawblox.errors import UsageError
 from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment_run import ExperimentRun
@@ -25,6 +25,7 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.opening import OpenExperiment, open_experiment
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.record import ExperimentRecord
@@ -33,12 +34,12 @@ from clawblox.experiment.requests import make_control_server
 from clawblox.experiment.rescoring import OnRescored, Rescoring, ignore_rescored
 from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.schedule.ports import Workshop
+from clawblox.experiment.selection import check_chains
 from clawblox.experiment.session import Session, set_aside_failed
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
 from clawblox.rundir.control_server import ControlServer
-from clawblox.spelling import nearest_name
 from clawblox.system.clock import Clock, SystemClock
 from clawblox.telemetry.events import Subscription
 from clawblox.telemetry.own_log import OwnLog
@@ -116,6 +117,7 @@ class Experiment:
         self._recorder: Recorder
         self._workshop: Workshop
         self._files: DerivedFiles
+        self._notifier: Notifier
         self._control: ControlServer
 
     @classmethod
@@ -161,6 +163,9 @@ class Experiment:
             derive = self._files.flush_chains
             self._recorder = Recorder(journal, opened.state, self._note, derive=derive)
             await set_aside_failed(self._workshop, opened.state)
+            self._notifier = Notifier(
+                self.directory, opened.plans, journal.lines, self._recorder, self.status
+            )
             async with Tasks(
                 on_error=partial(_log.defect, "task of an experiment failed")
             ) as tasks:
@@ -216,6 +221,7 @@ class Experiment:
             tasks.start_soon(self._control.run)
         tasks.start_soon(self._workshop.serve)
         tasks.start_soon(self._reporter.run)
+        tasks.start_soon(self._notifier.run)
         await self._files.flush()
         tasks.start_soon(self._files.run)
 
@@ -225,6 +231,7 @@ class Experiment:
                 self._session.halt()
                 await self._session.is_over.wait()
             if not self._require_open().journal.is_lost:  # else another program has the directory
+                await self._notifier.flush()
                 await self._files.flush()
 
     def _require_open(self) -> OpenExperiment:
@@ -369,13 +376,7 @@ class Experiment:
         await self._session.wait_idle(names)
 
     def _check_chains(self, chains: Collection[str]) -> tuple[str, ...]:
-        known = self.record.chains
-        for name in chains:
-            if name not in known:
-                nearest = nearest_name(name, known)
-                hint = f"did you mean {nearest!r}?" if nearest else f"there are: {', '.join(known)}"
-                raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
-        return tuple(chains)
+        return check_chains(chains, self.record.chains)
 
     # -- forks and scores -----------------------------------------------------------------------
 
@@ -474,6 +475,7 @@ class Experiment:
 
     def _note(self, line: Line) -> None:
         self._files.note(line)
+        self._notifier.note(line)
         if self._session is not None:
             self._session.note(line)
         self._reporter.note(line)

@@ -22,6 +22,24 @@ _NAMED: Final = 20
 _KINDS: Final = ("boundary", "end")
 
 
+def check_chains(names: Collection[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return names of chains.
+
+    Args:
+        names: The names.
+        known: The names of all chains.
+
+    Raises:
+        ConfigError: There is no such chain; the error names the nearest.
+    """
+    for name in names:
+        if name not in known:
+            nearest = nearest_name(name, known)
+            hint = f"did you mean {nearest!r}?" if nearest else f"there are: {', '.join(known)}"
+            raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
+    return tuple(names)
+
+
 def find_checkpoint(
     state: ExperimentState, place: str, at: str | float | None = None
 ) -> Checkpoint:

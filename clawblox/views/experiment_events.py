@@ -127,6 +127,9 @@ _TEXTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "generation.failed": lambda data: f"failed ({data.get('cause')}): {data.get('text')}",
     "generation.interrupted": lambda data: "was interrupted",
     "generation.imported": lambda data: "imported",
+    "hook.called": lambda data: (
+        f"hook {data.get('hook')} called" + (f": {data['reason']}" if data.get("reason") else "")
+    ),
     "hook.failed": lambda data: f"hook {data.get('hook')} failed: {data.get('error')}",
     **dict.fromkeys(("budget.warning", "disk.low", "hook.changed"), lambda data: data["text"]),
 }

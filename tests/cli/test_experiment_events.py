@@ -49,6 +49,8 @@ TEXTS: list[tuple[Any, dict[str, Any], str]] = [
     ("failed", {"cause": "world", "text": "died"}, "failed (world): died"),
     ("interrupted", {}, "was interrupted"),
     ("imported", {"rows": []}, "imported"),
+    ("hook.called", {"hook": "on_pause", "reason": "limit"}, "hook on_pause called: limit"),
+    ("hook.called", {"hook": "on_done", "reason": ""}, "hook on_done called"),
     ("hook.failed", {"hook": "score", "error": "KeyError"}, "hook score failed: KeyError"),
 ]
 

@@ -32,6 +32,7 @@ HOSTILE: tuple[Any, ...] = (
     *("r1", "r2", "r1-f1-1", "exp-r1-g001", "2026-06-22T18:59:25Z", "work", "score", "committed"),
 )
 WORKSPACE = "runs/old-g001/agents/Eko-rold-g001-w0-a0/workspace"
+CALLED = {"hook": "on_done", "reason": "", "running": False, "keys": ["done:9"]}
 IMPORTED = {
     "run_id": "old-g001",
     "workspaces": [WORKSPACE],
@@ -92,6 +93,7 @@ class Scene:
         more = [
             {**about, "type": "imported", "data": IMPORTED},
             {**rescored, "type": "rescored"},
+            {"at": last["at"], "type": "hook.called", "data": CALLED},
             {"at": last["at"], "type": "hook.failed", "data": {"hook": "stop", "error": "no"}},
         ]
         return number([*plain, *more])

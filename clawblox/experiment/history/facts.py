@@ -339,6 +339,15 @@ class Imported(Struct):
         _require_pairs(self.workspaces, self.rows, "rows")
 
 
+class HookCalled(Struct):
+    """A hook of the plan is about to be told of an event."""
+
+    hook: Literal["on_pause", "on_failure", "on_done"]
+    reason: str
+    running: bool
+    keys: list[str]
+
+
 class HookFailed(Struct):
     """A hook has failed."""
 
@@ -415,6 +424,7 @@ _DECODERS: Final[Mapping[LineType, msgspec.json.Decoder[Any]]] = {
     "interrupted": msgspec.json.Decoder(_AttemptLine[Ended]),
     "imported": msgspec.json.Decoder(_GenerationLine[Imported]),
     "rescored": msgspec.json.Decoder(_GenerationLine[Scored]),
+    "hook.called": msgspec.json.Decoder(_ExperimentLine[HookCalled]),
     "hook.failed": msgspec.json.Decoder(_ExperimentLine[HookFailed]),
 }
 

@@ -42,6 +42,7 @@ LineType: TypeAlias = Literal[
     "interrupted",
     "imported",
     "rescored",
+    "hook.called",
     "hook.failed",
 ]
 """Types of a :class:`Line`."""

@@ -24,9 +24,10 @@ from clawblox.config.world_toml import CONFIG_NAME, WorldConfig, read_world_conf
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.live.prompts import read_template
 from clawblox.experiment.live.workspaces import WORLD_COPY, read_server
+from clawblox.experiment.notices.delivery import check_program
 from clawblox.experiment.plan.parts import AgentSpec, WorldSpec
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.plan.programs import map_program
+from clawblox.experiment.plan.programs import HOOKS, map_program
 from clawblox.instance.environment import fill_command
 from clawblox.instance.launch import plan_launch
 from clawblox.protocol import RECORD_ENV
@@ -136,6 +137,17 @@ def _find_file_faults(config: WorldConfig, agents: Iterable[AgentSpec]) -> Itera
     for file, key in prompts.items():
         if file is None or file.is_file():  # others are faults of the plan's inputs
             yield from _catch(partial(read_template, file, config.dir), key)
+
+
+def find_hook_faults(plan: Plan) -> Iterator[ConfigError]:
+    """Yield why the commands of hooks cannot be run. Blocks."""
+    for hook in HOOKS:
+        target = getattr(plan, hook)
+        if target is not None and not isinstance(target, str):
+            try:
+                check_program(target[0], hook)
+            except ConfigError as error:
+                yield error
 
 
 def find_world_notes(spec: WorldSpec) -> Iterator[str]:

@@ -20,6 +20,7 @@ from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.plan_faults import (
     find_agent_faults,
+    find_hook_faults,
     find_limit_faults,
     find_world_faults,
     find_world_notes,
@@ -132,6 +133,7 @@ def _find_static_faults(
     chains = plan.chains()
     yield from find_world_faults(plan, chains)
     yield from _check_score(plan)
+    yield from find_hook_faults(plan)
     for chain, spec in _distinct_agents(chains):
         if credentials is not None:
             yield from _find_missing_values(spec, credentials)

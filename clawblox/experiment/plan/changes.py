@@ -19,7 +19,7 @@ from clawblox.experiment.plan.naming import original_name
 from clawblox.experiment.plan.parts import USUAL_SAVING_S
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.plan_file import map_paths
-from clawblox.experiment.plan.programs import map_program
+from clawblox.experiment.plan.programs import HOOKS, map_program
 from clawblox.experiment.plan.values import to_plain
 from clawblox.results import PlanChange, PlanChangeKind
 
@@ -29,7 +29,7 @@ WORLD: Final = "world"
 
 _OF_PLAN: Final = (
     *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
-    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score"),
+    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score", *HOOKS),
 )
 """Fields that are the same for all chains."""
 _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
@@ -37,7 +37,7 @@ _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inher
 _FREE: Final = frozenset(
     [
         *("repeats", "seeds", "labels", "limits", "retry", "checkpoint", "sweep", "conditions"),
-        *("order", "prices", "tmux", "prune", "score"),
+        *("order", "prices", "tmux", "prune", "score", *HOOKS),
         *("world.port", "world.port_wait", "world.host", "world.health_timeout"),
         *("agents.*.binary", "agents.*.env"),
     ]

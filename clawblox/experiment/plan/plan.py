@@ -46,6 +46,7 @@ from clawblox.experiment.plan.plan_file import (
     resolve_paths,
     shorten_paths,
 )
+from clawblox.experiment.plan.programs import HookTarget, check_hook_target, to_hook_target
 from clawblox.experiment.plan.sweep import (
     MAX_CHAINS,
     Variant,
@@ -79,6 +80,7 @@ _LONGEST_RUN_SUFFIX: Final = "-g001-r20260101T000000Z-w0-a00"
 _DEFAULT_DURATION_S: Final = 3600.0
 
 _SWEEP: Final = "a mapping of dotted paths to lists of values"
+_HOOK: Final = checked(check_hook_target, optional=True)
 
 
 def _to_world(value: WorldSpec | Mapping[str, Any] | str | Path) -> WorldSpec:
@@ -202,6 +204,10 @@ class Plan:
         sweep: Lists of values by dotted path, such as ``agents.*.model``; all combinations are
             conditions.
         conditions: Further conditions, by name. Without a sweep, they are the only ones.
+        on_pause: Command or address that is told when the experiment, or a chain, is paused by a
+            limit or anything else that is no request; None for none.
+        on_failure: The same when a chain has failed, and when the experiment ends with failures.
+        on_done: The same when all generations are committed.
         order: Whether all chains advance together (``breadth``), or each is finished before another
             begins (``depth``).
         prices: Prices of models, for programs that do not report their cost.
@@ -260,6 +266,15 @@ class Plan:
     )
     conditions: Sequence[Condition] = attrs.field(
         default=(), kw_only=True, converter=_to_conditions
+    )
+    on_pause: HookTarget | None = attrs.field(
+        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK
+    )
+    on_failure: HookTarget | None = attrs.field(
+        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK
+    )
+    on_done: HookTarget | None = attrs.field(
+        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK
     )
     order: Order = attrs.field(
         default="breadth",

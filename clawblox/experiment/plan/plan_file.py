@@ -18,13 +18,15 @@ from clawblox.config.toml_text import find_line, parse_toml
 from clawblox.config.toml_words import in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.naming import display_name
-from clawblox.experiment.plan.programs import COMMANDS, find_program, map_program
+from clawblox.experiment.plan.programs import COMMANDS, HOOKS, find_program, map_program
 from clawblox.experiment.plan.values import is_function
 
 _MAX_FAULTS: Final = 20
 _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
 PROGRAM: Final = "program"
 """Name by which :func:`map_paths` calls the program of a command."""
+_HOOK: Final = "hook"
+"""Name by which it calls the program of a hook."""
 _WORLD_PATH: Final = "world.dir"
 _SCORE: Final = "score"
 _UNKNOWN: Final = ("unknown key", "unknown path", "no such path")
@@ -81,6 +83,8 @@ def map_paths(tables: Mapping[str, Any], change: Callable[[str, str], str]) -> _
         copy["world"] = change_path(_WORLD_PATH, copy["world"])
     copy["world"] = _map_table(copy.get("world"), "world", change_path)
     copy[_SCORE] = change_path(_SCORE, copy.get(_SCORE))
+    for hook in HOOKS:
+        copy[hook] = map_program(copy.get(hook), partial(change, _HOOK))
     copy["agents"] = _map_list(
         copy.get("agents"), lambda agent: _map_table(agent, "agents.*", change_path)
     )

@@ -334,8 +334,10 @@ class Scheduler:
                 self._slots.grant()
             await self.accounts.wait(accounts, chain.name, check_login)
         except LongPauseError:
-            text = f"its account is limited for more than {chain.plan.retry.longest_pause:g} s"
-            running.pause = Pause(reason="limit", text=text)
+            reason = self.accounts.blocking(self._workshop.accounts(chain), chain.name) or "limit"
+            what = "login has been expired" if reason == "auth" else "account has been limited"
+            text = f"its {what} for more than {chain.plan.retry.longest_pause:g} s"
+            running.pause = Pause(reason=reason, text=text)
             running.waiting.cancel()
             await anyio.lowlevel.checkpoint()
 

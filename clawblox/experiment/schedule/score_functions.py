@@ -60,7 +60,8 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
             value=text,
             hint=f"put it there as {module.replace('.', os.sep)}.py, or name another with score=",
         )
-    _refuse_result(file, key, text)
+    hint = "copy the module to another directory, and name the function with score="
+    refuse_result(file, key, text, hint)
     try:
         with _importing:
             imported = _import(file, directory, module)
@@ -112,8 +113,18 @@ def _find_file(directory: Path, module: str) -> Path | None:
     return None
 
 
-def _refuse_result(file: Path, key: str, text: str) -> None:
-    """Refuse a module that an agent, or the author of a downloaded experiment, may have written."""
+def refuse_result(file: Path, key: str, value: str, hint: str) -> None:
+    """Refuse a file that an agent, or the author of a downloaded experiment, may have written.
+
+    Args:
+        file: A file with code.
+        key: Name of the argument that names it, for the error.
+        value: The argument.
+        hint: What to do instead.
+
+    Raises:
+        ConfigError: It is in the directory of an experiment or of an agent.
+    """
     path = file.resolve()
     for place in path.parents:
         is_experiment = (place / JOURNAL_NAME).is_file() and (place / PLAN_NAME).is_file()
@@ -123,9 +134,9 @@ def _refuse_result(file: Path, key: str, text: str) -> None:
             raise ConfigError(
                 f"must be outside of the directory {whose}, {place}",
                 key=key,
-                value=text,
+                value=value,
                 path=file,
-                hint="copy the module to another directory, and name the function with score=",
+                hint=hint,
             )
 
 

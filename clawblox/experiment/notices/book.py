@@ -1,0 +1,239 @@
+"""Decides from the lines of a journal which notices are due. Pure.
+
+An event is due once. Its line ``hook.called`` has keys that name the event, and later lines decide
+whether the same trouble is another event: an account that has worked again may be limited again,
+a chain that has worked again may be paused again. A resume that only finds a pause is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.experiment.history.lines import ENDINGS, Line
+from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.schedule.orders import last_ending
+from clawblox.experiment.tables.chain_set import all_chains
+
+NoticeEvent: TypeAlias = Literal["pause", "failure", "done"]
+"""What a notice is about."""
+
+_OF_CHAIN: Final = frozenset({"secret", "checkpoint"})
+"""Reasons of pauses that concern one chain, whatever the others do."""
+_OF_SESSION: Final = frozenset({"disk", "dollars", "wall", "auth", "limit"})
+"""Reasons of pauses with which a session ends."""
+_TRIGGERS: Final = frozenset({"failed", "paused", "account.limited", "session.ended"})
+"""Types of the lines after which an event may be due."""
+
+
+@attrs.frozen(kw_only=True)
+class Notice:
+    """An event of which a command or an address is told.
+
+    Attributes:
+        event: The event.
+        reason: Reason of the pause, or cause of the failure; empty when all is done.
+        is_running: Whether the experiment ran on after the event.
+        chains: Why each chain is paused or has failed, by its name.
+        keys: Names of the event in the journal, by which it is recognised.
+    """
+
+    event: NoticeEvent
+    reason: str = ""
+    is_running: bool = False
+    chains: Mapping[str, str] = attrs.field(factory=dict)
+    keys: tuple[str, ...] = ()
+
+    @property
+    def hook(self) -> str:
+        """Name of the hook that is called."""
+        return f"on_{self.event}"
+
+
+class NoticeBook:
+    """The events of an experiment that were announced, and those that are due.
+
+    Args:
+        lines: The lines of its journal so far.
+    """
+
+    def __init__(self, lines: Collection[Line] = ()) -> None:
+        self._announced: set[str] = set()
+        self._told: dict[tuple[str, bool], int] = {}
+        self._amended: list[int] = []
+        self._limited: dict[str, int] = {}
+        self._working = self._session = self._ending = 0
+        self._ended: Line | None = None
+        for line in lines:
+            self.note(line)
+
+    def note(self, line: Line) -> bool:
+        """Take the next line into account; return whether an event may be due after it."""
+        if line.type in ENDINGS or line.type == "imported":
+            self._ending = line.seq
+        match line.type:
+            case "hook.called":
+                data = line.data
+                self._announce(data["keys"], str(data["reason"]), line.seq, data["running"])
+            case "plan.amended":
+                self._amended.append(line.seq)
+            case "account.limited":
+                self._limited.setdefault(str(line.data["account"]), line.seq)
+            case "account.cleared":
+                self._limited.pop(str(line.data["account"]), None)
+            case "session.begun":
+                self._session, self._ended = line.seq, None
+            case "session.ended":
+                self._ended = line
+            case "working":
+                self._working = line.seq
+        return line.type in _TRIGGERS
+
+    def _announce(self, keys: Collection[str], reason: str, seq: int, is_running: bool) -> None:
+        self._announced.update(keys)
+        self._told[reason, is_running] = seq
+
+    def _is_told(self, reason: str) -> bool:
+        """Return whether a pause of the experiment is the one that was announced last.
+
+        A usage limit is announced again when it has ended the run, which waits no longer.
+        """
+        states = (False,) if reason == "limit" else (False, True)
+        told = max(self._told.get((reason, state), 0) for state in states)
+        return told > min(self._session, self._working)
+
+    def take_due(
+        self, plans: Sequence[Plan], state: ExperimentState, chain: str | None = None
+    ) -> list[Notice]:
+        """Return the events that are due, and count them as announced.
+
+        An event is due if the plan has a hook for it, and had one when it happened.
+
+        Args:
+            plans: The plan in each revision.
+            state: The state of the experiment.
+            chain: Name of the only chain that may have changed; None for all.
+        """
+        if all(getattr(plans[-1], hook) is None for hook in ("on_pause", "on_failure", "on_done")):
+            return []
+        due = []
+        for seq, notice in self._find(plans, state, chain):
+            plan = plans[sum(amended < seq for amended in self._amended)]
+            is_wanted = None not in (getattr(plans[-1], notice.hook), getattr(plan, notice.hook))
+            if is_wanted and self._announced.isdisjoint(notice.keys):
+                self._announce(notice.keys, notice.reason, state.seq, notice.is_running)
+                due.append(notice)
+        return due
+
+    def _find(
+        self, plans: Sequence[Plan], state: ExperimentState, only: str | None
+    ) -> Iterator[tuple[int, Notice]]:
+        """Yield all events that the state shows, each with the number of its line."""
+        chains = all_chains(plans[-1], state)
+        is_running = state.session is not None
+        failed = dict(_find_failed(chains, state))
+        for name, ending in failed.items():
+            if only in (None, name):
+                cause, key = str(ending.data.get("cause", "")), f"failure:{ending.seq}"
+                yield ending.seq, _notice("failure", cause, is_running, {name: ending}, key)
+        for name in [only] if only in chains else chains:
+            paused = _find_pause(state, str(name))
+            if paused is not None and self._is_news(str(paused.data["reason"])):
+                reason, key = str(paused.data["reason"]), f"pause:{paused.seq}"
+                yield paused.seq, _notice("pause", reason, is_running, {str(name): paused}, key)
+        for account, facts in state.accounts.items():
+            reason = str(facts["reason"])
+            waiting = dict(_find_limited(chains, state, account))
+            seq = self._limited[account]
+            key = f"{reason}:{seq}"
+            yield seq, _notice("pause", reason, is_running, waiting, key)
+        if self._ended is not None:
+            yield from self._find_ends(self._ended, chains, state, failed)
+
+    def _is_news(self, reason: str) -> bool:
+        return reason in _OF_CHAIN or (reason == "disk" and not self._is_told(reason))
+
+    def _find_ends(
+        self,
+        ended: Line,
+        chains: Mapping[str, Chain],
+        state: ExperimentState,
+        failed: Mapping[str, Line],
+    ) -> Iterator[tuple[int, Notice]]:
+        """Yield what the end of a session shows, with the number of its line."""
+        status = ended.data.get("reason")
+        if status == "done" and all(_is_done(chain, state) for chain in chains.values()):
+            yield ended.seq, _notice("done", "", False, {}, f"done:{self._ending}")
+        if status == "failed":
+            causes = [str(ending.data.get("cause", "")) for ending in failed.values()] or ["defect"]
+            key = f"failure:{self._ending}"
+            yield ended.seq, _notice("failure", causes[0], False, failed, key)
+        waits = ended.data.get("waits", ()) if status != "stopped" else ()
+        for wait in waits:
+            reason = str(wait["reason"])
+            if reason in _OF_SESSION and not self._is_told(reason):
+                texts = dict.fromkeys(map(str, wait["chains"]), str(wait.get("text", "")))
+                key = f"pause:{ended.seq}:{reason}"
+                notice = Notice(event="pause", reason=reason, chains=texts, keys=(key,))
+                yield ended.seq, notice
+
+
+def merge(notices: Collection[Notice]) -> list[Notice]:
+    """Return notices with one for all events of the same kind, reason and time."""
+    groups: dict[Any, list[Notice]] = {}
+    for notice in notices:
+        groups.setdefault((notice.event, notice.reason, notice.is_running), []).append(notice)
+    return [
+        attrs.evolve(
+            group[0],
+            chains={name: text for notice in group for name, text in notice.chains.items()},
+            keys=tuple(key for notice in group for key in notice.keys),
+        )
+        for group in groups.values()
+    ]
+
+
+def _notice(
+    event: NoticeEvent, reason: str, is_running: bool, endings: Mapping[str, Line], key: str
+) -> Notice:
+    texts = {name: str(ending.data.get("text", "")) for name, ending in endings.items()}
+    return Notice(event=event, reason=reason, is_running=is_running, chains=texts, keys=(key,))
+
+
+def _find_failed(chains: Mapping[str, Chain], state: ExperimentState) -> Iterator[tuple[str, Line]]:
+    for name, chain in chains.items():
+        ending = last_ending(state.chain(name))
+        is_failed = ending is not None and ending.type == "failed"
+        if is_failed and _find_over(chain, state) == Over(status="failed"):
+            assert ending is not None
+            yield name, ending
+
+
+def _find_pause(state: ExperimentState, name: str) -> Line | None:
+    """Return the line by which a chain is paused, if its account is not the reason."""
+    ending = last_ending(state.chain(name))
+    if ending is None or ending.type != "paused" or "reason" not in ending.data:
+        return None
+    return ending
+
+
+def _find_limited(
+    chains: Mapping[str, Chain], state: ExperimentState, account: str
+) -> Iterator[tuple[str, Line]]:
+    for name in chains:
+        ending = last_ending(state.chain(name))
+        if ending is not None and ending.data.get("account") == account:
+            yield name, ending
+
+
+def _find_over(chain: Chain, state: ExperimentState) -> object:
+    own = state.chain(chain.name)
+    return next_step(own, last_generation(own, chain.plan.generations), chain.plan.retry)
+
+
+def _is_done(chain: Chain, state: ExperimentState) -> bool:
+    return _find_over(chain, state) == Over(status="done")

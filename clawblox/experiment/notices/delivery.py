@@ -1,0 +1,192 @@
+"""Hands a notice to a command or an address, within a time limit.
+
+A command gets the notice on its standard input, and a short list of variables that holds no secret.
+Its processes end with it. An address gets less, by one request that follows no redirect.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ConfigError
+from clawblox.experiment.schedule.score_functions import refuse_result
+from clawblox.foreign_values import clean_text
+from clawblox.protocol import INSTANCE_ENV
+from clawblox.results import ProcessExit
+from clawblox.supervision.tree import Grace, ProcessTree
+from clawblox.system.process import CannotExecute, Process, spawn
+
+DELIVERY_S: Final = 10.0
+"""Seconds in which a command must have ended, and an address must have answered."""
+VARIABLES: Final = (
+    *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ"),
+    *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
+)
+"""The variables of this process that a command gets."""
+
+_GRACE_S: Final = 1.0
+_DRAIN_S: Final = 1.0
+_CHUNK_BYTES: Final = 1 << 16
+_MAX_OUTPUT_BYTES: Final = 2000
+_HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "clawblox"}
+
+
+class DeliveryError(Exception):
+    """A notice was not delivered."""
+
+
+def check_program(program: str, hook: str) -> None:
+    """Check that the program of a hook can be run. Blocks.
+
+    Args:
+        program: A path, or a name to look up in PATH.
+        hook: Name of the hook, for the error.
+
+    Raises:
+        ConfigError: It cannot be executed, or is in the directory of an experiment or of an agent,
+            who may have written it.
+    """
+    found = shutil.which(program)
+    if found is None:
+        raise ConfigError(
+            f"must begin with a program that can be executed, not {program!r}",
+            key=hook,
+            hint="a path with a slash is relative to the directory of the plan; any other name is"
+            " looked up in PATH",
+        )
+    refuse_result(Path(found), hook, program, "copy the program to another directory")
+
+
+async def run_command(words: Sequence[str], hook: str, notice: bytes, cwd: Path) -> None:
+    """Run a command that gets a notice, and end all processes that it started.
+
+    Args:
+        words: The program and its arguments.
+        hook: Name of the hook, for errors.
+        notice: Its standard input.
+        cwd: Its working directory.
+
+    Raises:
+        DeliveryError: It cannot be run, has failed, or did not end in time.
+
+    Cancellation: ends its processes.
+    """
+    try:
+        await run_blocking(check_program, words[0], hook)
+    except ConfigError as error:
+        raise DeliveryError(error.message) from error
+    tree = ProcessTree(secrets.token_hex(16))
+    source, sink = os.pipe()
+    os.set_blocking(source, False)
+    try:
+        await run_blocking(tree.watch)
+        tree.add(process := await run_blocking(partial(_start, words, notice, cwd, tree, sink)))
+    except (CannotExecute, OSError) as error:
+        await run_blocking(tree.forget)
+        os.close(source)
+        raise DeliveryError(str(error)) from error
+    finally:
+        os.close(sink)
+    try:
+        end, output = await _accompany(tree, process, source)
+    finally:
+        os.close(source)
+    if end is None:
+        raise DeliveryError(f"it did not end within {DELIVERY_S:g} s, and was ended{output}")
+    if end.status != 0:
+        how = f"status {end.status}" if end.signal is None else end.signal
+        raise DeliveryError(f"it ended with {how}{output}")
+
+
+async def _accompany(
+    tree: ProcessTree, process: Process, source: int
+) -> tuple[ProcessExit | None, str]:
+    """Wait for a command, and end its processes; return its end and the beginning of its output.
+
+    The end is None if its time was over.
+    """
+    kept, is_drained, end = bytearray(), anyio.Event(), None
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_drain, source, kept, is_drained)
+            with anyio.move_on_after(DELIVERY_S):
+                end = await process.wait()
+            with anyio.CancelScope(shield=True):
+                await tree.end(Grace(_GRACE_S))
+            with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe
+                await is_drained.wait()
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if tree.may_have_survivors:
+                await tree.end(Grace(_GRACE_S))
+            tree.release()
+            await run_blocking(tree.forget)
+    text = clean_text(kept.decode(errors="replace").strip())
+    return end, f": {text}" if text else ""
+
+
+async def _drain(source: int, kept: bytearray, is_drained: anyio.Event) -> None:
+    """Read all that a command writes, and keep the beginning."""
+    while True:
+        await anyio.wait_readable(source)
+        data = os.read(source, _CHUNK_BYTES)
+        if not data:
+            break
+        kept += data[: _MAX_OUTPUT_BYTES - len(kept)]
+    is_drained.set()
+
+
+def _start(words: Sequence[str], notice: bytes, cwd: Path, tree: ProcessTree, sink: int) -> Process:
+    """Start a command whose standard input is a file in memory. Blocks."""
+    given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    env = {"PATH": os.defpath, **given, INSTANCE_ENV: tree.cookie}
+    with os.fdopen(os.memfd_create("notice"), "w+b", buffering=0) as file:
+        file.write(notice)
+        file.seek(0)
+        return spawn(words, cwd=cwd, env=env, output=sink, stdin=file.fileno())
+
+
+async def post(address: str, notice: bytes) -> None:
+    """Send a notice to an address. Nothing of the answer but its status is read.
+
+    Certificates are verified, also against those that ``SSL_CERT_FILE`` names. No proxy, cookie,
+    login or ``.netrc`` is used.
+
+    Args:
+        address: The address.
+        notice: The body.
+
+    Raises:
+        DeliveryError: There was no answer in time, or another than success.
+
+    Cancellation: the notice may have been received.
+    """
+    import httpx  # takes longer to load than everything else
+
+    try:
+        with anyio.fail_after(DELIVERY_S):
+            context = await run_blocking(httpx.create_ssl_context)
+            client = httpx.AsyncClient(
+                verify=context, trust_env=False, follow_redirects=False, timeout=DELIVERY_S
+            )
+            async with client:
+                request = client.stream("POST", address, content=notice, headers=_HEADERS)
+                async with request as response:
+                    status = response.status_code
+    except (TimeoutError, httpx.TimeoutException) as error:
+        raise DeliveryError(f"it did not answer within {DELIVERY_S:g} s") from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise DeliveryError(f"it cannot be reached: {clean_text(str(error))}") from error
+    if not 200 <= status < 300:
+        hint = ", and redirects are not followed" if 300 <= status < 400 else ""
+        raise DeliveryError(f"it answered with status {status}{hint}")

@@ -1,0 +1,151 @@
+"""Records each notice in the journal, and then delivers it.
+
+The line ``hook.called`` comes first, so no notice is delivered twice. An event whose process was
+killed before that line is announced when the experiment is opened again; a process that is killed
+between the line and the delivery takes the notice with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.notices.book import Notice, NoticeBook, merge
+from clawblox.experiment.notices.delivery import DeliveryError, post, run_command
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.tables.status import ExperimentStatus
+from clawblox.foreign_values import clean_text, encode_line
+from clawblox.telemetry.own_log import OwnLog
+
+_MAX_CHAINS: Final = 100
+_MAX_TEXT_CHARS: Final = 1000
+
+_log = OwnLog(__name__)
+
+
+class Notifier:
+    """Calls the hooks of a plan for events of its experiment.
+
+    Args:
+        directory: The directory of the experiment.
+        plans: The plan in each revision.
+        lines: The lines of the journal so far.
+        recorder: Writes the lines.
+        status: Returns the status of the experiment.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        plans: Sequence[Plan],
+        lines: Sequence[Line],
+        recorder: Recorder,
+        status: Callable[[], ExperimentStatus],
+    ) -> None:
+        self._directory = directory
+        self._plans = plans
+        self._recorder = recorder
+        self._status = status
+        self._book = NoticeBook(lines)
+        self._pending = self._book.take_due(plans, recorder.state)
+        self._news = anyio.Event()
+        self._delivering = anyio.Lock()
+
+    def note(self, line: Line) -> None:
+        """Take a line into account that was written."""
+        if not self._book.note(line):
+            return
+        due = self._book.take_due(self._plans, self._recorder.state, line.chain)
+        if due:
+            self._pending += due
+            self._news.set()
+
+    async def run(self) -> None:
+        """Deliver notices as they become due.
+
+        Cancellation: takes effect after the notice that is being delivered.
+        """
+        while True:
+            await self.flush()
+            await self._news.wait()
+            self._news = anyio.Event()
+
+    async def flush(self) -> None:
+        """Deliver all notices that are due.
+
+        Cancellation: takes effect after the notice that is being delivered.
+        """
+        async with self._delivering:
+            while self._pending:
+                first, *others = merge(self._pending)
+                self._pending = others
+                with anyio.CancelScope(shield=True):
+                    await self._deliver(first)
+                await anyio.lowlevel.checkpoint()
+
+    async def _deliver(self, notice: Notice) -> None:
+        target = getattr(self._plans[-1], notice.hook)
+        facts = {
+            "hook": notice.hook,
+            "reason": notice.reason,
+            "running": notice.is_running,
+            "keys": list(notice.keys),
+        }
+        try:
+            await self._recorder.write("hook.called", facts)
+            try:
+                if isinstance(target, str):
+                    await post(target, encode_line(self._describe_shortly(notice)))
+                else:
+                    text = encode_line(self._describe(notice))
+                    await run_command(target, notice.hook, text, self._directory)
+            except DeliveryError as error:
+                _log.warning("hook failed", hook=notice.hook, error=str(error))
+                failure = {"hook": notice.hook, "error": clean_text(str(error))}
+                await self._recorder.write("hook.failed", failure)
+        except OSError as error:  # not in the journal, so it is due again at the next open
+            _log.warning("hook not recorded", hook=notice.hook, error=str(error))
+
+    # -- the notice -----------------------------------------------------------------------------
+
+    def _describe(self, notice: Notice) -> Mapping[str, Any]:
+        """Return what a command gets."""
+        status = self._status()
+        chains = list(notice.chains.items())[:_MAX_CHAINS]
+        return {
+            "event": notice.event,
+            "experiment": status.name,
+            "directory": str(self._directory),
+            "reason": notice.reason,
+            "running": notice.is_running,
+            "text": self._summarise(notice),
+            "chains": {name: clean_text(text, max_chars=_MAX_TEXT_CHARS) for name, text in chains},
+            "chain_count": len(notice.chains),
+            "counts": dict(status.counts),
+            "generations": status.generations,
+            "spent_usd": status.spent_usd,
+        }
+
+    def _describe_shortly(self, notice: Notice) -> Mapping[str, Any]:
+        """Return what an address gets: names and the reason."""
+        return {
+            "event": notice.event,
+            "experiment": self._plans[-1].name,
+            "reason": notice.reason,
+            "running": notice.is_running,
+            "text": self._summarise(notice),
+            "chains": list(notice.chains)[:_MAX_CHAINS],
+            "chain_count": len(notice.chains),
+        }
+
+    def _summarise(self, notice: Notice) -> str:
+        """Return a sentence of names and the reason."""
+        names = ", ".join([*notice.chains][:3]) + (", …" if len(notice.chains) > 3 else "")
+        what = {"pause": "paused", "failure": "failed", "done": "done"}[notice.event]
+        reason = f" ({notice.reason})" if notice.reason else ""
+        return f"{self._plans[-1].name}: {what}{reason}" + (f": {names}" if names else "")

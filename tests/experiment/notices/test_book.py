@@ -1,0 +1,91 @@
+"""Which notices are due after the lines of a journal."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from clawblox.experiment.history.lines import LineType
+from clawblox.experiment.notices.book import Notice, NoticeBook, merge
+from clawblox.experiment.plan import Plan
+from tests.experiment.journals import Journal, make_plan
+
+RETRY = {"attempts": 0}
+
+
+def plan_of(**hooks: Any) -> Plan:
+    return make_plan(repeats=3, retry=RETRY, **(hooks or {"on_pause": "https://example.org"}))
+
+
+def find(journal: Journal, *plans: Plan) -> list[Notice]:
+    return NoticeBook(journal.lines).take_due(plans or [plan_of()], journal.state)
+
+
+def begin() -> Journal:
+    journal = Journal()
+    journal.write("session.begun")
+    return journal
+
+
+def limit(journal: Journal, *chains: str) -> None:
+    for chain in chains:
+        journal.open(chain, 1).work().end("paused", reason="limit", text="no", account="a")
+        facts = {"account": "a", "reason": "limit", "until": None}
+        journal.write("account.limited", facts)
+
+
+def test_a_limited_account_is_one_event_for_all_its_chains() -> None:
+    journal = begin()
+    limit(journal, "r1", "r2")
+    (notice,) = find(journal)
+    assert (notice.reason, notice.chains) == ("limit", {"r1": "no", "r2": "no"})
+
+
+def test_a_line_that_comes_after_the_end_of_its_event_hides_no_later_event() -> None:
+    journal = begin()
+    limit(journal, "r1")
+    (notice,) = find(journal)
+    journal.write("account.cleared", {"account": "a"})
+    called = {"hook": "on_pause", "reason": "limit", "running": True, "keys": list(notice.keys)}
+    journal.write("hook.called", called)
+    limit(journal, "r2")
+    assert len(find(journal)) == 1
+
+
+def test_an_event_before_the_plan_had_the_hook_is_not_due() -> None:
+    journal = begin()
+    limit(journal, "r1")
+    journal.write("plan.amended", {"revision": 1, "plan": "plan-1.toml"})
+    assert find(journal, make_plan(repeats=3), plan_of()) == []
+    assert find(journal, plan_of(), make_plan(repeats=3)) == []
+    assert len(find(journal, plan_of(), plan_of())) == 1
+
+
+def test_events_that_wait_for_one_another_are_told_together() -> None:
+    journal = begin()
+    for chain in ("r1", "r2"):
+        journal.open(chain, 1).work().end("failed", cause="world", text=f"{chain} is gone")
+    journal.open("r3", 1).work().end("failed", cause="agent", text="crashed")
+    due = find(journal, plan_of(on_failure=["tell"]))
+    assert [notice.reason for notice in due] == ["world", "world", "agent"]
+    world, agent = merge(due)
+    assert world.chains == {"r1": "r1 is gone", "r2": "r2 is gone"}
+    assert (agent.reason, len(world.keys)) == ("agent", 2)
+
+
+@pytest.mark.parametrize("type_", ["failed", "paused"])
+def test_each_event_is_due_once_whatever_the_line_after_it(type_: LineType) -> None:
+    facts: Any = {"failed": {"cause": "world"}, "paused": {"reason": "secret"}}[type_]
+    journal = begin()
+    journal.open("r1", 1).work().end(type_, text="no", **facts)
+    plan = plan_of(on_failure=["tell"], on_pause=["tell"])
+    book, due = NoticeBook(), []
+    for count, line in enumerate(journal.lines, 1):
+        book.note(line)
+        lines = Journal()
+        lines.lines = list(itertools.islice(journal.lines, count))
+        due += book.take_due([plan], lines.state)
+    assert len(due) == 1
+    assert book.take_due([plan], journal.state) == []
