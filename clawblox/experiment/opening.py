@@ -125,15 +125,18 @@ def _amend(
 ) -> None:
     """Compare the plan with the recorded one, and record the changes that are accepted."""
     recorded = read_plans(directory, journal.lines)
-    plan = given or recorded[-1]
+    before = recorded[-1]
+    plan = before if given is None else given.but(naming=before.naming)
     inputs = digest_inputs(plan, experiment_dir=directory, check=check)
-    before = _last_inputs(directory, journal.lines)
-    changes = [*compare(recorded[-1], plan), *before.compare(inputs)]
+    changes = [
+        *compare(before, plan),
+        *_last_inputs(directory, journal.lines).compare(inputs),
+    ]
     has_worked = any(line.type in WORK for line in journal.lines)
     require_acceptable(changes, accept, has_worked=has_worked)
     if not changes:
         return
-    require_time_to_work(plan, recorded[-1])
+    require_time_to_work(plan, before)
     revision = len(recorded)
     name = f"plan-{revision}.toml"
     _write_plan(directory, name, plan, check)

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from clawblox.config.arguments import check_path
+from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.history.checkpoints import Checkpoint, CheckpointRef
 from clawblox.experiment.history.journal import (
@@ -21,6 +22,7 @@ from clawblox.experiment.history.journal import (
 from clawblox.experiment.history.lines import WORK, Line
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.links import require_no_link, require_no_links
+from clawblox.experiment.plan.naming import NAMINGS
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.selection import find_checkpoint
 from clawblox.experiment.tables.chain_set import all_chains
@@ -149,7 +151,14 @@ def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:
     types = ("experiment.begun", "plan.amended")
     paths = [directory / str(line.data["plan"]) for line in lines if line.type in types]
     require_no_link(*paths)
-    return [Plan.load(path) for path in paths]
+    return list(map(_read_plan, paths))
+
+
+def _read_plan(path: Path) -> Plan:
+    """Return a recorded plan; without rules for names, it is one of an earlier version."""
+    plan = Plan.load(path)
+    is_old = bool(plan.sweep) and "naming" not in parse_toml(read_toml_text(path), path)
+    return plan.but(naming=NAMINGS[0]) if is_old else plan
 
 
 def _run_names(chain: ChainState) -> set[str]:

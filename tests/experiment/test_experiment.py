@@ -234,6 +234,24 @@ async def test_more_generations_and_repeats_are_allowed_without_a_word(scene: Sc
     assert len(read_experiment(scene.directory).results().rows()) == 6
 
 
+async def test_an_experiment_of_an_earlier_version_keeps_the_names_of_its_chains(
+    scene: Scene,
+) -> None:
+    prompts = ["Get behind a marble, then push it.", "Push it."]
+    sweep = {"agents.*.prompt": prompts}
+    await run(scene, scene.plan(generations=1, sweep=sweep, naming=1))
+    file = scene.directory / "plan.toml"
+    text = file.read_text()
+    file.write_text(text.replace("naming = 1\n", ""))
+    assert file.read_text() != text
+    sweep = {"agents.*.prompt": [*prompts, "Get behind a marble, and wait there."]}
+    for plan in (scene.plan(generations=2, sweep=sweep), None):
+        assert (await run(scene, plan)).status == "done"
+        names = {row.chain for row in read_experiment(scene.directory).results().rows()}
+        assert names == {"push-r1", "Push-r1", "there-r1"}
+    assert "naming = 1\n" in (scene.directory / "plan-1.toml").read_text()
+
+
 async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_author(
     scene: Scene, tmp_path: Path
 ) -> None:

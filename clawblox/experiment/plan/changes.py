@@ -29,7 +29,8 @@ WORLD: Final = "world"
 
 _OF_PLAN: Final = (
     *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
-    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score", *HOOKS),
+    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score"),
+    *("naming", *HOOKS),
 )
 """Fields that are the same for all chains."""
 _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")

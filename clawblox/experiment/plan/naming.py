@@ -5,12 +5,17 @@ that are appended rename nothing. It is the last word of letters of a text (``cl
 ``fable``), the whole text where it has none, and the key with the value for numbers and booleans
 (``turns20``, ``no_record``). If an earlier value has the same word, the whole text is used, then a
 number is appended. Words contain no ``-``, so joining them by ``-`` is unambiguous.
+
+A long value (a text of several words or of more than 40 characters, or a table) is a word as a
+whole if it fits, else by its beginning and a digest: ``Play_the_game_3f2a91``. Paths count by their
+last step, as directories move. Experiments of earlier versions have the rules 1, without digests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,11 +33,19 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
 _LETTERS: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 _COPY: Final = re.compile(r"^(?:[0-9a-f]{16}-)+(?=.)")
+NAMINGS: Final = (1, 2)
+"""The rules for names that an experiment may have; new ones have the last."""
+
 _MAX_COPY_CHARS: Final = 200
+_MAX_PLAIN_CHARS: Final = 40
+_STEM_CHARS: Final = 13
+_STEM_DIGEST_CHARS: Final = 6
 _MAX_WORD_CHARS: Final = 20
 _MAX_BASE_CHARS: Final = 38
-_DIGEST_CHARS: Final = 8
+_DIGEST_CHARS: Final = {1: 8, 2: 12}
+"""Length of the digest of joined words, by the rules: ten thousand chains must all differ."""
 _MAX_LABEL_CHARS: Final = 60
+_LABEL_START_CHARS: Final = 50
 
 
 def safe_name(text: str) -> str:
@@ -65,24 +78,53 @@ def original_name(name: str) -> str:
     return safe_name(_COPY.sub("", name))[:_MAX_COPY_CHARS]
 
 
-def choose_words(path: str, values: Sequence[Any]) -> list[str]:
-    """Return a different word for each of the values of a swept path."""
+def choose_words(path: str, values: Sequence[Any], naming: int = NAMINGS[-1]) -> list[str]:
+    """Return a different word for each of the values of a swept path.
+
+    Args:
+        path: The path.
+        values: The values.
+        naming: The rules.
+    """
     words: list[str] = []
     for value in values:
-        words.append(next(word for word in _spellings(path, value) if word not in words))
+        words.append(next(word for word in _spellings(path, value, naming) if word not in words))
     return words
 
 
-def chain_name(base: str, suffix: str) -> str:
+def choose_labels(
+    path: str, values: Sequence[Any], words: Sequence[str], naming: int
+) -> list[str | int | float | bool]:
+    """Return a different label for each of the values of a swept path.
+
+    By the rules 1, values with the same last word have the same label.
+
+    Args:
+        path: The path.
+        values: The values.
+        words: Their words.
+        naming: The rules.
+    """
+    labels: list[str | int | float | bool] = []
+    for value, word in zip(values, words, strict=True):
+        label = label_value(path, value, naming)
+        others = (f"{label}.{number}" for number in itertools.count(2))
+        choices = itertools.chain([label, word], others)
+        labels.append(next(choice for choice in choices if choice not in labels or naming == 1))
+    return labels
+
+
+def chain_name(base: str, suffix: str, naming: int) -> str:
     """Return the name of a chain: the words of its condition, then its repeat or seed.
 
     Args:
         base: The joined words; a long text is cut and ends in a digest.
         suffix: Such as ``r1`` or ``s7``.
+        naming: The rules.
     """
     if len(base) > _MAX_BASE_CHARS:
-        digest = hashlib.sha256(base.encode()).hexdigest()[:_DIGEST_CHARS]
-        base = f"{base[: _MAX_BASE_CHARS - _DIGEST_CHARS - 1]}_{digest}"
+        chars = _DIGEST_CHARS[naming]
+        base = f"{base[: _MAX_BASE_CHARS - chars - 1]}_{_digest(base, chars)}"
     return f"{base}-{suffix}" if base else suffix
 
 
@@ -99,7 +141,7 @@ def _distinct_steps(path: str, paths: Sequence[str]) -> int:
     return path.count(".") + 1
 
 
-def label_value(path: str, value: Any) -> str | int | float | bool:  # noqa: ANN401 - any value
+def label_value(path: str, value: Any, naming: int) -> str | int | float | bool:  # noqa: ANN401
     """Return the value of a label for a swept value."""
     if value is None or isinstance(value, bool):
         return bool(value)
@@ -109,7 +151,10 @@ def label_value(path: str, value: Any) -> str | int | float | bool:  # noqa: ANN
         return value
     if isinstance(value, Path):
         return original_name(value.name)[:_MAX_LABEL_CHARS] or "_"
-    return next(_spellings(path, value))
+    if isinstance(value, str) and value.strip() and naming > 1:
+        start = "".join(c if c.isprintable() else "?" for c in " ".join(value.split()))
+        return f"{start[:_LABEL_START_CHARS].rstrip()}… {_digest(value)}".lstrip("… ")
+    return next(_spellings(path, value, naming))
 
 
 def _label_key(path: str, steps: int) -> str:
@@ -117,7 +162,7 @@ def _label_key(path: str, steps: int) -> str:
     return key[:_MAX_LABEL_CHARS] if key[:1].isalpha() else f"v{key}"[:_MAX_LABEL_CHARS]
 
 
-def _spellings(path: str, value: Any) -> Iterator[str]:  # noqa: ANN401 - any value
+def _spellings(path: str, value: Any, naming: int) -> Iterator[str]:  # noqa: ANN401 - any value
     key = _to_word(path.rpartition(".")[2]) or "value"
     match value:
         case None | False:
@@ -127,22 +172,59 @@ def _spellings(path: str, value: Any) -> Iterator[str]:  # noqa: ANN401 - any va
         case int() | float():
             short = whole = f"{key}{_to_word(f'{value:.10g}')}"
         case Path():
-            short, whole = _text_words(key, original_name(value.name))
+            short, whole = _text_words(key, original_name(value.name), naming)
         case str():
-            short, whole = _text_words(key, value)
-        case _:
+            short, whole = _text_words(key, value, naming)
+        case _ if naming == 1:
             short = whole = _to_word("_".join(_leaves(_changed(value)))) or key
+        case _:
+            plain = _without_places(_changed(value))
+            short = whole = _fit("_".join(_leaves(plain)), key, json.dumps(plain, sort_keys=True))
     yield short
     yield whole
     yield from (f"{whole}.{number}" for number in itertools.count(2))
 
 
-def _text_words(key: str, text: str) -> tuple[str, str]:
-    whole = _to_word(text)
+def _text_words(key: str, text: str, naming: int) -> tuple[str, str]:
+    if naming > 1 and (len(text) > _MAX_PLAIN_CHARS or len(text.split()) > 1):
+        long = _fit(text, key, text)
+        return long, long
+    whole = _to_word(text) if naming == 1 else _fit(text, key, text)
     if not any(character.isalpha() for character in whole):
         whole = _to_word(f"{key}{whole}")
     letters = _LETTERS.findall(text)
-    return _to_word(letters[-1]) if letters else whole, whole
+    if not letters:
+        return whole, whole
+    return _to_word(letters[-1]) if naming == 1 else _fit(letters[-1], key, text), whole
+
+
+def _fit(text: str, key: str, whole: str) -> str:
+    """Return a text as a word; the beginning with a digest of the whole if it is too long."""
+    word = _NOT_IN_WORDS.sub("_", text).strip("_.")
+    return word or key if len(word) <= _MAX_WORD_CHARS else _cut(text, key, whole)
+
+
+def _cut(text: str, key: str, whole: str) -> str:
+    """Return the first words of a text that fit, and a digest of the whole."""
+    word = _NOT_IN_WORDS.sub("_", text).strip("_.")
+    stem = word[:_STEM_CHARS]
+    if len(word) > _STEM_CHARS and word[_STEM_CHARS] != "_" and "_" in stem:
+        stem = stem.rpartition("_")[0]
+    return f"{stem.rstrip('_.') or key[:_STEM_CHARS]}_{_digest(whole)}"
+
+
+def _digest(text: str, chars: int = _STEM_DIGEST_CHARS) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:chars]
+
+
+def _without_places(value: Any) -> Any:  # noqa: ANN401 - a plain value
+    """Return a plain value with the last step of each absolute path in it."""
+    if isinstance(value, Mapping):
+        return {key: _without_places(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_places(item) for item in value]
+    is_path = isinstance(value, str) and value.startswith("/")
+    return original_name(Path(value).name) if is_path else value
 
 
 def _to_word(text: str) -> str:

@@ -25,7 +25,7 @@ from clawblox.config.arguments import (
 )
 from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
-from clawblox.experiment.plan.naming import chain_name, display_name, safe_name
+from clawblox.experiment.plan.naming import NAMINGS, chain_name, display_name, safe_name
 from clawblox.experiment.plan.parts import (
     MAX_SAVING_SHARE,
     USUAL_SAVING_S,
@@ -217,6 +217,7 @@ class Plan:
         tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
         prune: Whether what can be made again is removed from the directories of agents when their
             generation is committed: versions of programs, and virtual environments.
+        naming: Rules for the names of chains. An experiment keeps those under which it was begun.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -298,6 +299,9 @@ class Plan:
         validator=checked(check_word, optional=True),
     )
     prune: bool = attrs.field(default=True, kw_only=True, validator=checked(check_flag))
+    naming: int = attrs.field(
+        default=NAMINGS[-1], kw_only=True, validator=checked(check_choice, choices=NAMINGS)
+    )
 
     def __attrs_post_init__(self) -> None:
         if not self.name:
@@ -360,7 +364,9 @@ class Plan:
     def _check_lengths(self, variants: Sequence[Variant]) -> None:
         """Check the lengths of the full names of agents, as they contain the names of runs."""
         suffix = f"s{max(self.seeds)}" if self.seeds else f"r{self.repeats}"
-        chain = max((chain_name(variant.base, suffix) for variant in variants), key=len)
+        chain = max(
+            (chain_name(variant.base, suffix, self.naming) for variant in variants), key=len
+        )
         flat = self.run_prefix or self.name
         prefix = flat if self.layout == "flat" else f"{flat}-{chain}"
         agent = max((str(agent.name) for agent in self.agents), key=len)
@@ -451,7 +457,7 @@ class Plan:
         ] or [(number, None, f"r{number}") for number in range(1, self.repeats + 1)]
         return tuple(
             Chain(
-                name=chain_name(variant.base, suffix),
+                name=chain_name(variant.base, suffix, self.naming),
                 index=index * len(variants) + position,
                 repeat=repeat,
                 seed=seed,

@@ -12,7 +12,13 @@ import attrs
 from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.dotted import read_value, set_value
-from clawblox.experiment.plan.naming import choose_words, label_keys, label_value
+from clawblox.experiment.plan.naming import (
+    chain_name,
+    choose_labels,
+    choose_words,
+    label_keys,
+    label_value,
+)
 from clawblox.experiment.plan.parts import Condition
 from clawblox.experiment.plan.values import FrozenMapping, below, freeze, to_plain
 
@@ -108,6 +114,7 @@ def expand(
     """
     keys = label_keys([*dict.fromkeys([*sweep, *(path for one in conditions for path in one.set)])])
     variants = [] if conditions and not sweep else list(_expand_sweep(plan, sweep, keys))
+    _require_different_names(variants, plan.naming)
     bases = {variant.base for variant in variants}
     for index, condition in enumerate(conditions):
         if condition.name in bases:
@@ -117,8 +124,27 @@ def expand(
                 value=condition.name,
                 hint="choose another name, or move the swept value into a condition",
             )
-        variants.append(_vary(plan, condition.name, condition.set, keys))
+        varied = _vary(plan, condition.name, condition.set)
+        labels = {
+            keys[path]: label_value(path, read_value(varied.plan, path), plan.naming)
+            for path in condition.set
+        }
+        variants.append(attrs.evolve(varied, labels=labels))
     return variants
+
+
+def _require_different_names(variants: Sequence[Variant], naming: int) -> None:
+    """Check that no two combinations have the same name, because their digests are the same."""
+    names: set[str] = set()
+    for variant in variants:
+        name = chain_name(variant.base, "", naming)
+        if name in names:
+            raise ConfigError(
+                f"two combinations have the same name, {name}",
+                key="sweep",
+                hint="move one of them into [[conditions]]",
+            )
+        names.add(name)
 
 
 def _expand_sweep(
@@ -126,23 +152,25 @@ def _expand_sweep(
     sweep: Mapping[str, Sequence[Any]],
     keys: Mapping[str, str],
 ) -> Iterator[Variant]:
-    words = {
-        path: choose_words(path, [_typed(plan, path, value) for value in values])
-        for path, values in sweep.items()
-    }
+    words: dict[str, list[str]] = {}
+    labels: dict[str, list[str | int | float | bool]] = {}
+    for path, values in sweep.items():
+        typed = [_typed(plan, path, value) for value in values]
+        words[path] = choose_words(path, typed, plan.naming)
+        labels[path] = choose_labels(path, typed, words[path], plan.naming)
     for positions in itertools.product(*(range(len(values)) for values in sweep.values())):
         chosen = dict(zip(sweep, positions, strict=True))
         base = "-".join(words[path][position] for path, position in chosen.items())
         condition = {path: sweep[path][position] for path, position in chosen.items()}
-        yield _vary(plan, base, condition, keys)
+        chosen_labels = {keys[path]: labels[path][position] for path, position in chosen.items()}
+        yield attrs.evolve(_vary(plan, base, condition), labels=chosen_labels)
 
 
-def _vary(plan: Any, base: str, condition: Mapping[str, Any], keys: Mapping[str, str]) -> Variant:  # noqa: ANN401
+def _vary(plan: Any, base: str, condition: Mapping[str, Any]) -> Variant:  # noqa: ANN401
     varied = plan
     for path, value in condition.items():
         varied = set_value(varied, path, to_plain(value))
-    labels = {keys[path]: label_value(path, read_value(varied, path)) for path in condition}
-    return Variant(base, FrozenMapping(condition), labels, varied)
+    return Variant(base, FrozenMapping(condition), {}, varied)
 
 
 def _typed(plan: Any, path: str, value: object) -> Any:  # noqa: ANN401

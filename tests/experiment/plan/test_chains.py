@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clawblox.errors import ConfigError
 from clawblox.experiment import AgentSpec, Condition, Plan
+from clawblox.experiment.plan import naming
 from clawblox.experiment.plan.naming import choose_words, copy_name, label_keys
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -103,13 +105,81 @@ def test_a_long_name_is_cut_and_ends_in_a_digest_of_its_words() -> None:
     sweep = {"world.env.A": scenes, "world.env.B": scenes, "duration": [1e9]}
     long = names(sweep=sweep, seeds=[2**64 - 1])
     assert [name.partition("_")[0] for name in long] == [
+        "a" * 13,
+        "a" * 13,
+        "b" * 13,
+        "b" * 13,
+    ]
+    assert len(set(long)) == 4
+    assert all(SAFE.fullmatch(name) for name in long)
+    old = names(sweep=sweep, seeds=[2**64 - 1], naming=1)
+    assert [name.partition("_")[0] for name in old] == [
         "a" * 20 + "-" + "a" * 8,
         "a" * 20 + "-" + "b" * 8,
         "b" * 20 + "-" + "a" * 8,
         "b" * 20 + "-" + "b" * 8,
     ]
-    assert len(set(long)) == 4
-    assert all(SAFE.fullmatch(name) for name in long)
+
+
+PUSH = "Get behind a marble before you push it."
+PUSHES = [PUSH, PUSH.replace("before", "when"), f"{PUSH}\nThen push it.", "Push it."]
+
+
+def test_long_values_have_short_different_names_and_labels_that_are_readable() -> None:
+    chains = plan(sweep={"agents.Eko.prompt": PUSHES}).chains()
+    assert [chain.name for chain in chains] == [
+        "Get_behind_a_6eec18-r1",
+        "Get_behind_a_9c8ffa-r1",
+        "Get_behind_a_a808fe-r1",
+        "Push_it-r1",
+    ]
+    labels = [str(chain.labels["prompt"]) for chain in chains]
+    assert labels == [
+        *PUSHES[:2],
+        "Get behind a marble before you push it. Then push… a808fe",
+        "Push it.",
+    ]
+    assert chains[2].condition == {"agents.Eko.prompt": PUSHES[2]}
+
+
+def test_long_texts_that_begin_alike_differ_in_name_and_label() -> None:
+    texts = ["Play the game of marbles. " * 20 + str(number) for number in range(300)]
+    chains = plan(sweep={"agents.Eko.prompt": texts}).chains()
+    assert len({chain.labels["prompt"] for chain in chains}) == len(texts)
+    assert all(re.fullmatch(r"Play_the_game_[0-9a-f]{6}(\.2)?-r1", c.name) for c in chains)
+    old = plan(sweep={"agents.Eko.prompt": texts}, naming=1).chains()
+    assert [chain.name for chain in old[:3]] == [
+        "marbles-r1",
+        "Play_the_game_of_mar-r1",
+        old[2].name,
+    ]
+    assert old[2].name == "Play_the_game_of_mar.2-r1"
+
+
+def test_tables_that_do_not_fit_differ_by_a_digest_and_paths_by_their_last_step() -> None:
+    budgets = [{"turns": 3, "output_tokens": 100_000, "minutes": n} for n in (5, 6)]
+    words = choose_words("agents.*.budget", budgets)
+    assert all(re.fullmatch(r"turns3_output_[0-9a-f]{6}|turns3[0-9a-z_]+", word) for word in words)
+    assert len(set(words)) == 2
+    commands = [[f"/home/{who}/bin/agent", "--mode", "careful", "--twice"] for who in ("a", "b")]
+    (first, second) = (choose_words("agents.*.command", [command]) for command in commands)
+    assert first == second
+    assert choose_words("agents.*.command", commands) == [*first, f"{first[0]}.2"]
+
+
+def test_files_of_the_same_name_have_different_labels() -> None:
+    paths = ["/calm/system.md", "/wild/system.md"]
+    chains = plan(sweep={"agents.*.system_prompt": paths}).chains()
+    assert [chain.labels["system_prompt"] for chain in chains] == ["system.md", "system.md.2"]
+
+
+def test_combinations_whose_digests_are_the_same_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(naming, "_digest", lambda _text, _chars=6: "0" * 6)
+    scenes = ["a" * 25, "a" * 26]
+    with pytest.raises(ConfigError, match="two combinations have the same name"):
+        plan(sweep={"world.env.A": ["c" * 25], "world.env.B": scenes})
 
 
 TEXTS = st.text(
@@ -160,13 +230,14 @@ def test_names_are_safe_and_unique_and_extending_a_plan_renames_no_chain(
     kept = data.draw(st.integers(0 if sweep else min(1, len(conditions)), len(conditions)))
     earlier = {"sweep": shorter, "conditions": later["conditions"][:kept]}
     is_seeded = data.draw(st.booleans())
+    rules = data.draw(st.sampled_from(naming.NAMINGS))
     seeds = data.draw(
         st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count, unique=True)
     )
 
     def chains(size: int, fields: dict[str, Any]) -> dict[str, Any]:
         repeats = {"seeds": seeds[:size]} if is_seeded else {"repeats": size}
-        listed = plan(**fields, **repeats).chains()
+        listed = plan(**fields, **repeats, naming=rules).chains()
         assert [chain.index for chain in listed] == list(range(len(listed)))
         by_name = {chain.name: (chain.condition, chain.seed, chain.plan.agents) for chain in listed}
         assert len(by_name) == len(listed)

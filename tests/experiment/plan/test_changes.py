@@ -108,6 +108,7 @@ FIELDS: dict[type, dict[str, tuple[str, dict[str, Any]]]] = {
         "tmux": ("free", {"tmux": "t"}),
         "prune": ("free", {"prune": False}),
         "score": ("free", {"score": "/a/scores:points"}),
+        "naming": ("never", {"naming": 1}),
         "on_pause": ("free", {"on_pause": "https://example.org"}),
         "on_failure": ("free", {"on_failure": ["tell", "me"]}),
         "on_done": ("free", {"on_done": ["/bin/tell"]}),
