@@ -6,7 +6,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``rows``: instances and agents as the rows of tables, and how a run ended.
 - ``experiments``: the live table of an experiment, its status, and how it ended.
 - ``experiment_list``, ``experiment_generation``: experiments as a table; one generation.
-- ``experiment_plan``: what a plan would do.
+- ``experiment_plan``, ``experiment_fork``: what a plan and a fork would do.
 - ``event_lines``: events as lines.
 - ``experiment_events``: events of an experiment as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.

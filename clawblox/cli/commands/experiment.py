@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,17 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.commands.experiment_fork import fork
 from clawblox.cli.commands.experiment_results import COMMANDS
 from clawblox.cli.commands.experiment_show import COMMANDS as SHOWN
 from clawblox.cli.experiment_dirs import refuse_no_plan
 from clawblox.cli.parameters import (
     PATH,
-    count_type,
     examples,
     existing_experiment,
-    existing_path,
-    json_option,
     show,
 )
-from clawblox.cli.running.background import background_option
-from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
+from clawblox.cli.running.experiment_run import make_call, run_experiment, running_options
 from clawblox.cli.running.plan_settings import (
     apply_score,
     apply_settings,
@@ -32,25 +29,22 @@ from clawblox.cli.running.plan_settings import (
     score_option,
     settings_option,
 )
+from clawblox.cli.running.smoke_run import run_smoke, smoke_directory
 from clawblox.cli.terminal.output import note
-from clawblox.config.arguments import check_duration, mismatch
-from clawblox.config.toml_text import read_toml_text
+from clawblox.config.arguments import mismatch
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan
+from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.schedule.score_functions import load_score
-from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.sources import DEFAULT_EXPERIMENTS
-
-_CONTROL = "-"
-"""The prompt of branches that continue as if nothing had happened."""
 
 
 @click.group(
@@ -79,32 +73,6 @@ def command() -> None:
 
 
 _directory = click.argument("directory", type=PATH, metavar="DIR")
-_detach = click.option(
-    "--detach",
-    is_flag=True,
-    help="Return when the experiment has begun, and keep running in the background.",
-)
-
-
-def _runs(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the options of a command that runs an experiment."""
-    return _detach(json_option(background_option(click.pass_context(command))))
-
-
-def _call(
-    ctx: click.Context, directory: Path, *, detach: bool, as_json: bool, starter_fd: int | None
-) -> ExperimentCall:
-    group, name, *others = ctx.obj
-    return ExperimentCall(
-        directory=directory,
-        command=(group, name),
-        args=others,
-        detach=detach,
-        starter_fd=starter_fd,
-        as_json=as_json,
-    )
-
-
 # -- run and resume -----------------------------------------------------------------------------
 
 
@@ -112,6 +80,7 @@ def _call(
     "run",
     epilog=examples("""
       clawblox experiment run exp.toml --dry-run    start nothing
+      clawblox experiment run exp.toml --smoke      try each condition for a minute
       clawblox experiment run exp.toml
       clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
       clawblox experiment run exp.toml --detach
@@ -146,7 +115,12 @@ def _call(
 @settings_option
 @score_option
 @click.option("--dry-run", is_flag=True, help="Check everything and start nothing.")
-@_runs
+@click.option(
+    "--smoke",
+    is_flag=True,
+    help="Run each condition for one generation of 60 seconds, in a directory of its own.",
+)
+@running_options
 def run(
     ctx: click.Context,
     *,
@@ -156,6 +130,7 @@ def run(
     settings: Mapping[str, Any],
     score: str | None,
     dry_run: bool,
+    smoke: bool,
     **how: Any,
 ) -> int:
     """Begin an experiment and run it to its end.
@@ -164,17 +139,28 @@ def run(
     together; --dry-run also lists the chains with their values. On a terminal a live table shows
     the chains; elsewhere each event is a line.
 
+    --smoke shows that everything starts: it really runs each condition, and lists those that
+    failed. It is no part of the experiment, and its directory is kept only after a failure.
+
     \f
     Raises:
         ConfigError: The plan, or the value of an option, is wrong.
-        UsageError: The directory of the experiment exists.
+        UsageError: The directory of the experiment exists, or options exclude each other.
         ClawbloxError: The experiment cannot be run.
     """
     refuse_no_plan(Path(plan_file), "PLAN")
     plan = apply_score(apply_settings(Plan.load(plan_file), settings), score)
     plan = plan if name is None else plan.but(name=name)
     directory = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name)).absolute()
-    call = _call(ctx, directory, **how)
+    if smoke:
+        if dry_run or how["detach"]:
+            raise UsageError("--smoke: must be given without --dry-run and --detach")
+        directory = smoke_directory(directory)
+        look = partial(survey_plan, make_smoke_plan(plan), directory)
+        with naming_lines(plan_file, settings):
+            anyio.run(look)
+        return anyio.run(partial(run_smoke, plan, directory, as_json=how["as_json"]))
+    call = make_call(ctx, directory, **how)
     if not call.is_spawned:  # else the directory has the log of this process
         require_new(directory)
         look = partial(survey_plan, plan, directory, are_variables_needed=not dry_run)
@@ -235,7 +221,7 @@ def require_new(directory: Path) -> None:
     "or templates; can be repeated.",
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed chains again.")
-@_runs
+@running_options
 def resume(
     ctx: click.Context,
     *,
@@ -273,7 +259,7 @@ def resume(
     with naming_lines(plan_file, settings):
         if changed.score not in (None, recorded.score):
             load_score(changed.score)  # before the change is recorded
-        return anyio.run(run_experiment, _call(ctx, place, **how), make)
+        return anyio.run(run_experiment, make_call(ctx, place, **how), make)
 
 
 # -- a running experiment -----------------------------------------------------------------------
@@ -318,128 +304,5 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     click.echo(f"{what}: {'was not running' if answer is None else 'stopped'}")
 
 
-@command.command(
-    "fork",
-    epilog=examples("""
-      clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
-      clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
-
-    CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
-    checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it
-    is the latest, without a moment the last checkpoint.
-
-    The branches run in the process that runs the experiment. If none does, this command runs them,
-    with everything that is not complete.
-    """),
-)
-@_directory
-@click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option(
-    "-n",
-    "--count",
-    type=count_type(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of branches for each prompt.",
-)
-@click.option(
-    "--prompt",
-    "prompts",
-    multiple=True,
-    metavar="TEXT",
-    show_default="-",
-    help="First message to the agents; - continues as if nothing had happened. Can be repeated.",
-)
-@click.option(
-    "--prompt-file",
-    "prompt_files",
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="File with a first message; can be repeated.",
-)
-@click.option(
-    "--duration",
-    metavar="DURATION",
-    show_default="the rest of the generation",
-    help="Active time of each branch, such as 15m.",
-)
-@click.option(
-    "--generations",
-    type=count_type(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of generations of each branch.",
-)
-@click.option(
-    "--reseed",
-    type=count_type(0),
-    metavar="SEED",
-    show_default="the random state of the checkpoint",
-    help="Random seed of the first branch's world; each further one gets the next number.",
-)
-@click.option(
-    "--parallel",
-    type=count_type(1),
-    metavar="N",
-    show_default="no limit",
-    help="Number of branches at a time; 1 is needed for agents outside a sandbox.",
-)
-@score_option
-@_runs
-def fork(
-    ctx: click.Context,
-    *,
-    directory: str,
-    checkpoint: str,
-    prompts: tuple[str, ...],
-    prompt_files: tuple[str, ...],
-    duration: str | None,
-    score: str | None,
-    **options: Any,
-) -> int:
-    """Make branches of a checkpoint, and run them.
-
-    A branch is a chain that begins with copies of the world and of its agents, with their
-    conversations and workspaces, and with a first message of its own.
-
-    \f
-    Raises:
-        ConfigError: There is no such checkpoint, or the value of an option is wrong.
-        UsageError: The branches cannot run in parallel, or --score is given while a process runs
-            the experiment.
-        ControlError: The process that runs the experiment refused.
-    """
-    place = existing_experiment(directory)
-    how = {name: options.pop(name) for name in ("detach", "as_json", "starter_fd")}
-    texts = [None if text == _CONTROL else text for text in prompts]
-    texts += [read_toml_text(existing_path(file)) for file in prompt_files]
-    seconds = None if duration is None else check_duration(duration, "--duration")
-    arguments = {**options, "prompts": texts or [None], "duration": seconds}
-    record = read_experiment(place)
-    source = record.checkpoint(checkpoint)
-    plan = None if score is None else apply_score(record.plan, score)
-    call = _call(ctx, place, **how)
-    if score is not None and not call.is_spawned and find_experiment_owner(place) is not None:
-        text = "--score: must be left out while a process runs the experiment"
-        raise UsageError(text, hint="its branches are scored like its other chains")
-
-    async def branch_off() -> int:
-        if not call.is_spawned and plan is None:
-            answer = await ask_experiment(place, "fork", {"place": checkpoint, **arguments})
-            if answer is not None:
-                show(answer, "\n".join(map(str, answer["branches"])), as_json=call.as_json)
-                return 0
-
-        async def begin(experiment: Experiment) -> Sequence[str]:
-            return await experiment.fork(source, **arguments)
-
-        return await run_experiment(call, partial(Experiment, plan, dir=place), begin)
-
-    return anyio.run(branch_off)
-
-
-for _command in (*SHOWN, *COMMANDS):
+for _command in (*SHOWN, fork, *COMMANDS):
     command.add_command(_command)

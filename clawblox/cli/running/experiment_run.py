@@ -13,9 +13,11 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.parameters import json_option
 from clawblox.cli.running.background import (
     StarterChannel,
     StartResult,
+    background_option,
     spawn_in_background,
     start_in_background,
 )
@@ -69,6 +71,41 @@ class ExperimentCall:
     def is_spawned(self) -> bool:
         """Whether another command has spawned this process, and checked the arguments."""
         return self.starter_fd is not None
+
+
+_detach = click.option(
+    "--detach",
+    is_flag=True,
+    help="Return when the experiment has begun, and keep running in the background.",
+)
+
+
+def running_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of a command that runs an experiment."""
+    return _detach(json_option(background_option(click.pass_context(command))))
+
+
+def make_call(
+    ctx: click.Context, directory: Path, *, detach: bool, as_json: bool, starter_fd: int | None
+) -> ExperimentCall:
+    """Return how a command runs an experiment, from its options.
+
+    Args:
+        ctx: The context of the command.
+        directory: The directory of the experiment.
+        detach: Whether to run in the background.
+        as_json: Whether to print the outcome as JSON.
+        starter_fd: As for :class:`ExperimentCall`.
+    """
+    group, name, *others = ctx.obj
+    return ExperimentCall(
+        directory=directory,
+        command=(group, name),
+        args=others,
+        detach=detach,
+        starter_fd=starter_fd,
+        as_json=as_json,
+    )
 
 
 async def run_experiment(
@@ -139,6 +176,7 @@ class ExperimentRunner:
         starter: Channel to the command that spawned this process in the background; None if it
             runs in the foreground.
         prepare: Called with the open experiment before it is run.
+        is_summarised: Whether its end is summed up, with the commands that follow.
 
     Attributes:
         outcome: The outcome of the run; None before its end.
@@ -148,6 +186,7 @@ class ExperimentRunner:
     _output: Output
     _starter: StarterChannel | None = None
     _prepare: Prepare | None = None
+    _is_summarised: bool = attrs.field(default=True, kw_only=True)
     outcome: RunOutcome | None = attrs.field(init=False, default=None)
     _display: ExperimentDisplay = attrs.field(init=False)
     _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
@@ -200,7 +239,8 @@ class ExperimentRunner:
             raise
         with self._contained:
             status = self._experiment.status()
-            await self._display.finish([*describe_waits(status), *summarise_experiment(status)])
+            summary = [*describe_waits(status), *summarise_experiment(status)]
+            await self._display.finish(summary if self._is_summarised else [])
 
     def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)

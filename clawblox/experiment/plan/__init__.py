@@ -4,6 +4,7 @@
 - ``parts``: its parts: agents, the world, limits and so on.
 - ``changes``: the differences between two plans, and which of them a resume may make.
 - ``save_times``: whether the time for saving leaves any for work.
+- ``smoke``: the plan of a short try of each condition.
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
 - ``dotted``: the fields that conditions set, by dotted paths.

@@ -1,0 +1,171 @@
+"""``clawblox experiment fork``: branches of a checkpoint, or a preview of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import click
+
+from clawblox.cli.parameters import (
+    PATH,
+    count_type,
+    examples,
+    existing_experiment,
+    existing_path,
+    show,
+)
+from clawblox.cli.running.experiment_run import make_call, run_experiment, running_options
+from clawblox.cli.running.fork_preview import preview_fork
+from clawblox.cli.running.plan_settings import apply_score, score_option
+from clawblox.config.arguments import check_duration
+from clawblox.config.toml_text import read_toml_text
+from clawblox.errors import UsageError
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.forking import Fork
+from clawblox.experiment.history.checkpoints import Checkpoint
+from clawblox.experiment.record import read_experiment
+from clawblox.experiment.requests import ask_experiment
+from clawblox.rundir.experiments import find_experiment_owner
+from clawblox.views.experiment_fork import describe_fork
+
+_CONTROL = "-"
+"""The prompt of branches that continue as if nothing had happened."""
+
+
+@click.command(
+    "fork",
+    epilog=examples("""
+      clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
+      clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
+      clawblox experiment fork experiments/m1 opus-r2@end -n 4 --dry-run    make nothing
+
+    CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
+    checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it
+    is the latest, without a moment the last checkpoint.
+
+    The branches run in the process that runs the experiment. If none does, this command runs them,
+    with everything that is not complete.
+    """),
+)
+@click.argument("directory", type=PATH, metavar="DIR")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option(
+    "-n",
+    "--count",
+    type=count_type(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of branches for each prompt.",
+)
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    metavar="TEXT",
+    show_default="-",
+    help="First message to the agents; - continues as if nothing had happened. Can be repeated.",
+)
+@click.option(
+    "--prompt-file",
+    "prompt_files",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="File with a first message; can be repeated.",
+)
+@click.option(
+    "--duration",
+    metavar="DURATION",
+    show_default="the rest of the generation",
+    help="Active time of each branch, such as 15m.",
+)
+@click.option(
+    "--generations",
+    type=count_type(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of generations of each branch.",
+)
+@click.option(
+    "--reseed",
+    type=count_type(0),
+    metavar="SEED",
+    show_default="the random state of the checkpoint",
+    help="Random seed of the first branch's world; each further one gets the next number.",
+)
+@click.option(
+    "--parallel",
+    type=count_type(1),
+    metavar="N",
+    show_default="no limit",
+    help="Number of branches at a time; 1 is needed for agents outside a sandbox.",
+)
+@score_option
+@click.option("--dry-run", is_flag=True, help="List the branches, and make nothing.")
+@running_options
+def fork(
+    ctx: click.Context,
+    *,
+    directory: str,
+    checkpoint: str,
+    prompts: tuple[str, ...],
+    prompt_files: tuple[str, ...],
+    duration: str | None,
+    score: str | None,
+    dry_run: bool,
+    **options: Any,
+) -> int:
+    """Make branches of a checkpoint, and run them.
+
+    A branch is a chain that begins with copies of the world and of its agents, with their
+    conversations and workspaces, and with a first message of its own.
+
+    \f
+    Raises:
+        ConfigError: There is no such checkpoint, or the value of an option is wrong.
+        UsageError: The branches cannot run in parallel, or --score is given while a process runs
+            the experiment.
+        ControlError: The process that runs the experiment refused.
+    """
+    place = existing_experiment(directory)
+    how = {name: options.pop(name) for name in ("detach", "as_json", "starter_fd")}
+    texts = [None if text == _CONTROL else text for text in prompts]
+    texts += [read_toml_text(existing_path(file)) for file in prompt_files]
+    seconds = None if duration is None else check_duration(duration, "--duration")
+    arguments = {**options, "prompts": texts or [None], "duration": seconds}
+    record = read_experiment(place)
+    source = record.checkpoint(checkpoint)
+    plan = None if score is None else apply_score(record.plan, score)
+    if dry_run:
+        preview = anyio.run(preview_fork, record, _make_fork(source, arguments))
+        show(preview.facts(), "\n".join(describe_fork(preview)), as_json=how["as_json"])
+        return 0
+    call = make_call(ctx, place, **how)
+    if score is not None and not call.is_spawned and find_experiment_owner(place) is not None:
+        text = "--score: must be left out while a process runs the experiment"
+        raise UsageError(text, hint="its branches are scored like its other chains")
+
+    async def branch_off() -> int:
+        if not call.is_spawned and plan is None:
+            answer = await ask_experiment(place, "fork", {"place": checkpoint, **arguments})
+            if answer is not None:
+                show(answer, "\n".join(map(str, answer["branches"])), as_json=call.as_json)
+                return 0
+
+        async def begin(experiment: Experiment) -> Sequence[str]:
+            return await experiment.fork(source, **arguments)
+
+        return await run_experiment(call, partial(Experiment, plan, dir=place), begin)
+
+    return anyio.run(branch_off)
+
+
+def _make_fork(source: Checkpoint, arguments: Mapping[str, Any]) -> Fork:
+    others = {name: arguments[name] for name in ("count", "generations", "reseed", "parallel")}
+    duration_s = arguments["duration"]
+    return Fork(source=source, prompts=arguments["prompts"], duration_s=duration_s, **others)
