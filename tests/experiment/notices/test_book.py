@@ -89,3 +89,11 @@ def test_each_event_is_due_once_whatever_the_line_after_it(type_: LineType) -> N
         due += book.take_due([plan], lines.state)
     assert len(due) == 1
     assert book.take_due([plan], journal.state) == []
+
+
+def test_the_limits_of_a_session_that_a_person_has_stopped_are_not_due() -> None:
+    for reason, count in (("stopped", 0), ("paused", 1)):
+        journal = begin()
+        waits = [{"reason": "dollars", "text": "spent", "chains": ["r1"]}]
+        journal.write("session.ended", {"reason": reason, "waits": waits})
+        assert len(find(journal)) == count

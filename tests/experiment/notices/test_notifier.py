@@ -12,6 +12,7 @@ import pytest
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import read_lines
+from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.plan import Plan
 from tests.experiment.fakes import Trouble
 from tests.experiment.notices.test_delivery import serve
@@ -113,6 +114,20 @@ async def test_the_only_chain_that_fails_is_announced_once(scene: Told) -> None:
     assert scene.events() == [("failure", "world", True)]
     await run(scene, plan, retry_failed=True)
     assert scene.events() == [("failure", "world", True)]
+
+
+async def test_what_waits_at_the_end_is_told_together_before_the_experiment_is_left(
+    scene: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait(_: Notifier) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(Notifier, "run", wait)
+    for name in ("r1", "r2"):
+        scene.workshop.troubles[name] = [Trouble(1.0, "world")]
+    await run(scene, scene.plan(repeats=2, retry={"attempts": 0}))
+    (told,) = scene.take()
+    assert (told["event"], [*told["chains"]], told["chain_count"]) == ("failure", ["r1", "r2"], 2)
 
 
 async def test_a_defect_is_announced_as_a_failure(scene: Told) -> None:
