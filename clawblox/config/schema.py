@@ -243,7 +243,13 @@ _READY: Final = _Table(
     {"path": _route, "log": _pattern, "interval": _positive}, either=("path", "log")
 )
 _LIVENESS: Final = _Table(
-    {"path": _route, "period": _positive, "timeout": _positive, "failure_threshold": _count}
+    {
+        "path": _route,
+        "period": _positive,
+        "timeout": _positive,
+        "failure_threshold": _count,
+        "listener": _boolean,
+    }
 )
 _RUN: Final = _Table(
     {

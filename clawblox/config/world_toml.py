@@ -221,11 +221,22 @@ class WorldConfig:
     @property
     def liveness(self) -> LivenessRule | None:
         """The condition for an instance to count as hung; None if it is not probed."""
-        table = self.run.get("liveness")
+        table = self.run.get("liveness", {})
         if self.is_engine_world:
             usual = {"path": protocol.HEALTH_ROUTE, "timeout": _ENGINE_PROBE_S}
-            return take_options(LivenessRule, {**usual, **(table or {})})
-        return None if table is None else take_options(LivenessRule, table)
+            return take_options(LivenessRule, {**usual, **table})
+        return take_options(LivenessRule, table) if self.asks_for_probes else None
+
+    @property
+    def asks_for_probes(self) -> bool:
+        """Whether ``[run.liveness]`` is there, and has not only its ``listener``."""
+        table = self.run.get("liveness")
+        return table is not None and table.keys() != {"listener"}
+
+    @property
+    def watches_listener(self) -> bool:
+        """Whether an instance that was ready has to have a listening socket."""
+        return bool(self.run.get("liveness", {}).get("listener", True))
 
     @property
     def memory_limit_bytes(self) -> int | None:

@@ -16,6 +16,7 @@
 - ``ends``: how instances end.
 - ``running``: its name and its processes, as stages that it reaches.
 - ``health``: when a world is ready, and whether it still answers.
+- ``listener_watch``: whether an instance that was ready still listens.
 - ``listening``: where a world listens that is never ready.
 - ``calls``: calls that fail when their instance ends.
 - ``failures``: turns what went wrong into a public error.

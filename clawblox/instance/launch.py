@@ -144,8 +144,8 @@ class Launch:
         A world that watches its scripts waits, halted, for the one that mends it: it is probed only
         if its ``world.toml`` asks for that.
         """
-        asks = "liveness" in self.config.run
-        return None if self.options.watch and not asks else self.config.liveness
+        is_left_alone = self.options.watch and not self.config.asks_for_probes
+        return None if is_left_alone else self.config.liveness
 
     @property
     def files_dir(self) -> Path:

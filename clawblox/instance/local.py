@@ -36,6 +36,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import State
+from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
 from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import Pace
 from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
@@ -43,7 +44,7 @@ from clawblox.protocol import MaskedEnvironment, TickRate
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.supervision.tree import Grace, current_finder
-from clawblox.system.ports import describe_owner
+from clawblox.system.ports import describe_owner, describe_process
 from clawblox.system.process import Process
 from clawblox.system.process_tree import Mark, Search, find_trees, measure_usage
 from clawblox.telemetry.own_log import OwnLog
@@ -198,6 +199,19 @@ class LocalInstance(Instance):
         probe = self._liveness_probe()
         seen = await wait_until_unresponsive(probe, self.launch.liveness, pacer, on_rate)
         return seen, probe.halt
+
+    async def wait_listener_gone(self) -> str:
+        """See :meth:`SupervisedInstance.wait_listener_gone`."""
+        running = self.running
+        world = running.processes.world
+        assert world is not None
+        is_proven = self.record is None and not running.probe.is_inherited
+        host, mark = self.launch.options.host, running.mark
+        await ListenerWatch(host, self.port, mark, world.pid, is_proven).wait_gone()
+        return (
+            f"none of its processes has listened on port {self.port} for {GONE_AFTER_S} s,"
+            f" although {await run_blocking(describe_process, world.pid)} lives"
+        )
 
     async def find_halt(self, seconds: float) -> str | None:
         """See :meth:`SupervisedInstance.find_halt`."""

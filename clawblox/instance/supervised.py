@@ -165,6 +165,12 @@ class SupervisedInstance(Protocol):
         Cancellation: leaves no connection open.
         """
 
+    async def wait_listener_gone(self) -> str:
+        """Wait until nothing of it listens on its port any more; return that, in words.
+
+        Cancellation: has no effect.
+        """
+
     async def find_halt(self, seconds: float) -> str | None:
         """Ask once why it has halted; None if it has not, or does not answer in ``seconds``.
 

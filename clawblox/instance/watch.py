@@ -137,6 +137,7 @@ class Watch:
     _end: Callable[[], Awaitable[None]]
     is_unresponsive: bool = attrs.field(default=False, init=False)
     _detector: BehindDetector = attrs.field(factory=BehindDetector, init=False)
+    _is_ending: bool = attrs.field(default=False, init=False)
     _budget: CoreBudget = attrs.field(factory=_current_budget, init=False)
 
     def announce_halt(self, reason: str) -> None:
@@ -191,13 +192,15 @@ class Watch:
 
         Cancellation: the processes continue; an instance that is being ended is ended first.
         """
-        self.is_unresponsive = False
+        self.is_unresponsive = self._is_ending = False
         launch = self._instance.launch
         async with Tasks() as tasks:
             if launch.config.sidecars:
                 tasks.start_soon(self._instance.watch_sidecars, self._note_sidecar_exit)
             if launch.liveness is not None:
                 tasks.start_soon(self._watch_liveness, launch.liveness)
+            if launch.config.watches_listener:
+                tasks.start_soon(self._watch_listener)
             await self._instance.wait_exit()
         reason = await run_blocking(read_watchdog_end, self._instance)
         if reason is not None:
@@ -210,6 +213,9 @@ class Watch:
         self._pacer.begin()
         try:
             seen, halt = await self._instance.wait_unresponsive(self._pacer, self.note_rate)
+            if self._is_ending:
+                return
+            self._is_ending = True
             if halt is not None:
                 await self.note_halt(halt)
         finally:
@@ -220,3 +226,10 @@ class Watch:
             self.is_unresponsive = True
             self._tell("unresponsive", seen=seen, failures=rule.failure_threshold)
         await self._end()
+
+    async def _watch_listener(self) -> None:
+        reason = await self._instance.wait_listener_gone()
+        if not self._is_ending:
+            self._is_ending = True
+            await self.note_halt(reason)
+            await self._end()

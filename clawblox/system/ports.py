@@ -196,6 +196,13 @@ def listeners_at(host: str, port: int) -> list[Listener]:
     return _query_listeners(socket.AF_INET6, port, address, "::")
 
 
+def serves(listener: Listener, host: str) -> bool:
+    """Return whether a socket may serve connections to ``host``."""
+    address = connect_host(host)
+    wildcards = ("::",) if ":" in address else ("0.0.0.0", "::")  # noqa: S104
+    return listener.address in (address, *wildcards)
+
+
 def every_listener() -> list[tuple[int, Listener]]:
     """Return all listening sockets, IPv4 and IPv6, as (port, listener).
 

@@ -64,6 +64,18 @@ def has_sock_diag() -> bool:
     return True
 
 
+def sees_sockets_of(pid: int) -> bool:
+    """Return whether this process can list the sockets of another one's network. Blocks.
+
+    A process may be in another network namespace, and a sandbox may forbid to look.
+    """
+    try:
+        is_same = os.path.samefile(f"/proc/{pid}/ns/net", "/proc/self/ns/net")  # noqa: PTH121
+    except OSError:
+        return False
+    return is_same and has_sock_diag()
+
+
 def list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, Listener]]:
     """Return (port, listener) of listening sockets.
 

@@ -184,6 +184,14 @@ def test_a_world_with_a_command_asks_for_liveness_by_its_table_alone(tmp_path, t
     assert rule == LivenessRule("/api.md", period=10.0, timeout=1.0, failure_threshold=3)
 
 
+def test_a_table_that_names_only_the_listener_asks_for_no_probes(tmp_path):
+    world = read(tmp_path, 'name = "w"\nruntime.mode = "external"\nrun.liveness.listener = false')
+    assert (world.liveness, world.watches_listener) == (None, False)
+    both = read(tmp_path, 'name = "w"\n[run.liveness]\nlistener = false\nperiod = 2')
+    assert both.liveness == LivenessRule("/health", period=2, timeout=10.0)
+    assert read(tmp_path, 'name = "w"').watches_listener
+
+
 def test_the_table_of_an_engine_world_changes_what_it_names(tmp_path):
     rule = read(tmp_path, 'name = "w"\n[run.liveness]\nperiod = 2').liveness
     assert rule == LivenessRule("/health", period=2, timeout=10.0)
@@ -385,6 +393,7 @@ WRONG = {
     "run.liveness.period": ["0", "-1", "inf", "nan", '"10"', "true"],
     "run.liveness.timeout": ["0", "-1", "inf", "nan", '"1"', "true"],
     "run.liveness.failure_threshold": ["0", "-1", "1.5", "true", '"3"'],
+    "run.liveness.listener": ['"no"', "0", "[]"],
     "limits.memory": ["0", "-5", "1.5", "true", '"2"', '"2G"', '"much"'],
     "run.listen": ['"socket"', '""', '"INHERIT"', "true", "3"],
     "run.reseed": ['"yes"', "1", "[]"],

@@ -111,6 +111,10 @@ class RemoteInstance:
         await anyio.sleep_forever()
         raise AssertionError
 
+    async def wait_listener_gone(self) -> str:
+        await anyio.sleep_forever()
+        raise AssertionError
+
     async def find_halt(self, seconds: float) -> str | None:
         return None
 
