@@ -26,6 +26,7 @@ from clawblox.conformance.live import (
     read_time,
     run_script,
 )
+from clawblox.conformance.masking import SecretMask, find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable
 from clawblox.conformance.start_failures import describe_start
 from clawblox.conformance.verdict import Findings
@@ -36,8 +37,8 @@ from clawblox.errors import (
     WorldReadyTimeoutError,
     WorldStartError,
 )
-from clawblox.protocol import API_ROUTE, LEASE_ENV, SECRET_ENV
-from clawblox.results import SavedSnapshot, StopResult
+from clawblox.protocol import API_ROUTE
+from clawblox.results import SavedSnapshot, StartedWorld, StopResult
 from clawblox.rundir.claims import instance_names
 from clawblox.system.clock import utc_now
 from clawblox.world.async_world import AsyncWorld
@@ -98,6 +99,7 @@ class Lab:
         since: UTC time in seconds since 1970 before the first start.
         places: Limits the instances that run at the same time.
         findings: The evidence for an exact restore, filled by the checks.
+        mask: The secrets of all instances so far, which no result shows.
     """
 
     def __init__(
@@ -125,6 +127,8 @@ class Lab:
         self.names = draw_names(self.random("names"))
         self.env = {**self.secret, **bytecode_cache(scratch)}
         self.findings = Findings()
+        self.mask = SecretMask()
+        self.mask.add_all(self.secret)
         self._url = url
         self._source = source or world
         self._is_whole = is_whole
@@ -213,7 +217,7 @@ class Lab:
                 if resume is None:
                     raise
                 raise Failed(describe_start("did not start from its own save", error)) from None
-            live = LiveWorld(started.url, started, names=self.names)
+            live = self._reach(started)
             try:
                 yield live
             finally:
@@ -316,7 +320,7 @@ class Lab:
                 f" {CALL_TIMEOUT_S:g} s each, so it is not asked again"
             )
         if self.world is None and self._url:
-            self._probe = await self._reach()
+            self._probe = await self._reach_address()
             return self._probe
         if self._probe_failure is not None:
             raise self._probe_failure
@@ -330,16 +334,22 @@ class Lab:
                 self.start_failure = error
             raise
         self._has_started = True
-        self._probe = LiveWorld(started.url, started, names=self.names)
+        self._probe = self._reach(started)
         return self._probe
 
-    async def _reach(self) -> LiveWorld:
+    def _reach(self, started: StartedWorld) -> LiveWorld:
+        """Return a started instance, whose secrets no report shows from now on."""
+        live = LiveWorld(started.url, started, names=self.names, mask=self.mask)
+        self.mask.add_all(self._secrets(live))
+        return live
+
+    async def _reach_address(self) -> LiveWorld:
         """Return the instance at the address.
 
         Raises:
             WorldStartError: Nothing answers there.
         """
-        live = LiveWorld(self._url, names=self.names)
+        live = LiveWorld(self._url, names=self.names, mask=self.mask)
         exchange = await live.call("GET", API_ROUTE)
         if exchange.answer is None:
             live.close()
@@ -410,9 +420,11 @@ class Lab:
 
     def find_secrets(self, live: LiveWorld) -> dict[str, str]:
         """Return the secrets that an instance got, by their descriptions."""
-        env: Mapping[str, str] = {} if live.started is None else live.started.env
-        given = {name: env[name] for name in (*SECRET_ENV, LEASE_ENV) if env.get(name)}
-        return {f"the value of {name}": value for name, value in {**given, **self.secret}.items()}
+        return {f"the value of {name}": value for name, value in self._secrets(live).items()}
+
+    def _secrets(self, live: LiveWorld) -> dict[str, str]:
+        given = {} if live.started is None else find_secrets(live.started.env)
+        return {**given, **self.secret}
 
     # -- what is learned once -----------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import msgspec
 from clawblox import protocol
 from clawblox.conformance.disguise import draw_sentence
 from clawblox.conformance.exchange import Exchange, number_names
+from clawblox.conformance.masking import SESSION, SecretMask
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.foreign_values import MAX_NUMBER, finite_number
@@ -62,6 +63,7 @@ class LiveWorld:
         url: Its address.
         started: Its facts; None for one that others have started.
         names: Names of the agents that may join.
+        mask: Gets the sessions that it issues; None for none.
 
     Attributes:
         url: The same as the argument.
@@ -73,10 +75,16 @@ class LiveWorld:
     """
 
     def __init__(
-        self, url: str, started: StartedWorld | None = None, *, names: Sequence[str] = ()
+        self,
+        url: str,
+        started: StartedWorld | None = None,
+        *,
+        names: Sequence[str] = (),
+        mask: SecretMask | None = None,
     ) -> None:
         self.url = url
         self.names = tuple(names)
+        self._mask = mask or SecretMask()
         self.started = started
         self.stopped: StopResult | None = None
         self.players: list[Player] = []
@@ -157,7 +165,11 @@ class LiveWorld:
         """Ask to join, with a known session if one is given."""
         headers = {} if session is None else {SESSION_HEADER: session}
         query = urlencode({"name": name})
-        return await self.call("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
+        exchange = await self.call("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
+        issued = exchange.fields.get("session")
+        if isinstance(issued, str):
+            self._mask.add(SESSION, issued)
+        return exchange
 
     async def join(self, name: str) -> Player:
         """Let an agent join.

@@ -20,6 +20,7 @@ from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
+from clawblox.conformance.masking import SecretMask
 from clawblox.conformance.registry import (
     Check,
     CouldNotRun,
@@ -229,7 +230,8 @@ async def _run_checks(
 
     async def run(check: Check) -> None:
         async with places:
-            result = results[check.id] = await _run_check(lab, check, timeout, bodies)
+            result = await _run_check(lab, check, timeout, bodies)
+            result = results[check.id] = await run_blocking(lab.mask.mask_result, result)
         on_result(result)
 
     async with anyio.create_task_group() as tasks:
@@ -254,7 +256,7 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
         with anyio.fail_after(timeout):
             return end("passed", await check.look(lab))
     except Failed as failure:
-        fields = await run_blocking(_describe, failure, bodies)
+        fields = await run_blocking(_describe, failure, bodies, lab.mask)
         return end("failed", failure.evidence, **fields)
     except NotApplicable as reason:
         return end("not_applicable", str(reason))
@@ -276,13 +278,13 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
         return end("could_not_run", text, is_own_error=True)
 
 
-def _describe(failure: Failed, bodies: BodyFiles) -> dict[str, Any]:
+def _describe(failure: Failed, bodies: BodyFiles, mask: SecretMask) -> dict[str, Any]:
     """Return the fields of a result that show a failure. Blocks."""
     fields: dict[str, Any] = {}
     exchange: Exchange | None = failure.exchange
     if exchange is not None:
         body = exchange.long_body
-        file = "" if body is None else bodies.keep(body)
+        file = "" if body is None else bodies.keep(mask.mask_bytes(body))
         fields["request"] = exchange.command(file)
     if failure.difference is not None:
         sides = failure.difference.before, failure.difference.after

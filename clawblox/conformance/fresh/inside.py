@@ -18,6 +18,7 @@ from clawblox.conformance import realtime
 from clawblox.conformance.fresh.footprints import Watch
 from clawblox.conformance.fresh.messages import Agent, Order, Result, decode_order, encode
 from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, arrive, run_script
+from clawblox.conformance.masking import find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.conformance.start_failures import describe_start
 from clawblox.errors import WorldError, WorldStartError
@@ -51,6 +52,7 @@ async def live(order: Order) -> Result:
             return result
         mark = await run_blocking(_find_mark, started)
         watch.follow(mark)
+        result.secrets = find_secrets(started.env)
         alive = LiveWorld(started.url, started)
         try:
             players = await _play(order, world, alive, result)

@@ -28,6 +28,7 @@ from clawblox.conformance.fresh.messages import (
 from clawblox.conformance.fresh.places import BYTECODE_ENV, Place, find_bubblewrap, make_place
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Arrival, Player, Trace
+from clawblox.conformance.masking import SESSION
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.snapshot.rows import rows_beside
@@ -282,6 +283,9 @@ class _Places:
             except ValueError:
                 last = log.decode(errors="replace").strip().rpartition("\n")[2]
                 raise CouldNotRun(f"nothing was lived in fresh places: {last}") from None
+        self._lab.mask.add_all(result.secrets)
+        for agent in result.agents:
+            self._lab.mask.add(SESSION, agent.session)
         lines = log.decode(errors="replace").splitlines()
         skipped = [line for line in lines if line.startswith(NOT_SEARCHED)]
         return _Life(place, result, tuple(line.removeprefix(NOT_SEARCHED) for line in skipped))

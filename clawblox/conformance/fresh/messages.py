@@ -78,6 +78,7 @@ class Result:
         fault: Whether the world did not start, or failed later.
         reason: The fault in words.
         evidence: The request that showed a fault; None without one.
+        secrets: The secrets of the instance, by their variables.
         agents: Its agents.
         save: The save of a fresh world.
         rows: The rows of its data stores in that save; empty for none.
@@ -93,6 +94,7 @@ class Result:
     fault: Fault = ""
     reason: str = ""
     evidence: Exchange | None = None
+    secrets: dict[str, str] = attrs.field(factory=dict, repr=False)
     agents: tuple[Agent, ...] = ()
     save: bytes = b""
     rows: bytes = b""

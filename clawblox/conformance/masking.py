@@ -1,0 +1,103 @@
+"""Masks the secrets of instances in the results of checks. Pure.
+
+A world may answer with a secret, and an excerpt of that answer may begin or end in the middle of
+it. So pieces are masked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from clawblox.conformance.report import CheckResult
+from clawblox.protocol import LEASE_ENV, SECRET_ENV
+
+SESSION: Final = "SESSION"
+"""Name of the variable for sessions in commands of a report."""
+
+_PIECE_CHARS: Final = 6
+"""Shortest piece of a secret that is masked; another text has a given one by chance in none of a
+billion places."""
+_LEAST_SESSION_CHARS: Final = 16
+"""Length of a session from which it is no word or number that a text has anyway."""
+_SESSION_PIECE_CHARS: Final = 12
+
+
+def find_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets of an instance among its variables, by name."""
+    return {name: env[name] for name in (*SECRET_ENV, LEASE_ENV) if env.get(name)}
+
+
+class SecretMask:
+    """The secrets of all instances of a check, each with the variable that stands for it."""
+
+    def __init__(self) -> None:
+        self._variables: dict[int, dict[str, str]] = {}
+
+    def add(self, variable: str, secret: str) -> None:
+        """Mask a secret from now on.
+
+        Args:
+            variable: Name of the variable of the shell that stands for it.
+            secret: The secret; a session that is too short to be one is left out.
+        """
+        is_session = variable == SESSION
+        if is_session and len(secret) < _LEAST_SESSION_CHARS:
+            return
+        size = min(_SESSION_PIECE_CHARS if is_session else _PIECE_CHARS, len(secret))
+        pieces = self._variables.setdefault(size, {})
+        for start in range(len(secret) - size + 1):
+            pieces.setdefault(secret[start : start + size], variable)
+
+    def add_all(self, secrets: Mapping[str, str]) -> None:
+        """Mask secrets by their variables; see :meth:`add`."""
+        for variable, secret in secrets.items():
+            self.add(variable, secret)
+
+    def mask(self, text: str) -> str:
+        """Return a text with the variables in place of secrets and of their pieces."""
+        for size, variables in self._variables.items():
+            text = _mask(text, size, variables)
+        return text
+
+    def mask_bytes(self, body: bytes) -> bytes:
+        """Return a body with the variables in place of secrets."""
+        return self.mask(body.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+
+    def mask_value(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+        """Return a JSON value with all its texts masked."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, Mapping):
+            return {self.mask_value(key): self.mask_value(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.mask_value(item) for item in value]
+        return value
+
+    def mask_result(self, result: CheckResult) -> CheckResult:
+        """Return the result of a check with everything masked that a world may have said."""
+        return attrs.evolve(
+            result,
+            evidence=self.mask(result.evidence),
+            request=self.mask_value(result.request),
+            path=self.mask_value(result.path),
+            expected=self.mask_value(result.expected),
+            got=self.mask_value(result.got),
+        )
+
+
+def _mask(text: str, size: int, variables: Mapping[str, str]) -> str:
+    parts: list[str] = []
+    copied = place = 0
+    while place <= len(text) - size:
+        variable = variables.get(text[place : place + size])
+        if variable is None:
+            place += 1
+            continue
+        parts += [text[copied:place], f"${variable}"]
+        while text[place : place + size] in variables:
+            place += 1
+        copied = place = place + size - 1
+    return "".join([*parts, text[copied:]])

@@ -1,0 +1,86 @@
+"""No text of a report shows a secret of an instance, whole or in part."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox.conformance import check_world
+from clawblox.conformance.exchange import compare_bodies
+from clawblox.conformance.masking import SESSION, SecretMask
+from tests.conformance.reports import make_result
+from tests.provable import make_provable_world
+
+TOKEN = "3vKx_Yq0pT5sWb-ZnR8dLmJ2cGhU7fAeO4iQ6tB1yXw"
+OPERATOR = "WORLD_OPERATOR_TOKEN"
+
+
+def mask_of(token: str = TOKEN) -> SecretMask:
+    mask = SecretMask()
+    mask.add(OPERATOR, token)
+    return mask
+
+
+@given(st.text(max_size=9), st.text(max_size=9), st.integers(0, 37), st.integers(6, 43))
+def test_a_secret_and_each_piece_of_it_that_an_excerpt_leaves_is_masked(
+    before: str, after: str, start: int, size: int
+) -> None:
+    piece = TOKEN[start : start + size]
+    assert mask_of().mask(f" {before} {piece} {after} ") == f" {before} ${OPERATOR} {after} "
+
+
+def test_secrets_that_touch_and_repeat_leave_nothing_between_them() -> None:
+    masked = mask_of().mask(f"{TOKEN}{TOKEN} or {TOKEN}")
+    assert masked == f"${OPERATOR}${OPERATOR} or ${OPERATOR}"
+
+
+def test_an_excerpt_of_two_bodies_that_begins_in_a_token_shows_none_of_it() -> None:
+    other = TOKEN[:20] + TOKEN[:19:-1]
+    found = compare_bodies(f"token {TOKEN}".encode(), f"token {other}".encode())
+    assert found is not None
+    assert TOKEN[20:] in found.before, "the excerpt begins in the middle"
+    masked = mask_of().mask_value([found.before])
+    assert not any(TOKEN[at : at + 6] in masked[0] for at in range(len(TOKEN) - 5))
+
+
+def test_every_text_of_a_result_is_masked() -> None:
+    value = {TOKEN: [{"a": f"x{TOKEN}"}, 1, None, True]}
+    result = make_result(
+        "restore.trace",
+        "failed",
+        evidence=f"seen {TOKEN}",
+        request=f"curl -i 'http://127.0.0.1:1/snapshot?token={TOKEN}'",
+        path=f"body.{TOKEN}",
+        expected=value,
+        got=TOKEN,
+    )
+    shown = json.dumps(mask_of().mask_result(result).document())
+    assert TOKEN not in shown
+    assert shown.count(f"${OPERATOR}") == 6
+
+
+def test_sessions_are_masked_unless_they_are_too_short_to_be_told_from_words() -> None:
+    mask = SecretMask()
+    mask.add(SESSION, "player")
+    mask.add(SESSION, "6f1f0f0e5f3d4c0b9a7e2d1c8b5a4f3e")
+    text = "player 6f1f0f0e5f3d4c0b9a7e2d1c8b5a4f3e acts"
+    assert mask.mask(text) == "player $SESSION acts"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("clock", ["lockstep", "realtime"])
+async def test_a_world_that_answers_with_its_token_shows_it_in_no_report(
+    tmp_path: Path, clock: str
+) -> None:
+    world = make_provable_world(tmp_path, clock=clock, defect="observation-token")
+    report = await check_world(world, ["restore.trace", "invisible.operator", "gate"], seed=5)
+    results = {result.id: result for result in report.checks}
+    assert results["restore.trace"].status == "failed"
+    assert results["restore.trace"].got == f"${OPERATOR}"
+    assert results["invisible.operator"].status == "failed"
+    assert re.findall(r"[\w-]{43,}", json.dumps(report.document())) == []
