@@ -17,6 +17,8 @@ those of the world that was saved.
 - ``placeholders``: data with placeholders, for suggestions.
 - ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
+- ``disk``: searches what lives write for secrets.
+- ``masking``: masks secrets of instances in results.
 - ``bodies``: files for bodies of requests that are too long for a command.
 - ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.

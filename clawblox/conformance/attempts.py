@@ -16,7 +16,6 @@ from clawblox.system.ports import take_free_port
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
 
-_NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 _STOP_GRACE_S: Final = 5.0
 _WATCH_S: Final = 0.005
 

@@ -10,9 +10,11 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import anyio.lowlevel
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.actions import KnownInputs, configured_actions
 from clawblox.conformance.attempts import Refusal, try_start
 from clawblox.conformance.disguise import draw_names
+from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.environment import bytecode_cache, make_secret
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
@@ -79,6 +81,7 @@ class Lab:
         seed: Seed of every choice.
         health_timeout: Seconds until an instance must be ready.
         files: Digests of the world's files, by path.
+        disk: Searches what its lives write; None for an instance at an address.
         fault: Why the ``world.toml`` cannot be used; there is no world then.
         source: The world of which ``world`` is a private copy; None if it is none.
         is_whole: Whether that copy has the files of the repository because it needs them to start.
@@ -99,6 +102,8 @@ class Lab:
         since: UTC time in seconds since 1970 before the first start.
         places: Limits the instances that run at the same time.
         findings: The evidence for an exact restore, filled by the checks.
+        disk: The same as the argument.
+        lives: The instances that were talked to, those that have ended included.
         mask: The secrets of all instances so far, which no result shows.
     """
 
@@ -111,6 +116,7 @@ class Lab:
         seed: int,
         health_timeout: float,
         files: Mapping[str, str] | None = None,
+        disk: DiskSearch | None = None,
         fault: str = "",
         source: AsyncWorld | None = None,
         is_whole: bool = False,
@@ -127,6 +133,8 @@ class Lab:
         self.names = draw_names(self.random("names"))
         self.env = {**self.secret, **bytecode_cache(scratch)}
         self.findings = Findings()
+        self.lives: list[LiveWorld] = []
+        self.disk = disk
         self.mask = SecretMask()
         self.mask.add_all(self.secret)
         self._url = url
@@ -217,12 +225,19 @@ class Lab:
                 if resume is None:
                     raise
                 raise Failed(describe_start("did not start from its own save", error)) from None
-            live = self._reach(started)
+            live = await self._reach(started)
             try:
                 yield live
             finally:
                 live.close()
+                await self.search_disk()
                 live.stopped = await _stop(world, live)
+                await self.search_disk()
+
+    async def search_disk(self) -> None:
+        """Search what the lives have written so far for their secrets."""
+        if self.disk is not None:
+            await run_blocking(self.disk.look, self.mask.variables)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -334,13 +349,15 @@ class Lab:
                 self.start_failure = error
             raise
         self._has_started = True
-        self._probe = self._reach(started)
+        self._probe = await self._reach(started)
         return self._probe
 
-    def _reach(self, started: StartedWorld) -> LiveWorld:
+    async def _reach(self, started: StartedWorld) -> LiveWorld:
         """Return a started instance, whose secrets no report shows from now on."""
         live = LiveWorld(started.url, started, names=self.names, mask=self.mask)
-        self.mask.add_all(self._secrets(live))
+        self.lives.append(live)
+        self.mask.add_all(find_secrets(started.env))
+        await self.search_disk()
         return live
 
     async def _reach_address(self) -> LiveWorld:
@@ -350,6 +367,7 @@ class Lab:
             WorldStartError: Nothing answers there.
         """
         live = LiveWorld(self._url, names=self.names, mask=self.mask)
+        self.lives.append(live)
         exchange = await live.call("GET", API_ROUTE)
         if exchange.answer is None:
             live.close()
@@ -420,11 +438,9 @@ class Lab:
 
     def find_secrets(self, live: LiveWorld) -> dict[str, str]:
         """Return the secrets that an instance got, by their descriptions."""
-        return {f"the value of {name}": value for name, value in self._secrets(live).items()}
-
-    def _secrets(self, live: LiveWorld) -> dict[str, str]:
         given = {} if live.started is None else find_secrets(live.started.env)
-        return {**given, **self.secret}
+        secrets = {**given, **self.secret}
+        return {f"the value of {name}": value for name, value in secrets.items()}
 
     # -- what is learned once -----------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 import attrs
 
+from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
@@ -178,15 +179,19 @@ async def _land(
     early: Documents = {}
     answers: list[Exchange] = []
 
+    is_answered = anyio.Event()
+
     async def act() -> None:
         answers.append(await player.act(action))
+        is_answered.set()
 
-    async with anyio.create_task_group() as tasks:
+    async with Tasks() as tasks:
         tasks.start_soon(act)
         while is_saved and not answers:
             saved = await player.live.snapshot()
             if (moment := read_time(saved.fields)) is not None:
                 early[moment] = saved  # the last one of a time is likeliest to have the input
+        await is_answered.wait()
     exchange = answers[0]
     time = read_time(exchange.fields)
     if not exchange.is_accepted or time is None:

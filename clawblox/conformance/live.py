@@ -26,7 +26,7 @@ from clawblox.protocol import (
     parse_join_answer,
 )
 from clawblox.results import StartedWorld, StopResult
-from clawblox.system.connection import Connections
+from clawblox.system.connection import AnswerTooLargeError, Connections
 from clawblox.system.request import MAX_ANSWER_BYTES
 
 CALL_TIMEOUT_S: Final = 10.0
@@ -72,6 +72,8 @@ class LiveWorld:
         stopped: How it was stopped; None while it runs.
         players: Agents that have joined it and stay, for checks that need any.
         timeouts: Number of requests that it left without an answer for :data:`CALL_TIMEOUT_S`.
+        largest_bytes: Size of its largest answer to agents.
+        too_large: A request whose answer was larger than is read; None if there was none.
     """
 
     def __init__(
@@ -89,6 +91,8 @@ class LiveWorld:
         self.stopped: StopResult | None = None
         self.players: list[Player] = []
         self.timeouts = 0
+        self.largest_bytes = 0
+        self.too_large: Exchange | None = None
         self._connections = Connections(url)
 
     @property
@@ -130,6 +134,9 @@ class LiveWorld:
             body: Body; None for none.
             host: Value of the ``Host`` header; None means the address.
 
+        Raises:
+            CouldNotRun: The answer is larger than is read.
+
         Cancellation: the connection is closed; the world may have received the request.
         """
         headers = headers or {}
@@ -147,11 +154,17 @@ class LiveWorld:
             answer = await self._connections.send(
                 request, body, timeout=CALL_TIMEOUT_S, max_body_bytes=limit
             )
+        except AnswerTooLargeError as error:
+            if route != protocol.SNAPSHOT_ROUTE:
+                self.too_large = Exchange(method, url, headers, body, host, None, error.headline)
+            raise CouldNotRun(error.headline) from None
         except WorldCallError as error:
             failure = str(error)
             self.timeouts += anyio.current_time() - begun >= CALL_TIMEOUT_S
         except ConfigError as error:  # the world gave a session or an id that cannot be sent
             failure = f"the request cannot be sent: {error}"
+        if answer is not None and route != protocol.SNAPSHOT_ROUTE:
+            self.largest_bytes = max(self.largest_bytes, len(answer.body))
         return Exchange(method, url, headers, body, host, answer, failure)
 
     async def post(

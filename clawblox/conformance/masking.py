@@ -1,7 +1,7 @@
 """Masks the secrets of instances in the results of checks. Pure.
 
-A world may answer with a secret, and an excerpt of that answer may begin or end in the middle of
-it. So pieces are masked too.
+A world may answer with a secret, and an excerpt of that answer may begin or end within it. So
+pieces are masked too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ def find_secrets(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class SecretMask:
-    """The secrets of all instances of a check, each with the variable that stands for it."""
+    """The secrets of all instances of a check, each with the variable that stands for it.
+
+    Attributes:
+        variables: The variables with secrets in the environments of the instances, by value.
+    """
 
     def __init__(self) -> None:
-        self._variables: dict[int, dict[str, str]] = {}
+        self.variables: dict[str, str] = {}
+        self._pieces: dict[int, dict[str, str]] = {}
 
     def add(self, variable: str, secret: str) -> None:
         """Mask a secret from now on.
@@ -47,18 +52,19 @@ class SecretMask:
         if is_session and len(secret) < _LEAST_SESSION_CHARS:
             return
         size = min(_SESSION_PIECE_CHARS if is_session else _PIECE_CHARS, len(secret))
-        pieces = self._variables.setdefault(size, {})
+        pieces = self._pieces.setdefault(size, {})
         for start in range(len(secret) - size + 1):
             pieces.setdefault(secret[start : start + size], variable)
 
     def add_all(self, secrets: Mapping[str, str]) -> None:
-        """Mask secrets by their variables; see :meth:`add`."""
+        """Mask the secrets of an instance, by their variables."""
         for variable, secret in secrets.items():
+            self.variables[secret] = variable
             self.add(variable, secret)
 
     def mask(self, text: str) -> str:
         """Return a text with the variables in place of secrets and of their pieces."""
-        for size, variables in self._variables.items():
+        for size, variables in self._pieces.items():
             text = _mask(text, size, variables)
         return text
 

@@ -63,6 +63,7 @@ class Check:
         look: Looks at a world.
         needs_directory: Whether it starts instances of its own; it cannot run on an address.
         needs_start: Whether it needs an instance at all, and not only the ``world.toml``.
+        is_last: Whether it looks at what the lives of the other checks have left.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Check:
     look: Look = attrs.field(repr=False)
     needs_directory: bool = False
     needs_start: bool = True
+    is_last: bool = False
 
     @property
     def area(self) -> str:
@@ -100,12 +102,19 @@ class Checks:
         *,
         needs_directory: bool = False,
         needs_start: bool = True,
+        is_last: bool = False,
     ) -> Callable[[Look], Look]:
         """Return a decorator that adds a check; see :class:`Check`."""
 
         def decorate(look: Look) -> Look:
             check = Check(
-                f"{self._area}.{name}", level, requirement, look, needs_directory, needs_start
+                f"{self._area}.{name}",
+                level,
+                requirement,
+                look,
+                needs_directory,
+                needs_start,
+                is_last,
             )
             self._checks.append(check)
             return look

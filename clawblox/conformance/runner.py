@@ -18,6 +18,7 @@ from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIME
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
+from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.masking import SecretMask
@@ -33,12 +34,13 @@ from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.start_failures import describe_start, summarize_start
 from clawblox.conformance.verdict import judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
+from clawblox.system.files import make_private_dir
 from clawblox.system.request import parse_address
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import MissingFilesError, copy_world, has_files_beside
-from clawblox.world.sources import digest_sources
+from clawblox.world.sources import digest_sources, is_source
 
 SEEDS: Final = 2**32
 _SIDE_BY_SIDE: Final = 5
@@ -187,21 +189,29 @@ class _Opening:
         """Return the world in a copy with the files of its repository, if it starts so."""
         if not await has_files_beside(source):
             return None
+        scratch = self.scratch / _WHOLE_NAME
+        await run_blocking(make_private_dir, scratch)
         try:
-            world = await copy_world(source, self.scratch, name=_WHOLE_NAME, is_whole=True)
+            world = await copy_world(source, scratch, is_whole=True)
         except MissingFilesError:
             return None
-        lab = await self._enter(world, source, is_whole=True)
+        lab = await self._enter(world, source, scratch=scratch, is_whole=True)
         return lab if await _starts(lab) else None
 
-    async def _enter(self, world: AsyncWorld, source: AsyncWorld, **fields: Any) -> Lab:
+    async def _enter(
+        self, world: AsyncWorld, source: AsyncWorld, *, scratch: Path | None = None, **fields: Any
+    ) -> Lab:
+        scratch = scratch or self.scratch
         try:
             files = await run_checked(lambda check: digest_sources(world.dir, check=check))
         except OSError as error:
             message = f"cannot be read: {error.filename} {error.strerror}"
             raise ConfigError(message, key="dir", value=str(source.dir)) from error
         await self.stack.enter_async_context(world)
-        lab = self.make_lab(world, files=files, source=source, **fields)
+        skip = (lambda path: not is_source(path)) if self.in_place else lambda _path: False
+        disk = DiskSearch(world.dir, skip, scratch / "run")
+        await run_blocking(disk.begin)
+        lab = self.make_lab(world, scratch=scratch, files=files, disk=disk, source=source, **fields)
         self.stack.push_async_callback(lab.close)
         return lab
 
@@ -234,9 +244,12 @@ async def _run_checks(
             result = results[check.id] = await run_blocking(lab.mask.mask_result, result)
         on_result(result)
 
-    async with anyio.create_task_group() as tasks:
-        for check in sorted(checks, key=lambda check: check.area != _LONGEST):
-            tasks.start_soon(run, check)
+    by_duration = sorted(checks, key=lambda check: check.area != _LONGEST)
+    for is_last in (False, True):
+        async with anyio.create_task_group() as tasks:
+            for check in by_duration:
+                if check.is_last is is_last:
+                    tasks.start_soon(run, check)
     return [results[check.id] for check in checks]
 
 

@@ -57,6 +57,10 @@ class NotSentError(WorldCallError):
     """The request was not sent, because there was no connection."""
 
 
+class AnswerTooLargeError(WorldCallError):
+    """The answer has a larger body than the caller wanted to read."""
+
+
 class _ClosedUnansweredError(WorldCallError):
     """The connection was closed before any byte of the answer arrived."""
 
@@ -288,6 +292,7 @@ class _AnswerReader:
         self.raw_headers: list[tuple[bytes, bytes]] = []
         self._chunks: list[bytes] = []
         self._fault = ""
+        self._is_too_large = False
         self.status = 0
         self.is_complete = self.is_delimited = self.can_continue = False
 
@@ -312,9 +317,8 @@ class _AnswerReader:
             self._fault = self._fault or f"has more than {MAX_HEAD_BYTES} bytes of headers"
         if self._fault:
             # Without a status the world may have died, and the caller can raise a better error.
-            raise WorldCallError(
-                f"the answer to {self._request} {self._fault}", status=self.status or None
-            )
+            kind = AnswerTooLargeError if self._is_too_large else WorldCallError
+            raise kind(f"the answer to {self._request} {self._fault}", status=self.status or None)
 
     def feed_end(self) -> None:
         """Note that the world closed the connection.
@@ -379,7 +383,7 @@ class _AnswerReader:
         elif coding != b"identity":
             self._fault = f"has the Content-Encoding {coding.decode('latin-1')!r}"
         elif length and int(length) > self._max_body_bytes:
-            self._refuse_size()
+            self._refuse_size(f"has {int(length)} bytes")
 
     def on_body(self, data: bytes) -> None:
         """Keep a piece of the body."""
@@ -388,10 +392,11 @@ class _AnswerReader:
         self._body_bytes += len(data)
         self._chunks.append(data)
         if self._body_bytes > self._max_body_bytes:
-            self._refuse_size()
+            self._refuse_size(f"has {self._body_bytes} bytes or more")
 
-    def _refuse_size(self) -> None:
-        self._fault = f"is larger than {self._max_body_bytes} bytes"
+    def _refuse_size(self, size: str) -> None:
+        self._is_too_large = True
+        self._fault = f"{size}, and at most {self._max_body_bytes} are read"
 
     def on_message_complete(self) -> None:
         """End the answer, unless it was interim."""

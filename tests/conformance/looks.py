@@ -520,9 +520,15 @@ def snapshot_has_header(bed: Bed) -> bool:
     return is_dated and "scene_hash" in document
 
 
-def log_has_no_token(bed: Bed) -> bool:
+def files_have_no_token(bed: Bed) -> bool:
     world = bed.start()
-    return world.token not in world.log
+    texts = [path.read_text(errors="replace") for path in world.directory.iterdir()]
+    return not any(world.token in text for text in texts)
+
+
+def observations_are_small(bed: Bed) -> bool:
+    world = bed.start()
+    return len(observe(world, world.join()).body) < 4 << 20
 
 
 # --------------------------------------------------------------------------------- hygiene

@@ -5,6 +5,7 @@ By default each check must find one of its defects, in one clock.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from functools import partial
@@ -87,6 +88,8 @@ EVIDENCE: Mapping[str, str] = {
     "snapshot-has-token": "the snapshot has the value of WORLD_OPERATOR_TOKEN / body.operator",
     "snapshot-has-environment": f"the snapshot has the value of {VARIABLE}",
     "snapshot-has-path": "assets / body.assets",
+    "file-had-token": "orchard.cache has the value of WORLD_OPERATOR_TOKEN",
+    "observation-too-large": "bytes, and at most 4194304 are read",
     "ignores-sigterm": "it ignored SIGTERM, and was killed after",
     "leaves-file": "these were made or changed: orchard.lock",
     "leaves-daemon": "these ignored SIGTERM, and were killed after",
@@ -200,6 +203,7 @@ COMPANIONS: Mapping[str, Sequence[str]] = {
     "observation-token": ["invisible.process_ids"],
     "snapshot-has-environment": ["hygiene.paths"],
     "malformed-ends-world": ["contract.*"],
+    "file-had-token": ["hygiene.files"],
 }
 """Further checks that a defect may fail, by defect."""
 
@@ -220,6 +224,20 @@ async def test_no_other_check_fails_for_a_defect(tmp_path: Path, name: str) -> N
     assert [each for each in failed if not any(fnmatch(each, one) for one in may_fail)] == []
     own_errors = [result for result in report.checks if result.is_own_error]
     assert own_errors == [] or name == "exits-at-start"
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+async def test_an_answer_that_is_too_large_fails_one_check_and_is_the_reason_of_the_others(
+    tmp_path: Path, clock: str
+) -> None:
+    report = await check(tmp_path, clock, "observation-too-large")
+    failed = [result.id for result in report.checks if result.status == "failed"]
+    assert failed == ["contract.answer_size"]
+    reasons = {result.id: result.evidence for result in report.unverified}
+    assert {"contract.observe", "restore.trace", "restore.landings", "gate.sessions"} <= {*reasons}
+    named = r"the answer to (GET /observe|POST /input) has \d+ bytes, and at most 4194304 are read"
+    assert [reason for reason in reasons.values() if not re.search(named, reason)] == []
+    assert not any(result.is_own_error for result in report.checks)
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -80,7 +80,8 @@ LOOKS: Mapping[Look, tuple[str, ...]] = {
         "snapshot-has-nan",
         "snapshot-without-identity",
     ),
-    looks.log_has_no_token: ("log-has-token",),
+    looks.files_have_no_token: ("log-has-token", "file-had-token"),
+    looks.observations_are_small: ("observation-too-large",),
     looks.snapshots_do_not_grow: ("snapshot-keeps-history",),
     looks.snapshots_have_no_secrets: (
         "snapshot-has-token",

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld
+from clawblox.conformance.checks.hygiene import look_at_token_on_disk
+from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.lab import Lab
+from clawblox.conformance.registry import Failed
+from tests.provable import make_provable_world
 from tests.support import make_world, wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -26,4 +30,20 @@ async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -
             async with lab.probe() as another:
                 assert another is not probe
             assert (await live.call("GET", "/api.md")).is_accepted
+        await lab.close()
+
+
+async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
+    tmp_path: Path,
+) -> None:
+    directory = make_provable_world(tmp_path, clock="lockstep", defect="file-had-token")
+    async with AsyncWorld(dir=directory, run_dir=tmp_path / "run") as world:
+        disk = DiskSearch(directory, lambda _path: False, tmp_path / "run")
+        lab = Lab(world, scratch=tmp_path, seed=1, health_timeout=60.0, disk=disk)
+        for _ in range(2):
+            async with lab.start() as live:
+                assert live.started is not None
+        assert (directory / "orchard.cache").read_text() == "not for long"
+        with pytest.raises(Failed, match=r"orchard\.cache has the value of WORLD_OPERATOR_TOKEN"):
+            await look_at_token_on_disk(lab)
         await lab.close()

@@ -237,6 +237,9 @@ _CONTRACT = {
     "join-body-unread": _everywhere(
         "contract.keep_alive", "The body of a join is left in the kept connection."
     ),
+    "observation-too-large": _everywhere(
+        "contract.answer_size", "An observation has more than 4 MiB."
+    ),
     "ignores-base-path": _everywhere("contract.base_path", "WORLD_BASE_PATH is ignored."),
     "listens-everywhere": _everywhere(
         "contract.environment", "WORLD_HOST is ignored: it listens on every address."
@@ -260,6 +263,10 @@ _HYGIENE = {
     ),
     "snapshot-has-path": _everywhere("hygiene.paths", "An absolute path is in snapshots."),
     "log-has-token": _everywhere("hygiene.token_on_disk", "The operator token is in the log."),
+    "file-had-token": _everywhere(
+        "hygiene.token_on_disk",
+        "The operator token is in a file that the next life overwrites.",
+    ),
     "ignores-sigterm": _everywhere("hygiene.stop", "The world ignores SIGTERM."),
     "leaves-file": _everywhere("hygiene.files", "The world leaves a file in its directory."),
     "leaves-daemon": _everywhere("hygiene.processes", "The world leaves a daemon process."),

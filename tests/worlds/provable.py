@@ -236,6 +236,8 @@ class Orchard:
             return {"log": os.path.abspath("orchard.log")}
         if has("observation-token"):
             return {"debug": {"operator": setting("WORLD_OPERATOR_TOKEN")}}
+        if has("observation-too-large"):
+            return {"padding": "x" * (5 << 20)}
         return {}
 
 
@@ -842,6 +844,10 @@ def main() -> NoReturn:
     if has("leaves-file"):
         with open("orchard.lock", "w") as file:
             file.write("locked\n")
+    if has("file-had-token"):
+        is_first = not os.path.exists("orchard.cache")
+        with open("orchard.cache", "w") as file:
+            file.write(setting("WORLD_OPERATOR_TOKEN") if is_first else "not for long")
     if has("listens-everywhere"):
         options.host = "0.0.0.0"
     if has("log-has-token"):

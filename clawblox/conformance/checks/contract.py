@@ -43,7 +43,7 @@ from clawblox.protocol import (
     SESSION_HEADER,
 )
 from clawblox.snapshot.header import InvalidDocument, parse_header
-from clawblox.system.connection import Connection, Delivery
+from clawblox.system.connection import AnswerTooLargeError, Connection, Delivery
 from clawblox.system.request import MAX_ANSWER_BYTES, make_request, parse_address
 
 CHECKS: Final = Checks("contract")
@@ -360,6 +360,8 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
                 answer = await connection.exchange(
                     request, request.encode(body), MAX_ANSWER_BYTES, Delivery()
                 )
+        except AnswerTooLargeError as error:
+            raise CouldNotRun(error.headline) from None
         except (WorldCallError, TimeoutError) as error:
             failure = str(error) or f"no answer within {CALL_TIMEOUT_S:g} s"
         url = f"{live.url}{route}{'?' if query else ''}{query}"

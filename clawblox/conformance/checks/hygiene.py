@@ -19,13 +19,11 @@ from clawblox.conformance.ordinary import GROWTH_BYTES, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed
 from clawblox.differences import ABSENT, Difference
 from clawblox.results import StopResult
-from clawblox.system.regular_files import read_file, read_regular
 from clawblox.world.sources import digest_sources
 
 CHECKS: Final = Checks("hygiene")
 _check = partial(CHECKS.add, needs_directory=True)
 
-_MAX_FILE_BYTES: Final = 64 << 20
 _SHOWN: Final = 5
 
 
@@ -103,27 +101,23 @@ async def look_at_paths(lab: Lab) -> str:
     return f"none of {count} values is a path"
 
 
-@_check("token_on_disk", "must", "A world writes no token and no secret variable to its files.")
+@_check(
+    "token_on_disk",
+    "must",
+    "A world writes no token and no secret variable to its files.",
+    is_last=True,
+)
 async def look_at_token_on_disk(lab: Lab) -> str:
-    """Search the log, and the files that the world changed, for the secrets that it got."""
-    live = (await live_ordinary(lab)).live
-    assert live.started is not None
-    secrets = {what: value.encode() for what, value in lab.find_secrets(live).items()}
-    contents = {"the log": partial(read_regular, live.started.log_file, max_bytes=_MAX_FILE_BYTES)}
-    directory = lab.require_world().dir
-    for name in await _find_changed_files(lab):
-        contents[name] = partial(read_file, directory, name, max_bytes=_MAX_FILE_BYTES)
-    for name, read in contents.items():
-        try:
-            content = await run_blocking(read)
-        except FileNotFoundError:  # another instance has removed it meanwhile
-            continue
-        except OSError as error:
-            raise CouldNotRun(f"{name} cannot be read: {error}") from None
-        for what, value in secrets.items():
-            if value in content:
-                raise Failed(f"{name} has {what}")
-    return f"the log and {len(contents) - 1} changed files have none of {len(secrets)} secrets"
+    """Look what was found in the files that changed in each life: logs, and all that it wrote."""
+    await live_ordinary(lab)
+    await lab.search_disk()
+    assert lab.disk is not None
+    for name, what in lab.disk.traces.items():
+        raise Failed(f"{name} has {what}")
+    for name, reason in lab.disk.unread.items():
+        raise CouldNotRun(f"{name} cannot be read: {reason}")
+    count, secrets = len(lab.disk.searched), len(lab.mask.variables)
+    return f"{count} files that lives have written have none of {secrets} secrets"
 
 
 async def _find_changed_files(lab: Lab) -> list[str]:
@@ -144,6 +138,7 @@ async def _find_changed_files(lab: Lab) -> list[str]:
     "files",
     "should",
     "A world leaves no files in its directory: recordings belong to WORLD_RECORD_DIR.",
+    is_last=True,
 )
 async def look_at_files(lab: Lab) -> str:
     """Compare the world's directory with what it was before the first start."""
