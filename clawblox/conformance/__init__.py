@@ -23,6 +23,7 @@ those of the world that was saved.
 - ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
+- ``pace``: how long to wait for such a world.
 - ``landings``: lives of such a world in which the same input lands at the same time.
 - ``fresh``: one more life, in places that no other has used.
 - ``verdict``: the verdict about the restore.

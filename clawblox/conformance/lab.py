@@ -25,10 +25,10 @@ from clawblox.conformance.live import (
     Player,
     Step,
     make_script,
-    read_time,
     run_script,
 )
 from clawblox.conformance.masking import SecretMask, find_secrets
+from clawblox.conformance.pace import has_moved
 from clawblox.conformance.registry import CouldNotRun, Failed, NotApplicable
 from clawblox.conformance.start_failures import describe_start
 from clawblox.conformance.verdict import Findings
@@ -47,8 +47,9 @@ from clawblox.world.async_world import AsyncWorld
 from clawblox.world.input_examples import find_examples
 from clawblox.world.private_copies import MissingFilesError, copy_world
 
-LOOK_S: Final = 0.3
-"""Seconds of real time between two looks that show whether a world runs by itself."""
+LOOK_S: Final = 1.0
+"""Real time in seconds in which a world that runs by itself ticks; at 50 Hz, also a slow one."""
+_LOOK_INTERVAL_S: Final = 0.05
 STOP_GRACE_S: Final = 5.0
 SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
@@ -504,15 +505,14 @@ class Lab:
         async def look() -> ClockKind:
             async with self.playing() as players:
                 first = await players[0].observe()
-                await anyio.sleep(LOOK_S)
-                second = await players[0].observe()
-            for exchange in (first, second):
-                if not exchange.is_accepted:
-                    raise CouldNotRun(f"an observation was not accepted: {exchange.outcome}")
-            times = [read_time(exchange.fields) for exchange in (first, second)]
-            if None in times:
-                times = [None, None] if first.content == second.content else [None, 0.0]
-            return "lockstep" if times[0] == times[1] else "realtime"
+                deadline = anyio.current_time() + LOOK_S
+                while True:
+                    await anyio.sleep(_LOOK_INTERVAL_S)
+                    second = await players[0].observe()
+                    if has_moved(first, second):
+                        return "realtime"
+                    if anyio.current_time() > deadline:
+                        return "lockstep"
 
         return await self.once("clock", look)
 

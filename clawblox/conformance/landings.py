@@ -22,7 +22,14 @@ from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Action, Player, read_time
-from clawblox.conformance.realtime import LEAST_COMMON, Documents, collect, compare_documents
+from clawblox.conformance.pace import Pace, has_time_for
+from clawblox.conformance.realtime import (
+    BETWEEN_S,
+    LEAST_COMMON,
+    Documents,
+    collect,
+    compare_documents,
+)
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.results import SavedSnapshot
 
@@ -30,11 +37,13 @@ _RESTORES: Final = 9
 _LEAD: Final = {True: 0.3, False: 20.0}
 """How far after the save the input is aimed: seconds where documents have a time, else ticks."""
 _AIM_S: Final = 8.0
+"""Longest real time in seconds until the aim is reached, of a world in real time."""
 _SEARCH_S: Final = 60.0
-"""Real time in seconds after which no further life is begun."""
+"""Real time in seconds after which no further life of a world in real time is begun."""
 _QUIET_TIMES: Final = 100
 _WAITING_S: Final = 10.0
-"""Real time in seconds for further lives, when no save so far has the input waiting."""
+"""Real time in seconds for further lives of a world in real time, when no save so far has the input
+waiting."""
 
 
 @attrs.frozen
@@ -46,12 +55,14 @@ class Landing:
         documents: What was seen afterwards, by time.
         early: Snapshots that were taken while it was on its way, by time.
         who: The life, in words.
+        slowness: Real seconds for a simulated one until the input was sent.
     """
 
     time: float
     documents: Mapping[float, Exchange]
     early: Mapping[float, Exchange]
     who: str
+    slowness: float
 
     @property
     def is_saved(self) -> bool:
@@ -78,6 +89,11 @@ class Landings:
     original: Landing
     restored: tuple[Landing, ...]
     is_opaque: bool
+
+    @property
+    def slowness(self) -> float:
+        """Real seconds for a simulated one in the slowest life."""
+        return max(life.slowness for life in (self.original, *self.restored))
 
     def pairs(self, *, saved: bool) -> list[tuple[Landing, Landing]]:
         """Return the lives whose inputs landed together, each pair with the earlier life first.
@@ -134,17 +150,21 @@ async def _restore_landings(lab: Lab, landings: Landings) -> tuple[Landing, ...]
     """Aim at a landing in one restored life after the other, until both kinds have hit it."""
     restored: list[Landing] = []
     target, is_opaque = landings.original.time, landings.is_opaque
-    deadline = anyio.current_time() + _SEARCH_S
+    begun, longest = anyio.current_time(), 0.0
     delays: list[float] = []
     for number in range(_RESTORES):
         hits = [landing.is_saved for landing in restored if landing.time == target]
         is_complete = False in hits and (True in hits or is_opaque)
-        if is_complete or anyio.current_time() > deadline:
+        life_begun = anyio.current_time()
+        slowness = attrs.evolve(landings, restored=tuple(restored)).slowness
+        is_late = life_begun - begun > _SEARCH_S * slowness or not has_time_for(longest)
+        if is_complete or is_late:
             break
         is_saved = False in hits or (number % 2 == 1 and not is_opaque)
         aim = target - (statistics.median(delays) if delays else 0.0)
         landing = await _restore_landing(lab, landings, aim, number, is_saved=is_saved)
         restored.append(landing)
+        longest = max(longest, anyio.current_time() - life_begun)
         delays.append(max(0.0, landing.time - aim))
     return tuple(restored)
 
@@ -173,9 +193,12 @@ async def _land(
     is_saved: bool = False,
 ) -> Landing:
     """Send an input as soon as a simulated time has come."""
-    deadline = anyio.current_time() + _AIM_S
-    while _require_time(await player.observe()) < aim and anyio.current_time() < deadline:
-        pass
+    pace = Pace(now := anyio.current_time())
+    while (seen := _require_time(await player.observe())) < aim:
+        if not pace.note(seen, now := anyio.current_time()):
+            await anyio.sleep(BETWEEN_S)
+        if pace.is_hopeless(now, still_s=_AIM_S, longest_s=_AIM_S):
+            break
     early: Documents = {}
     answers: list[Exchange] = []
 
@@ -202,7 +225,7 @@ async def _land(
     documents: Documents = {}
     ask = player.observe if is_opaque else player.live.snapshot
     await collect(ask, documents, wanted=3 * LEAST_COMMON)
-    return Landing(time, documents, early, who)
+    return Landing(time, documents, early, who, pace.slowness(now))
 
 
 def _require_time(exchange: Exchange) -> float:
@@ -221,10 +244,13 @@ async def find_waiting(lab: Lab) -> tuple[Landing, Exchange] | None:
     landings = await live_landings(lab)
     saved = [landing for landing in landings.restored if landing.early]
     number = len(landings.restored)
-    deadline = anyio.current_time() + _WAITING_S
+    begun = look_begun = anyio.current_time()
     while (found := await _find_waiting_in(lab, landings.save, saved)) is None:
-        if anyio.current_time() > deadline:
+        now = anyio.current_time()
+        is_late = now - begun > _WAITING_S * landings.slowness
+        if is_late or not has_time_for(now - look_begun):
             return None
+        look_begun = now
         aim = landings.original.time
         saved = [await _restore_landing(lab, landings, aim, number, is_saved=True)]
         number += 1

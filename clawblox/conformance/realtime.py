@@ -28,6 +28,7 @@ from clawblox.conformance.live import (
     read_times,
     welcome,
 )
+from clawblox.conformance.pace import Pace, has_time_for
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.differences import Difference, find_differences
 from clawblox.results import SavedSnapshot
@@ -40,12 +41,13 @@ _QUIET_TIMES: Final = 30
 """Different times at which a life is observed before it is also saved."""
 _EXPECTED: Final = 4 * LEAST_COMMON
 """Expected common times after which enough has been seen; luck and load may quarter them."""
-_BETWEEN_S: Final = 0.002
+BETWEEN_S: Final = 0.002
+"""Real time in seconds between two looks at a world that has not ticked."""
 _DENSE: Final = 0.7
 """Share of the ticks that is seen of a life after which it needs no more time."""
 _SHORT_S, _LONG_S, _LONGEST_S = 1.2, 8.0, 60.0
 """Real time in seconds for which documents without a time are asked for, for which more than the
-necessary is seen, and for which documents are asked for at most."""
+necessary is seen, and for which documents are asked for at most, of a world in real time."""
 _MOST_LIVES: Final = 6
 """Maximum number of lives from a save that are watched to see enough times of an earlier life."""
 WARM_ROUNDS: Final = 4
@@ -130,25 +132,26 @@ async def collect(
     Raises:
         Failed: An answer is an error.
     """
-    begun = moved_at = anyio.current_time()
+    begun = anyio.current_time()
+    pace = Pace(begun)
     seen = _Seen()
     while True:
         exchange = await ask()
         if not exchange.is_accepted:
             raise Failed(f"the world did not answer: {exchange.outcome}", exchange=exchange)
-        known = seen.count
-        time = seen.add(exchange.content)
+        time, now = seen.add(exchange.content), anyio.current_time()
         if time is not None:
             documents.setdefault(time, exchange)
-        now = anyio.current_time()
-        if seen.count > known:
-            moved_at = now
-        else:  # the world has not ticked: asking on would only slow it down
-            await anyio.sleep(_BETWEEN_S)
+        if time is None or not pace.note(time, now):
+            # The world has not ticked: asking on would only slow it down.
+            await anyio.sleep(BETWEEN_S)
         is_timeless = seen.count == 0 and now - begun > _SHORT_S
         has_all = seen.count >= wanted and seen.latest >= until and seen.is_enough(wanted)
-        has_least = now - begun > _LONG_S and seen.expected() >= 2 * LEAST_COMMON
-        is_hopeless = now - moved_at > _LONG_S or now - begun > _LONGEST_S
+        is_met = seen.latest >= until or not has_time_for(
+            (until - seen.latest) * pace.slowness(now)
+        )
+        has_least = is_met and now - begun > _LONG_S and seen.expected() >= 2 * LEAST_COMMON
+        is_hopeless = pace.is_hopeless(now, still_s=_LONG_S, longest_s=_LONGEST_S)
         if has_all or has_least or is_timeless or is_hopeless:
             return
 
@@ -358,10 +361,12 @@ async def _live_until_met(
         join: Returns what was seen of a life and a later one.
         seen: Returns the documents of the earlier life and of this one that are compared.
     """
+    begun = anyio.current_time()
     life = await live()
+    seconds = anyio.current_time() - begun
     for _ in range(_MOST_LIVES - 1):
         count = sum(len(before.keys() & after.keys()) for before, after in seen(life))
-        if not 0 < count < LEAST_COMMON:
+        if not 0 < count < LEAST_COMMON or not has_time_for(seconds):
             break
         life = join(life, await live())
     return life

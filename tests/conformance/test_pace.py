@@ -1,0 +1,141 @@
+"""A world that is slower than real time gets time by its own rate, up to the limit of the check."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from clawblox.conformance import landings, pace, realtime
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.landings import Landing, Landings
+from clawblox.conformance.live import Action
+from clawblox.conformance.pace import SLOWEST, Pace, has_time_for
+from clawblox.system.request import Answer
+
+pytestmark = pytest.mark.anyio
+
+TICK_S = 0.002
+
+
+class SlowWorld:
+    """A world of 500 Hz, and the real time in which it runs: nothing else lets it pass."""
+
+    def __init__(self, rate: float, *, stops_at: float = math.inf) -> None:
+        self.now = 0.0
+        self._rate = rate
+        self._stops_at = stops_at
+
+    def current_time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    @property
+    def time(self) -> float:
+        return TICK_S * math.floor(min(self.now * self._rate, self._stops_at) / TICK_S + 1e-9)
+
+    async def answer(self, *_: object) -> Exchange:
+        self.now += 0.01
+        body = json.dumps({"time": self.time}).encode()
+        return Exchange("GET", "/observe", {}, None, None, Answer(200, body))
+
+    @property
+    def player(self) -> Any:
+        live = SimpleNamespace(snapshot=self.answer)
+        return SimpleNamespace(observe=self.answer, act=self.answer, live=live)
+
+
+@pytest.fixture
+def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run_in(world: SlowWorld) -> None:
+        for module in (landings, realtime):
+            clock = SimpleNamespace(
+                current_time=world.current_time, sleep=world.sleep, Event=anyio.Event
+            )
+            monkeypatch.setattr(module, "anyio", clock)
+
+    return run_in
+
+
+async def land(world: SlowWorld, aim: float) -> Landing:
+    action = Action("Push")
+    return await landings._land(world.player, action, aim, is_opaque=False, who="it")
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.2, 0.021])
+async def test_an_input_reaches_its_aim_in_a_world_of_any_rate(run_in: Any, rate: float) -> None:
+    run_in(world := SlowWorld(rate))
+    landing = await land(world, aim=0.3)
+    assert landing.time == pytest.approx(0.3, abs=0.03)
+    assert landing.slowness == pytest.approx(1 / rate, rel=0.1)
+
+
+async def test_a_world_below_a_fiftieth_of_real_time_is_not_waited_for(run_in: Any) -> None:
+    run_in(world := SlowWorld(0.0005))
+    landing = await land(world, aim=0.3)
+    assert landing.time < 0.25
+    assert landing.slowness == SLOWEST
+
+
+async def test_a_world_that_stands_still_is_not_taken_for_a_slow_one(run_in: Any) -> None:
+    run_in(world := SlowWorld(0.1, stops_at=0.1))
+    documents: realtime.Documents = {}
+    await realtime.collect(world.player.observe, documents, until=10.0)
+    assert max(documents) == pytest.approx(0.1)
+    assert world.now < 10
+
+
+async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_with(
+    run_in: Any,
+) -> None:
+    run_in(world := SlowWorld(0.021))
+    documents: realtime.Documents = {}
+    await realtime.collect(world.player.observe, documents, wanted=1, until=3.0)
+    assert max(documents) >= 3.0, "143 s of real time"
+
+
+def test_a_pace_is_that_of_the_time_since_the_world_was_first_seen():
+    seen = Pace(0.0)
+    assert seen.slowness(100.0) == 1.0
+    assert [seen.note(*each) for each in [(5.0, 10.0), (5.0, 11.0), (6.0, 14.0)]] == [
+        True,
+        False,
+        True,
+    ]
+    assert seen.slowness(14.0) == 4.0
+    assert not seen.is_hopeless(20.0, still_s=8.0, longest_s=4.0)
+    assert seen.is_hopeless(22.1, still_s=8.0, longest_s=4.0)
+    assert Pace(0.0).is_hopeless(9.0, still_s=10.0, longest_s=8.0)
+
+
+async def test_no_life_is_begun_that_ends_after_the_time_limit_of_the_check() -> None:
+    assert has_time_for(1e9)
+    with anyio.move_on_after(60):
+        assert has_time_for(30)
+        assert not has_time_for(61)
+
+
+async def test_the_time_for_further_lives_grows_with_the_slowness_of_the_slowest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = SlowWorld(0.1)
+    monkeypatch.setattr(landings, "anyio", world)
+    monkeypatch.setattr(landings, "has_time_for", lambda seconds: world.now < 1000)
+    landed = [Landing(float(number), {}, {}, "it", 10.0) for number in range(20)]
+    original = landed.pop(0)
+    lived = Landings((), None, Action("Push"), original, (), False)  # type: ignore[arg-type]
+
+    async def restore(*_: object, is_saved: bool) -> Landing:
+        world.now += 70.0
+        return landed.pop(0)
+
+    monkeypatch.setattr(landings, "_restore_landing", restore)
+    restored = await landings._restore_landings(None, lived)  # type: ignore[arg-type]
+    assert len(restored) == landings._RESTORES, "630 s of a world that is ten times slower"
+    assert pace.SLOWEST == 50
