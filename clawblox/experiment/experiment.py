@@ -236,9 +236,7 @@ class Experiment:
 
     def _require_open(self) -> OpenExperiment:
         if self._opened is None:
-            hint = (
-                f"async with Experiment(plan) as exp; without, read_experiment('{self.directory}')"
-            )
+            hint = f"async with Experiment(plan) as exp; else read_experiment('{self.directory}')"
             raise UsageError("this experiment is not open", hint=hint)
         return self._opened
 

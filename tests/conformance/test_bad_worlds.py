@@ -51,7 +51,7 @@ EVIDENCE: Mapping[str, str] = {
     "leave-keeps-session": "an observation after the agent left was accepted with 200",
     "refused-body-unread": "after POST /input with",
     "join-body-unread": "after POST /join with",
-    "ignores-base-path": "with WORLD_BASE_PATH=/checked/w1 it was not ready",
+    "ignores-base-path": "with WORLD_BASE_PATH=/worlds/w1 it was not ready",
     "ignores-port-flag": "it served on WORLD_PORT=",
     "snapshot-without-format": "its format is None",
     "snapshot-without-time": "its time is None",
@@ -146,7 +146,7 @@ CHOSEN = {
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawblox.conformance.lab.STOP_GRACE_S", 0.5)
+    monkeypatch.setattr("clawblox.conformance.instances.STOP_GRACE_S", 0.5)
 
 
 async def check(

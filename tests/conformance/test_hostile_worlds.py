@@ -64,8 +64,8 @@ GRADES: Mapping[str, str] = {
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawblox.conformance.lab.STOP_GRACE_S", 0.5)
-    monkeypatch.setattr("clawblox.conformance.lab.SAVE_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("clawblox.conformance.instances.STOP_GRACE_S", 0.5)
+    monkeypatch.setattr("clawblox.conformance.instances.SAVE_TIMEOUT_S", 5.0)
     monkeypatch.setattr(CALL_TIMEOUT, 5.0)
 
 
@@ -211,7 +211,7 @@ async def test_answers_that_both_lives_lack_are_not_equal(tmp_path: Path) -> Non
 async def test_snapshots_that_are_too_large_show_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clawblox.conformance.lab.MAX_SNAPSHOT_BYTES", 64)
+    monkeypatch.setattr("clawblox.conformance.instances.MAX_SNAPSHOT_BYTES", 64)
     report = await check(tmp_path, "behaves", "restore.trace")
     assert find(report, "restore.trace").status == "could_not_run"
     assert report.verdict.grade == "not_shown"

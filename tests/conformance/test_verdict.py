@@ -5,9 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from clawblox.conformance.lab import Findings
 from clawblox.conformance.report import CheckResult
-from clawblox.conformance.verdict import judge
+from clawblox.conformance.verdict import Findings, judge
 
 IDS = (
     "restore.trace",
