@@ -5,7 +5,9 @@
 - ``comparison``: compares the recording of a new process with the earlier one.
 - ``new_recording``: reads the recording of a new process while it grows.
 - ``verified_replay``: repeats a recording in a new process of its world.
-- ``verified_run``: repeats the recordings of a run, and connects them.
+- ``attempts``: the attempts of an experiment, in the order of its journal.
+- ``sources``: the recordings of a run or an experiment, and which of them may continue which.
+- ``verified_run``: repeats these recordings, and connects them.
 """
 
 from clawblox.replay.verified_run import VerifiedReplay, VerifiedRun, verify_run

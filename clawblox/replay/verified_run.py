@@ -6,34 +6,20 @@ earlier one must reach at the same tick.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
-from clawblox.errors import ConfigError, RecordingError, UsageError
-from clawblox.instance.launch import find_variables
+from clawblox.replay.attempts import AttemptPlace
 from clawblox.replay.progress import ReplayProgress
+from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
-from clawblox.results import DataStoreBackend
-from clawblox.rundir.paths import resolve_run_dir
-from clawblox.rundir.recordings import (
-    FoundRecording,
-    find_record,
-    find_run_dir,
-    list_recordings,
-    opened_recording,
-    refuse_archive,
-)
-from clawblox.world.recorded_worlds import find_recorded_world
-
-_BACKENDS: Final = get_args(DataStoreBackend)
 
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
 StartCheck: TypeAlias = Literal["seed", "earlier"]
@@ -42,7 +28,9 @@ Status: TypeAlias = Literal["equal", "equal_unchecked_start", "different", "impo
 
 @attrs.frozen
 class Link:
-    """How the start of a recording is connected with an earlier recording of the same instance.
+    """How the start of a recording is connected with an earlier recording.
+
+    That is one of the same instance, or of the one whose save this one began from.
 
     Attributes:
         kind: ``continues`` if the replay of the earlier one reaches the state with which this one
@@ -50,11 +38,22 @@ class Link:
             reaches that tick.
         tick: The tick at which this recording begins.
         number: Number of the earlier recording; None if it is unknown.
+        instance: Name of its instance in a run of many; empty for the only one.
+        attempt: Its attempt, in an experiment.
+        save: Digest of the save by which another instance continues it; empty for the same.
     """
 
     kind: LinkKind
     tick: int
     number: int | None = None
+    instance: str = ""
+    attempt: AttemptPlace | None = None
+    save: str = ""
+
+    def leads_to(self, other: VerifiedReplay) -> bool:
+        """Return whether this names a recording."""
+        place = self.number, self.instance, self.attempt
+        return place == (other.number, other.instance, other.attempt)
 
 
 @attrs.frozen
@@ -73,6 +72,7 @@ class VerifiedReplay:
         start_checked_by: What shows that the first state is genuine: ``seed`` if a fresh world
             began again with its seed and reached it, ``earlier`` if the replay of an earlier
             recording with a checked start reached it; None if nothing does.
+        attempt: The attempt that made it, in an experiment.
     """
 
     recording: Path
@@ -83,6 +83,7 @@ class VerifiedReplay:
     link: Link | None = None
     world: str = ""
     start_checked_by: StartCheck | None = None
+    attempt: AttemptPlace | None = None
 
     @property
     def status(self) -> Status:
@@ -105,6 +106,7 @@ class VerifiedReplay:
             "recording": str(self.recording),
             "number": self.number,
             "instance": self.instance,
+            "attempt": None if self.attempt is None else attrs.asdict(self.attempt),
             "world": self.world,
             **self.progress.document(),
             "outcome": self.status,
@@ -167,7 +169,7 @@ async def verify_run(
     on_replay: OnReplay = lambda _replay: None,
     on_world: OnWorld = _ignore_world,
 ) -> VerifiedRun:
-    """Repeat the recordings of a run in new processes of its world, and compare.
+    """Repeat the recordings of a run or an experiment in new processes of its world, and compare.
 
     Each new process gets the first state or the seed and what agents sent, and records what it does
     with it. Here, outside of it, the two recordings are compared until the first difference:
@@ -175,7 +177,8 @@ async def verify_run(
     data.
 
     Args:
-        run: A run directory, of one or many instances, or the file of a recording.
+        run: A run directory, of one or many instances, the directory of an experiment, or the file
+            of a recording.
         number: Verify only this recording of the run, counted from 1; None verifies all.
         world_dir: The directory of the world, or the address of one in a GitHub repository; None
             takes the world in the records of the run, if no other user and no agent can have
@@ -200,20 +203,22 @@ async def verify_run(
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
         OSError: A file cannot be read or written.
         UsageError: There is no such recording; or its world is not known, or must be given.
+        ClawbloxError: The journal of the experiment cannot be read.
 
     Cancellation: every process is ended, and every file removed.
     """
     options = ReplayOptions(
         in_place=in_place, health_timeout=health_timeout, stall_timeout=stall_timeout
     )
-    sources = await run_blocking(partial(_find_sources, Path(run), number, world_dir, env or {}))
+    choice = SourceOptions(number, world_dir, env or {})
+    sources = await run_blocking(find_sources, Path(run), choice)
     total, done = sum(source.last_tick - source.first_tick for source in sources), 0
     replays: list[VerifiedReplay] = []
     for world in dict.fromkeys(source.world for source in sources if source.world):
         await on_world(world)
     for place, source in enumerate(sources):
         reach = partial(_report, on_progress, done - source.first_tick, total)
-        later = [other for other in sources[place + 1 :] if other.instance == source.instance]
+        later = [other for other in sources[place + 1 :] if other.may_continue(source)]
         begun_at = time.monotonic()
         progress = ReplayProgress("impossible", source.obstacle)
         if not source.obstacle:
@@ -229,9 +234,15 @@ async def verify_run(
         on_progress(done, total)
         seconds = time.monotonic() - begun_at
         replay = VerifiedReplay(
-            source.found.path, source.number, source.instance, progress, seconds, world=source.world
+            source.found.path,
+            source.number,
+            source.found.instance,
+            progress,
+            seconds,
+            world=source.world,
+            attempt=source.attempt,
         )
-        link = _find_link(replay, replays)
+        link = _find_link(source, progress, sources, replays)
         checked_by = _find_check(progress, link, replays)
         replay = attrs.evolve(replay, link=link, start_checked_by=checked_by)
         replays.append(replay)
@@ -243,20 +254,41 @@ def _report(on_progress: OnRunProgress, before: int, total: int, progress: Repla
     on_progress(before + progress.tick, total)
 
 
-def _find_link(replay: VerifiedReplay, before: Sequence[VerifiedReplay]) -> Link | None:
-    """Return how the start of a recording is connected with those before it."""
-    start = replay.progress.start
-    earlier = [other for other in before if other.instance == replay.instance and other.number]
+def _find_link(
+    source: ReplaySource,
+    progress: ReplayProgress,
+    sources: Sequence[ReplaySource],
+    replays: Sequence[VerifiedReplay],
+) -> Link | None:
+    """Return how the start of a recording is connected with those before it.
+
+    Args:
+        source: The recording.
+        progress: How far its replay came.
+        sources: All recordings.
+        replays: The results of those before it.
+    """
+    start = progress.start
+    before = zip(sources, replays, strict=False)
+    earlier = [(other, replay) for other, replay in before if source.may_continue(other)]
     if start is None or not earlier:
         return None
     differs = None
-    for other in reversed(earlier):
-        states = [digest for digest in other.progress.digests if digest.tick == start.tick]
+    for other, replay in reversed(earlier):
+        states = [digest for digest in replay.progress.digests if digest.tick == start.tick]
+        link = Link(
+            "continues",
+            start.tick,
+            other.number,
+            other.found.instance,
+            other.attempt,
+            save="".join(source.find_saves_of(other)[:1]),
+        )
         if start in states:
-            return Link("continues", start.tick, other.number)
+            return link
         # Beyond its end, inputs may be missing.
-        if states and differs is None and start.tick <= other.progress.last_tick:
-            differs = Link("differs", start.tick, other.number)
+        if states and differs is None and start.tick <= replay.progress.last_tick:
+            differs = attrs.evolve(link, kind="differs")
     return differs or Link("unknown", start.tick)
 
 
@@ -270,117 +302,5 @@ def _find_check(
         return "seed"
     if link is None or link.kind != "continues":
         return None
-    earlier = next(other for other in before if other.number == link.number)
+    earlier = next(other for other in before if link.leads_to(other))
     return "earlier" if earlier.start_checked_by else None
-
-
-# -- what is repeated, and where -------------------------------------------------------------------
-
-
-@attrs.frozen
-class _Source:
-    """A recording, and the world that repeats it; or why it cannot be repeated."""
-
-    found: FoundRecording
-    number: int
-    run_dir: Path | None = None
-    world: str = ""
-    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    datastore: DataStoreBackend | None = None
-    first_tick: int = 0
-    last_tick: int = 0
-    obstacle: str = ""
-
-    @property
-    def instance(self) -> str:
-        return self.found.instance
-
-
-def _find_sources(
-    given: Path, number: int | None, world_dir: str | Path | None, env: Mapping[str, str]
-) -> list[_Source]:
-    """Return what is to be verified. Blocks."""
-    is_file = not given.is_dir()
-    if is_file:
-        refuse_archive(given)
-    # No link leads from a run directory to a file that is looked for above its real directory.
-    given = resolve_run_dir(given.parent) / given.name if is_file else resolve_run_dir(given)
-    run_dir = find_run_dir(given) if is_file else given
-    listed = [] if run_dir is None else _number(list_recordings(run_dir))
-    if is_file:
-        listed = [(found, n) for found, n in listed if found.path == given]
-        listed = listed or [(FoundRecording(given), 1)]
-    elif number is not None:
-        listed = [(found, n) for found, n in listed if n == number]
-    if not listed:
-        raise _no_recording(given, number, [] if run_dir is None else list_recordings(run_dir))
-    return [_read_source(found, n, run_dir, world_dir, env) for found, n in listed]
-
-
-def _no_recording(
-    run: Path, number: int | None, recordings: Sequence[FoundRecording]
-) -> UsageError:
-    """Return the error for a run that lacks the recording that was asked for."""
-    count = sum(found.is_readable for found in recordings)
-    if number is None or not count:
-        return UsageError(
-            f"there are no recordings in {run}", hint="start the run with record=True"
-        )
-    have = "1 recording, number 1" if count == 1 else f"{count} recordings, 1 to {count}"
-    return UsageError(f"there is no recording {number} in {run}, which has {have}")
-
-
-def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, int]]:
-    """Number the recordings as ``find_recordings`` does; those in other formats have 0."""
-    numbers = iter(range(1, len(recordings) + 1))
-    return [(found, next(numbers) if found.is_readable else 0) for found in recordings]
-
-
-def _read_source(
-    found: FoundRecording,
-    number: int,
-    run_dir: Path | None,
-    world_dir: str | Path | None,
-    env: Mapping[str, str],
-) -> _Source:
-    source = _Source(found, number)
-    if not found.is_readable:
-        reason = f"its format is {found.format!r}, of another program"
-        return attrs.evolve(source, obstacle=reason)
-    try:
-        with opened_recording(found.path, run_dir) as reader:
-            start = reader.start()
-            last_tick = max(entry.header.last.tick for entry in reader.index)
-    except RecordingError as error:
-        return attrs.evolve(source, obstacle=str(error).partition("\n")[0])
-    world = str(find_recorded_world(found, run_dir) if world_dir is None else world_dir)
-    record = None if run_dir is None else find_record(run_dir, found)
-    if record is not None:
-        env, missing = find_variables(record, env, os.environ)
-        if missing:
-            raise ConfigError(
-                f"no value for {', '.join(missing)}, which {record.name} had; values are never on "
-                "disk",
-                key="env",
-                hint="set the variables in the environment, or give env=",
-            )
-    option = None if record is None else record.options.get("datastore")
-    return attrs.evolve(
-        source,
-        run_dir=run_dir,
-        world=world,
-        env=env,
-        datastore=_choose_backend(start.get("datastore"), option),
-        first_tick=start["tick"],
-        last_tick=last_tick,
-    )
-
-
-def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None:
-    """Return where a replay keeps rows: as the recorded world did, else as its record has it.
-
-    A replay never opens a database that other worlds use, whatever the recording asks for.
-    """
-    named = (backend for name in (recorded, option) for backend in _BACKENDS if backend == name)
-    backend: DataStoreBackend | None = next(named, None)
-    return "none" if backend == "postgres" else backend

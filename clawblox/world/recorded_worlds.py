@@ -12,6 +12,7 @@ from typing import Final
 
 from clawblox.agents.status import find_agent_around
 from clawblox.errors import UsageError
+from clawblox.rundir.experiments import find_experiment_part
 from clawblox.rundir.paths import records_journal
 from clawblox.rundir.recordings import FoundRecording, find_record
 from clawblox.system.regular_files import find_outsider
@@ -48,9 +49,11 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
             f"count, since {problem}",
             hint=_HINT,
         )
-    agent = find_agent_around(world)
-    if agent is not None or world.is_relative_to(home):
-        place = "the run directory" if agent is None else f"the files of the agent in {agent}"
+    agent, part = find_agent_around(world), find_experiment_part(home)
+    results = home if part is None else part.experiment
+    if agent is not None or world.is_relative_to(results):
+        own = "the run directory" if part is None else "the directory of the experiment"
+        place = own if agent is None else f"the files of the agent in {agent}"
         raise UsageError(
             f"the world of {recording.path} must be given: the one that ran, {world}, is in "
             f"{place}, where an agent may have put it",

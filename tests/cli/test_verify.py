@@ -11,11 +11,13 @@ import pytest
 
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.progress import Divergence, ReplayProgress
-from clawblox.replay.verified_run import Link, _no_recording
+from clawblox.replay.sources import no_recording
+from clawblox.replay.verified_run import Link
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.verified_runs import describe_replay, sum_up
 from tests.cli.conftest import Start
 from tests.conformance.lives import dice_world, recorded_lives
+from tests.replay.trials import KEYS, ran_trial
 from tests.rundir.support import make_record
 from tests.support import marked_processes, wait_until
 
@@ -144,7 +146,7 @@ def is_up(log: Path) -> bool:
 
 
 @pytest.mark.parametrize("command", ["verify", "replay"])
-def test_an_archive_is_no_recording_and_its_run_is_named(
+def test_an_archive_isno_recording_and_its_run_is_named(
     call: Start, tmp_path: Path, command: str
 ) -> None:
     make_record(tmp_path / "run", 0)
@@ -157,11 +159,25 @@ def test_an_archive_is_no_recording_and_its_run_is_named(
     assert f"hint: give its run, {tmp_path / 'run'}" in refused.err
 
 
-def test_a_number_that_no_recording_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_a_number_thatno_recording_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
     found = [FoundRecording(tmp_path / "a"), FoundRecording(tmp_path / "b")]
-    texts = [_no_recording(tmp_path, 5, recordings).message for recordings in (found, found[:1])]
+    texts = [no_recording(tmp_path, 5, recordings).message for recordings in (found, found[:1])]
     assert texts == [
         f"there is no recording 5 in {tmp_path}, which has 2 recordings, 1 to 2",
         f"there is no recording 5 in {tmp_path}, which has 1 recording, number 1",
     ]
-    assert _no_recording(tmp_path, 5, []).hint == "start the run with record=True"
+    assert no_recording(tmp_path, 5, []).hint == "start the run with record=True"
+
+
+@pytest.mark.needs("curl")
+def test_an_experiment_is_one_table_with_one_status(call: Start, tmp_path: Path) -> None:
+    directory = ran_trial(tmp_path, prompts=[None])
+    command = call("verify", str(directory), env=KEYS)
+    assert command.wait() == 0, command.err
+    assert command.err == f"World: {tmp_path / 'dice'}\n"
+    heading, *rows, total = command.out.splitlines()
+    assert heading.split() == ["CHAIN", "GEN", "ATTEMPT", "RECORDING", "OUTCOME", "LINK"]
+    assert [row.split()[0] for row in rows] == ["s7", "s7", "s7-f1-1"]
+    assert "continues s7/g001, attempt 2 at tick" in rows[2]
+    assert total.startswith("3 recordings in ")
+    assert call("verify", str(directory), "--recording", "1", env=KEYS).wait() == 2

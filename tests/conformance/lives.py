@@ -135,3 +135,8 @@ def with_changed(run: Path, target: Path, number: int, edit: Callable[[Records],
     path = target / "recordings" / f"recording-{number:04}.jsonl.zst"
     path.unlink()
     return rewrite(run / "recordings" / path.name, path, edit).parents[1]
+
+
+def first_input(records: Records, since: int) -> dict[str, Any]:
+    """Return the first input at a tick or later."""
+    return next(f for _, f in records if f.get("event") == "input" and f["tick"] >= since)

@@ -21,6 +21,7 @@ from tests.conformance.lives import (
     Action,
     copied,
     dice_world,
+    first_input,
     recorded_lives,
     verified,
     with_changed,
@@ -111,10 +112,6 @@ def test_a_moved_run_with_a_world_elsewhere_is_verified(
         with pytest.raises(UsageError, match=f"other users can write {moved}"):
             verified(given, on_world=show)
     assert len(shown) == 2
-
-
-def first_input(records: Records, since: int) -> dict[str, Any]:
-    return next(f for _, f in records if f.get("event") == "input" and f["tick"] >= since)
 
 
 def test_a_changed_input_is_found_at_its_tick(lives: Path, tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ClawbloxError
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
+from clawblox.replay.attempts import is_experiment
 from clawblox.views.formatting import format_json, shorten_path
+from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up
 
 
@@ -30,12 +32,14 @@ from clawblox.views.verified_runs import describe_replay, sum_up
       clawblox verify runs/r001                   all recordings of a run
       clawblox verify runs/r001 --recording 2     one of them
       clawblox verify recording-0001.jsonl.zst --world worlds/panda
+      clawblox verify experiments/memory          all attempts, as one table
 
     The exit status is 0 if every recording is equal to its replay, 1 if one differs, 3 if none
-    differs and one cannot be verified, or with --strict has an unchecked start. The recordings of
-    one instance are also compared with each other: where a restored world continues an earlier
-    life, that is the state it must begin with. Values of --env of the run are not on disk: set
-    these variables in the environment, or give --env again.
+    differs and one cannot be verified, or with --strict has an unchecked start. Recordings are also
+    compared with each other: where a restored world continues an earlier life, another attempt or
+    the source of its branch, it must begin with the state that the replay before it has reached.
+    Values of --env of the run are not on disk: set these variables in the environment, or give
+    --env again.
     """),
 )
 @only_run
@@ -71,10 +75,10 @@ def command(
 ) -> int | None:
     """Repeat the recordings of a run in new processes of its world, and compare.
 
-    RUN is a run directory, or a file with a recording, by default the only run or experiment in the
-    current directory. A new process of the world gets the first state or the seed and what agents
-    sent, each at its tick, and records what happens and what agents and spectators see. clawblox
-    compares the two recordings until the first difference. The
+    RUN is a run directory, the directory of an experiment, or a file with a recording, by default
+    the only run or experiment in the current directory. A new process of the world gets the first
+    state or the seed and what agents sent, each at its tick, and records what happens and what
+    agents and spectators see. clawblox compares the two recordings until the first difference. The
     code of the world runs here, from a private copy of its directory; nothing remains. Its
     directory is printed first, to standard error.
 
@@ -108,7 +112,12 @@ def command(
         raise ClawbloxError(str(error)) from error
     if verified is None:
         return signals.exit_status
-    click.echo(format_json(verified.document()) if as_json else sum_up(verified))
+    if as_json:
+        click.echo(format_json(verified.document()))
+    else:
+        if is_experiment(Path(run)):
+            click.echo(format_attempts(verified))
+        click.echo(sum_up(verified))
     return verified.exit_status
 
 
@@ -138,7 +147,7 @@ async def _verify(
         async with progress_bar("Verifying", 0) as bar, signals.cancelling() as scope:
 
             async def show(replay: VerifiedReplay) -> None:
-                if not is_quiet:
+                if replay.attempt is None and not is_quiet:  # attempts are rows of a table
                     await bar.write_line(output, describe_replay(replay))
 
             async def show_world(world: str) -> None:

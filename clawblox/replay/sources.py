@@ -1,0 +1,254 @@
+"""The recordings that are verified: their worlds, and which of them may continue which. Blocks.
+
+A recording continues an earlier one of its own instance, or of the instance whose save it began
+from. The manifests have the digests of all saves, and of those that each life began from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, get_args
+
+import attrs
+
+from clawblox.errors import ClawbloxError, ConfigError, ManifestError, RecordingError, UsageError
+from clawblox.instance.launch import find_variables
+from clawblox.replay.attempts import AttemptPlace, RecordedAttempt, is_experiment, list_attempts
+from clawblox.results import DataStoreBackend
+from clawblox.rundir.lineage import read_lineage
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.recordings import (
+    FoundRecording,
+    find_record,
+    find_run_dir,
+    list_recordings,
+    opened_recording,
+    refuse_archive,
+)
+from clawblox.world.recorded_worlds import find_recorded_world
+
+_BACKENDS: Final = get_args(DataStoreBackend)
+
+
+@attrs.frozen(kw_only=True)
+class ReplaySource:
+    """A recording, and the world that repeats it; or why it cannot be repeated.
+
+    Attributes:
+        found: The recording.
+        number: Its number in its run, counted from 1; 0 for one in another format.
+        attempt: The attempt that made it; None outside of experiments.
+        origin: Name of the attempt from whose checkpoint that began; empty for a fresh world.
+        run_dir: The run directory that lists it; None if none does.
+        world: The directory or address of the world; empty if it is not repeated.
+        env: Additional environment variables of the world.
+        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+        first_tick: Tick at which it begins.
+        last_tick: Its last tick.
+        obstacle: Why it cannot be repeated; empty if it can.
+        saves: Digests of the saves of its instance.
+        origins: Digests of the saves that lives of its instance began from.
+    """
+
+    found: FoundRecording
+    number: int
+    attempt: AttemptPlace | None = None
+    origin: str = ""
+    run_dir: Path | None = None
+    world: str = ""
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    datastore: DataStoreBackend | None = None
+    first_tick: int = 0
+    last_tick: int = 0
+    obstacle: str = ""
+    saves: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def is_instance_of(self, other: ReplaySource) -> bool:
+        """Return whether the same instance has made another recording."""
+        same = (self.attempt, self.found.instance) == (other.attempt, other.found.instance)
+        return same and self.number > 0 and other.number > 0
+
+    def find_saves_of(self, other: ReplaySource) -> Sequence[str]:
+        """Return the digests of saves of another instance that this one has begun from."""
+        return [] if self.is_instance_of(other) else sorted(self.origins & other.saves)
+
+    def may_continue(self, other: ReplaySource) -> bool:
+        """Return whether this recording may begin with a state of another.
+
+        Several attempts can have made the same save; the journal names the one that counts.
+        """
+        if self.is_instance_of(other):
+            return True
+        if self.origin and other.attempt is not None:
+            return other.attempt.name == self.origin
+        return bool(self.find_saves_of(other))
+
+
+@attrs.frozen
+class SourceOptions:
+    """The choice of the recordings, and of their world.
+
+    Attributes:
+        number: Only this recording of a run, counted from 1; None means all.
+        world_dir: The directory or address of the world; None means the one in the records.
+        env: Values of environment variables, before those of this process.
+    """
+
+    number: int | None = None
+    world_dir: str | Path | None = None
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+def find_sources(given: Path, options: SourceOptions) -> list[ReplaySource]:
+    """Return what is to be verified.
+
+    Args:
+        given: A run directory, the directory of an experiment, or the file of a recording.
+        options: The choice.
+
+    Raises:
+        ClawbloxError: A manifest or a journal cannot be read; there is no such recording; or its
+            world or a variable is not known.
+        OSError: A directory cannot be read.
+    """
+    if is_experiment(given):
+        return _find_in_experiment(resolve_run_dir(given), options)
+    is_file = not given.is_dir()
+    if is_file:
+        refuse_archive(given)
+    # No link leads from a run directory to a file that is looked for above its real directory.
+    given = resolve_run_dir(given.parent) / given.name if is_file else resolve_run_dir(given)
+    run_dir = find_run_dir(given) if is_file else given
+    listed = [] if run_dir is None else _number(list_recordings(run_dir))
+    if is_file:
+        listed = [(found, n) for found, n in listed if found.path == given]
+        listed = listed or [(FoundRecording(given), 1)]
+    elif options.number is not None:
+        listed = [(found, n) for found, n in listed if n == options.number]
+    if not listed:
+        all_of_run = [] if run_dir is None else list_recordings(run_dir)
+        raise no_recording(given, options.number, all_of_run)
+    return [*_link(run_dir, (_read_source(found, n, run_dir, options) for found, n in listed))]
+
+
+def no_recording(run: Path, number: int | None, recordings: Sequence[FoundRecording]) -> UsageError:
+    """Return the error for a run that lacks the recording that was asked for.
+
+    Args:
+        run: The run directory.
+        number: The number that was asked for; None for all.
+        recordings: The recordings that it has.
+    """
+    count = sum(found.is_readable for found in recordings)
+    if number is None or not count:
+        return UsageError(
+            f"there are no recordings in {run}", hint="start the run with record=True"
+        )
+    have = "1 recording, number 1" if count == 1 else f"{count} recordings, 1 to {count}"
+    return UsageError(f"there is no recording {number} in {run}, which has {have}")
+
+
+def _find_in_experiment(directory: Path, options: SourceOptions) -> list[ReplaySource]:
+    if options.number is not None:
+        raise UsageError("a recording has a number in its run: give the run directory with it")
+    attempts = list_attempts(directory)
+    if not attempts:
+        raise UsageError(f"no world of the experiment in {directory} has run")
+    return [source for attempt in attempts for source in _find_in_attempt(attempt, options)]
+
+
+def _find_in_attempt(attempt: RecordedAttempt, options: SourceOptions) -> Iterator[ReplaySource]:
+    """Yield the recordings of an attempt, or why there is none."""
+    run_dir, listed, obstacle = attempt.run_dir, [], "its run directory is gone"
+    if run_dir is not None:
+        obstacle = "the attempt has no recording"
+        try:
+            listed = _number(list_recordings(run_dir))
+        except ManifestError as error:
+            obstacle = str(error).partition("\n")[0]
+    if not listed:
+        missing = FoundRecording(run_dir or Path(attempt.place.name))
+        yield ReplaySource(found=missing, number=0, attempt=attempt.place, obstacle=obstacle)
+        return
+    options = attrs.evolve(options, env={**attempt.env, **options.env})
+    sources = (_read_source(found, number, run_dir, options) for found, number in listed)
+    for source in _link(run_dir, sources):
+        yield attrs.evolve(source, attempt=attempt.place, origin=attempt.origin)
+
+
+def _link(run_dir: Path | None, sources: Iterator[ReplaySource]) -> Iterator[ReplaySource]:
+    """Yield recordings of a run with the digests of the saves of their instances."""
+    saves: dict[str, set[str]] = {}
+    origins: dict[str, set[str]] = {}
+    if run_dir is not None:
+        with suppress(ClawbloxError):  # of another version: then nothing is connected
+            for instance in read_lineage(run_dir).instances:
+                made = {save.sha256 for save in instance.saves if save.sha256}
+                begun = {life.origin.sha256 for life in instance.lives if life.origin}
+                for name in (instance.name, ""):  # the only one has no name
+                    saves.setdefault(name, set()).update(made)
+                    origins.setdefault(name, set()).update(filter(None, begun))
+    for source in sources:
+        name = source.found.instance
+        yield attrs.evolve(
+            source,
+            saves=frozenset(saves.get(name, ())),
+            origins=frozenset(origins.get(name, ())),
+        )
+
+
+def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, int]]:
+    """Number the recordings as ``find_recordings`` does; those in other formats have 0."""
+    numbers = iter(range(1, len(recordings) + 1))
+    return [(found, next(numbers) if found.is_readable else 0) for found in recordings]
+
+
+def _read_source(
+    found: FoundRecording, number: int, run_dir: Path | None, options: SourceOptions
+) -> ReplaySource:
+    source = ReplaySource(found=found, number=number)
+    if not found.is_readable:
+        reason = f"its format is {found.format!r}, of another program"
+        return attrs.evolve(source, obstacle=reason)
+    try:
+        with opened_recording(found.path, run_dir) as reader:
+            start = reader.start()
+            last_tick = max(entry.header.last.tick for entry in reader.index)
+    except RecordingError as error:
+        return attrs.evolve(source, obstacle=str(error).partition("\n")[0])
+    world_dir, env = options.world_dir, options.env
+    world = str(find_recorded_world(found, run_dir) if world_dir is None else world_dir)
+    record = None if run_dir is None else find_record(run_dir, found)
+    if record is not None:
+        env, missing = find_variables(record, env, os.environ)
+        if missing:
+            raise ConfigError(
+                f"no value for {', '.join(missing)}, which {record.name} had; values are never on "
+                "disk",
+                key="env",
+                hint="set the variables in the environment, or give env=",
+            )
+    backend = None if record is None else record.options.get("datastore")
+    return attrs.evolve(
+        source,
+        run_dir=run_dir,
+        world=world,
+        env=env,
+        datastore=_choose_backend(start.get("datastore"), backend),
+        first_tick=start["tick"],
+        last_tick=last_tick,
+    )
+
+
+def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None:
+    """Return where a replay keeps rows: as the recorded world did, else as its record has it.
+
+    A replay never opens a database that other worlds use, whatever the recording asks for.
+    """
+    named = (backend for name in (recorded, option) for backend in _BACKENDS if backend == name)
+    backend: DataStoreBackend | None = next(named, None)
+    return "none" if backend == "postgres" else backend

@@ -1,0 +1,237 @@
+"""Recordings of an experiment are verified together: attempts, generations and branches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox import AsyncWorld
+from clawblox.errors import UsageError
+from clawblox.experiment import read_experiment
+from clawblox.replay import VerifiedReplay, VerifiedRun
+from clawblox.views.verified_attempts import format_attempts
+from tests.conformance.lives import dice_world, first_input, play, verified
+from tests.recording.files import Records, rewrite
+from tests.replay.trials import CHAIN, KEYS, ran_trial
+
+pytestmark = pytest.mark.needs("curl")
+
+BRANCH = f"{CHAIN}-f1-1"
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment: a retried attempt, a generation in the world of the one before, a branch."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
+        return ran_trial(
+            tmp_path_factory.mktemp("trial"),
+            prompts=[None, "Try more."],
+            generations=2,
+            inherit={"world": True},
+            world_env={"PACE": "quick"},
+        )
+
+
+@pytest.fixture(scope="module")
+def whole(trial: Path) -> VerifiedRun:
+    """The results of the whole experiment."""
+    return verified(trial)
+
+
+def find(run: VerifiedRun, chain: str, generation: int = 1, number: int = 1) -> VerifiedReplay:
+    return next(
+        replay
+        for replay in run.replays
+        if replay.attempt is not None
+        and (replay.attempt.chain, replay.attempt.generation, replay.attempt.number)
+        == (chain, generation, number)
+    )
+
+
+def copied(trial: Path, target: Path) -> Path:
+    """Copy an experiment; sockets cannot be copied."""
+    return shutil.copytree(trial, target, symlinks=True, ignore=shutil.ignore_patterns("*.sock"))
+
+
+def linked(replay: VerifiedReplay) -> tuple[str, str, int, int] | None:
+    """Return the kind of a link, and the chain, generation and number that it leads to."""
+    link = replay.link
+    if link is None or link.attempt is None:
+        return None
+    return link.kind, link.attempt.chain, link.attempt.generation, link.attempt.number
+
+
+def forged(
+    trial: Path, target: Path, replay: VerifiedReplay, edit: Callable[[Records], Records]
+) -> Path:
+    """Copy an experiment with one changed recording."""
+    copy = copied(trial, target)
+    path = copy / replay.recording.relative_to(trial)
+    path.unlink()
+    rewrite(replay.recording, path, edit)
+    return copy
+
+
+def test_attempts_generations_and_branches_are_one_history(whole: VerifiedRun) -> None:
+    assert whole.exit_status == 0
+    assert [replay.attempt and replay.attempt.outcome for replay in whole.replays] == [
+        "failed",
+        *["committed"] * 4,
+    ]
+    failed, retried = find(whole, CHAIN), find(whole, CHAIN, number=2)
+    assert failed.link is None
+    assert failed.progress.has_begun_again
+    assert not failed.progress.is_complete
+    assert linked(retried) == ("continues", CHAIN, 1, 1)
+    assert linked(find(whole, CHAIN, 2)) == ("continues", CHAIN, 1, 2)
+    # Both branches have the same state, and not one of them continues the other.
+    for branch in (BRANCH, f"{CHAIN}-f1-2"):
+        assert linked(find(whole, branch)) == ("continues", CHAIN, 1, 2)
+    saves = {replay.link.save for replay in whole.replays if replay.link}
+    assert all(len(save) == 64 for save in saves)
+
+
+def test_the_table_names_every_attempt_and_what_it_continues(whole: VerifiedRun) -> None:
+    table = format_attempts(whole)
+    heading, failed, retried, second, branch, other = map(str.split, table.splitlines())
+    assert heading == ["CHAIN", "GEN", "ATTEMPT", "RECORDING", "OUTCOME", "LINK"]
+    assert failed[:5] == [CHAIN, "1", "1", "failed", "1"]
+    assert failed[-3:] == ["cut", "(killed)", "fresh"]
+    assert " ".join(retried[5:-1]) == "equal continues g001, attempt 1 at tick"
+    assert " ".join(second[5:-1]) == "equal continues g001, attempt 2 at tick"
+    assert " ".join(branch[5:-1]) == f"equal continues {CHAIN}/g001, attempt 2 at tick"
+    assert other[0] == f"{CHAIN}-f1-2"
+    document = json.loads(json.dumps(whole.document()))
+    assert document["equal"] is True
+    names = [recording["attempt"]["name"] for recording in document["recordings"]]
+    assert names[0] == f"exp-{CHAIN}-g001"
+    assert names[1].startswith(f"exp-{CHAIN}-g001-r")
+    assert document["recordings"][1]["link"]["attempt"]["name"] == names[0]
+
+
+def bet_more(records: Records) -> Records:
+    first_input(records, 0)["data"] = 4
+    return records
+
+
+def test_a_forged_recording_is_named(trial: Path, whole: VerifiedRun, tmp_path: Path) -> None:
+    run = verified(forged(trial, tmp_path / "exp", find(whole, CHAIN, 2), bet_more))
+    assert [replay.is_different for replay in run.replays] == [False, False, True, False, False]
+    assert run.exit_status == 1
+    table = format_attempts(run)
+    assert f"{CHAIN}       2    1 committed  1          differs at tick " in table
+    assert f"exp-{CHAIN}-g002, recording 1: differs at tick " in table
+
+
+def test_nothing_continues_a_forged_recording_of_a_killed_world(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    run = verified(forged(trial, tmp_path / "exp", find(whole, CHAIN), bet_more))
+    # No observation is on disk that shows the other bet, but the next attempt does.
+    link = find(run, CHAIN, number=2).link
+    assert link is not None
+    assert link.kind == "unknown"
+    assert "unknown: nothing was verified up to tick" in format_attempts(run)
+
+
+def test_a_branch_from_another_state_than_that_of_its_source_is_named(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    def edit(records: Records) -> Records:
+        records[0][1]["snapshot"]["state"]["shown"] = 77
+        return records[:1]
+
+    run = verified(forged(trial, tmp_path / "exp", find(whole, BRANCH), edit))
+    branch = find(run, BRANCH)
+    assert linked(branch) == ("differs", CHAIN, 1, 2)
+    assert run.exit_status == 1
+    (row,) = [line for line in format_attempts(run).splitlines() if line.startswith(BRANCH)]
+    assert f"differs from {CHAIN}/g001, attempt 2 at tick" in row
+    assert "does not continue recording 1" in format_attempts(run)
+
+
+def test_an_attempt_without_its_recording_is_named(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    copy = copied(trial, tmp_path / "exp")
+    second = find(whole, CHAIN, 2).recording.relative_to(trial)
+    shutil.rmtree(copy / second.parents[1])
+    (copy / find(whole, CHAIN).recording.relative_to(trial)).unlink()
+    manifest = copy / find(whole, BRANCH).recording.relative_to(trial)
+    manifest = manifest.parents[1] / ".clawblox" / "manifest.json"
+    document = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**document, "recordings": []}))
+    run = verified(copy)
+    assert run.exit_status == 3
+    reasons = {
+        place: find(run, *place).progress.reason for place in [(CHAIN, 1), (CHAIN, 2), (BRANCH, 1)]
+    }
+    assert reasons[CHAIN, 2] == "its run directory is gone"
+    assert reasons[BRANCH, 1] == "the attempt has no recording"
+    assert "No such file" in reasons[CHAIN, 1]
+    retried = find(run, CHAIN, number=2)
+    assert retried.link is not None
+    assert retried.link.kind == "unknown"  # nothing reaches its state any more
+    table = format_attempts(run)
+    assert table.count("not verified") == 3
+    assert f"exp-{CHAIN}-g002, " in table
+
+
+def test_an_experiment_is_verified_whole_and_by_worlds_outside_of_it(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="give the run directory"):
+        verified(trial, number=1)
+    attempt = find(whole, CHAIN, 2).recording.parents[1]
+    alone = verified(attempt, env={"PACE": "quick"}).replays
+    assert [(replay.attempt, replay.link) for replay in alone] == [(None, None)]
+    copy = copied(trial, tmp_path / "exp")
+    world = shutil.copytree(trial.parent / "dice", copy / "dice")
+    for journal in copy.glob("chains/*/runs/*/.clawblox/instances/records.jsonl"):
+        journal.write_text(journal.read_text().replace(str(trial.parent / "dice"), str(world)))
+    with pytest.raises(UsageError, match="is in the directory of the experiment"):
+        verified(copy)
+    assert verified(copy, world_dir=world).exit_status == 0
+
+
+def test_a_plan_that_others_can_write_gives_no_values_to_a_world(
+    trial: Path, tmp_path: Path
+) -> None:
+    copy = copied(trial, tmp_path / "exp")
+    (copy / read_experiment(copy).state.plan_file).chmod(0o666)
+    assert "PACE" not in os.environ
+    with pytest.raises(Exception, match="no value for PACE"):
+        verified(copy)
+
+
+def test_a_fork_continues_the_recording_of_its_parent(tmp_path: Path) -> None:
+    async def record() -> None:
+        async with AsyncWorld(dir=dice_world(tmp_path), run_dir=tmp_path / "run") as world:
+            (parent,) = await world.start_many(1, record=True)
+            agent = await world.join("Ada", instance=parent.name)
+            await play([agent], [("Bet", 3)], 4, 1)
+            await world.fork(await world.save(instance=parent.name), record=True)
+
+    anyio.run(record)
+    run = verified(tmp_path / "run")
+    assert [(replay.instance, replay.progress.outcome) for replay in run.replays] == [
+        ("w000", "equal"),
+        ("w001", "equal"),
+    ]
+    link = run.replays[1].link
+    assert link is not None
+    assert (link.kind, link.instance, link.number, len(link.save)) == ("continues", "w000", 1, 64)
