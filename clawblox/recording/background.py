@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from clawblox.recording.blocks import Block, Moment, Track
-from clawblox.recording.writer import BlockCollector, RecordingFile
+from clawblox.recording.writer import BlockCollector, FileDigest, RecordingFile
 
 MAX_WAITING_BYTES: Final = 64 << 20
 """A recording ends when more waits to be written."""
@@ -121,11 +121,16 @@ class BackgroundWriter:
             self.is_over = True
             self._on_end(reason)
 
-    def close(self) -> None:
-        """Write the rest and close the file. Blocks."""
+    def close(self) -> FileDigest | None:
+        """Write the rest and close the file. Blocks.
+
+        Returns:
+            What was written; None after an error, as the file may have another content.
+        """
         self.write(self._collector.take(float("inf")))
         with contextlib.suppress(OSError):  # reported before; the file is closed anyway
             self._file.close()
+        return self._file.digest
 
     def wake(self) -> None:
         """Make :meth:`run` look now; only in the thread of its event loop."""

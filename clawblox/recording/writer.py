@@ -6,6 +6,7 @@ one thread and write on another. Both have one user at a time.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -152,6 +153,19 @@ def observation_fields(agent_id: bytes, after: int, observation: bytes) -> bytes
     return b'{"agent_id":%b,"after":%d,"observation":%b}' % (agent_id, after, observation)
 
 
+@attrs.frozen
+class FileDigest:
+    """The content of a finished recording, as evidence against later damage.
+
+    Attributes:
+        size_bytes: Length of the file.
+        sha256: Its digest, in hexadecimal.
+    """
+
+    size_bytes: int
+    sha256: str
+
+
 class RecordingFile:
     """A recording, open for writing. All of it blocks.
 
@@ -164,12 +178,17 @@ class RecordingFile:
 
     Attributes:
         path: Path of the file.
+        digest: What was written to it, once it is closed; None before, and after an error.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
+        self.digest: FileDigest | None = None
         self._file = file
         self._zstandard = require_zstandard()
+        self._hash = hashlib.sha256()
+        self._size_bytes = 0
+        self._is_whole = True
 
     def write(self, blocks: Sequence[Block]) -> None:
         """Append blocks, so that other processes see them.
@@ -177,9 +196,13 @@ class RecordingFile:
         Raises:
             OSError: They are not completely written; nothing may follow them.
         """
+        is_whole, self._is_whole = self._is_whole, False
         for block in blocks:
-            self._file.write(encode_block(block, self._zstandard))
+            encoded = encode_block(block, self._zstandard)
+            self._hash.update(encoded)
+            self._size_bytes += self._file.write(encoded)
         self._file.flush()
+        self._is_whole = is_whole
 
     def close(self) -> None:
         """Close the file.
@@ -188,6 +211,8 @@ class RecordingFile:
             OSError: What an earlier call left could not be written; the file is closed anyway.
         """
         self._file.close()
+        if self._is_whole:
+            self.digest = FileDigest(self._size_bytes, self._hash.hexdigest())
 
 
 def create_next(directory: Path) -> RecordingFile:

@@ -21,7 +21,9 @@ from clawblox.results import DataStoreBackend
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import (
+    Damage,
     FoundRecording,
+    find_damage,
     find_record,
     find_run_dir,
     list_recordings,
@@ -49,6 +51,7 @@ class ReplaySource:
         first_tick: Tick at which it begins.
         last_tick: Its last tick.
         obstacle: Why it cannot be repeated; empty if it can.
+        damage: How its file has changed since it was finished; None if it has not, or is not known.
         saves: Digests of the saves of its instance.
         origins: Digests of the saves that lives of its instance began from.
     """
@@ -64,6 +67,7 @@ class ReplaySource:
     first_tick: int = 0
     last_tick: int = 0
     obstacle: str = ""
+    damage: Damage | None = None
     saves: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
@@ -210,7 +214,10 @@ def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, 
 def _read_source(
     found: FoundRecording, number: int, run_dir: Path | None, options: SourceOptions
 ) -> ReplaySource:
-    source = ReplaySource(found=found, number=number)
+    source, damage = ReplaySource(found=found, number=number), None
+    with suppress(RecordingError):  # it cannot be read below either
+        damage = find_damage(found, run_dir)
+    source = attrs.evolve(source, damage=damage)
     if not found.is_readable:
         reason = f"its format is {found.format!r}, of another program"
         return attrs.evolve(source, obstacle=reason)

@@ -20,10 +20,13 @@ from clawblox.replay.attempts import AttemptPlace
 from clawblox.replay.progress import ReplayProgress
 from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
+from clawblox.rundir.recordings import Damage
 
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
 StartCheck: TypeAlias = Literal["seed", "earlier"]
-Status: TypeAlias = Literal["equal", "equal_unchecked_start", "different", "impossible"]
+Status: TypeAlias = Literal[
+    "equal", "equal_unchecked_start", "different", "incomplete", "impossible"
+]
 
 
 @attrs.frozen
@@ -73,6 +76,8 @@ class VerifiedReplay:
             began again with its seed and reached it, ``earlier`` if the replay of an earlier
             recording with a checked start reached it; None if nothing does.
         attempt: The attempt that made it, in an experiment.
+        damage: How its file has changed since its writer closed it: ``incomplete``, ``changed``, or
+            None if it has not, or its manifest has no digest.
     """
 
     recording: Path
@@ -84,6 +89,7 @@ class VerifiedReplay:
     world: str = ""
     start_checked_by: StartCheck | None = None
     attempt: AttemptPlace | None = None
+    damage: Damage | None = None
 
     @property
     def status(self) -> Status:
@@ -92,11 +98,15 @@ class VerifiedReplay:
             return "different"
         if self.progress.outcome != "equal":
             return "impossible"
+        if self.damage is not None:
+            return "incomplete"
         return "equal" if self.start_checked_by else "equal_unchecked_start"
 
     @property
     def is_different(self) -> bool:
-        """Whether the replay, or its connection with an earlier recording, shows a difference."""
+        """Whether the file, the replay, or the link to an earlier recording has a difference."""
+        if self.damage == "changed":
+            return True
         has_other_start = self.link is not None and self.link.kind == "differs"
         return self.progress.outcome == "different" or has_other_start
 
@@ -108,6 +118,7 @@ class VerifiedReplay:
             "instance": self.instance,
             "attempt": None if self.attempt is None else attrs.asdict(self.attempt),
             "world": self.world,
+            "damage": self.damage,
             **self.progress.document(),
             "outcome": self.status,
             "start_checked_by": self.start_checked_by,
@@ -241,6 +252,7 @@ async def verify_run(
             seconds,
             world=source.world,
             attempt=source.attempt,
+            damage=source.damage,
         )
         link = _find_link(source, progress, sources, replays)
         checked_by = _find_check(progress, link, replays)

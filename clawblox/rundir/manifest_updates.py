@@ -124,6 +124,8 @@ def recording_update(
     path: Path | str,
     events: object = None,
     format: str | None = None,  # noqa: A002
+    size_bytes: int | None = None,
+    sha256: str | None = None,
 ) -> Update:
     """Register a recording; an entry with its ``path`` becomes one with it.
 
@@ -131,12 +133,19 @@ def recording_update(
         path: The recording.
         events: The events as the recording protocol describes them, any JSON value.
         format: Its format.
+        size_bytes: Length of the finished file.
+        sha256: Digest of the finished file, in hexadecimal.
 
     Raises:
         ConfigError: A value is not of its kind; names the argument.
     """
-    _checked("format", format, _check_filled)
-    entry = {"path": _absolute("path", path), "events": _plain("events", events), "format": format}
+    entry = {
+        "path": _absolute("path", path),
+        "events": _plain("events", events),
+        "format": _checked("format", format, _check_filled),
+        "size_bytes": _checked("size_bytes", size_bytes, partial(check_count, at_least=0)),
+        "sha256": _checked("sha256", sha256, _check_filled),
+    }
     return Update(recordings=(_known(entry),))
 
 

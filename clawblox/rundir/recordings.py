@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError, RecordingError, UsageError
-from clawblox.foreign_values import clean_text
+from clawblox.foreign_values import clean_text, whole_number
 from clawblox.recording.blocks import FORMAT
 from clawblox.recording.reader import OLD_FORMAT, RecordingReader
+from clawblox.recording.writer import FileDigest
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
 from clawblox.rundir.records import InstanceRecord, has_records, read_located
 from clawblox.rundir.snapshot_files import is_archive
-from clawblox.system.regular_files import open_file, open_regular
+from clawblox.system.regular_files import digest_open, open_file, open_regular
 
+Damage: TypeAlias = Literal["incomplete", "changed"]
+"""How a file differs from what was written: its end is missing, or it has another content."""
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_INSTANCES: Final = 10_000
 _RUN_DEPTH: Final = 4
 """How many directories above a recording to search: ``worlds/w000/recordings`` in a run."""
@@ -38,12 +44,16 @@ class FoundRecording:
         instance: Name of its instance in a run directory with many; empty for the only one.
         format: Its format.
         manifest: The manifest that lists it; None for a file that a person has named.
+        size_bytes: Its length when it was finished; None if that is not known.
+        sha256: Its digest then, in hexadecimal; None if that is not known.
     """
 
     path: Path
     instance: str = ""
     format: str = FORMAT
     manifest: Path | None = None
+    size_bytes: int | None = None
+    sha256: str | None = None
 
     @property
     def is_readable(self) -> bool:
@@ -79,7 +89,10 @@ def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:
         if is_placed(entry, "path"):
             path = Path(os.path.normpath(manifest.resolve(entry["path"])))
             name = clean_text(str(entry.get("format")))
-            yield FoundRecording(path, instance, name, manifest.path)
+            size, digest = whole_number(entry.get("size_bytes")), entry.get("sha256")
+            if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+                size = digest = None  # as before there were digests
+            yield FoundRecording(path, instance, name, manifest.path, size, digest)
 
 
 def find_run_dir(recording: Path) -> Path | None:
@@ -140,15 +153,76 @@ def opened_recording(path: Path, run_dir: Path | None = None) -> Iterator[Record
         RecordingError: It cannot be opened, is not a recording, or is damaged.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
     """
-    try:
-        if run_dir is not None and path.is_relative_to(run_dir):
-            fd = open_file(run_dir, str(path.relative_to(run_dir)))
-        else:
-            fd = open_regular(path)
-    except (OSError, ValueError) as error:  # a null character in a path is a ValueError
-        reason = getattr(error, "strerror", None) or str(error)
-        raise RecordingError(f"the recording cannot be read: {reason}", path=path) from error
+    with _refusing(path):
+        fd = _open(path, run_dir)
     try:
         yield RecordingReader(fd, path)
     finally:
         os.close(fd)
+
+
+def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damage | None:
+    """Return how a finished recording has changed since; None if it has not, or is not known.
+
+    Blocks for about a second for each gigabyte.
+
+    Args:
+        recording: The recording.
+        run_dir: As for :func:`opened_recording`.
+
+    Raises:
+        RecordingError: It cannot be read.
+    """
+    wanted, digest = recording.size_bytes, recording.sha256
+    if wanted is None or digest is None:
+        return None
+    with _refusing(recording.path):
+        fd = _open(recording.path, run_dir)
+        try:
+            size = os.fstat(fd).st_size
+            if size < wanted:
+                return "incomplete"
+            is_same = size == wanted and digest_open(fd, max_bytes=wanted) == digest
+        finally:
+            os.close(fd)
+    return None if is_same else "changed"
+
+
+def digest_recording(
+    recording: FoundRecording, run_dir: Path, check: Callable[[], object]
+) -> FileDigest | None:
+    """Return the digest of a recording of another program; None if its entry has it. Blocks.
+
+    Args:
+        recording: The recording.
+        run_dir: The run directory that lists it; no link below it is followed.
+        check: Called often; ends the call by raising an error.
+
+    Raises:
+        OSError: It cannot be read, is not a regular file, or grows.
+    """
+    fd = _open(recording.path, run_dir)
+    try:
+        size = os.fstat(fd).st_size
+        if size == recording.size_bytes:
+            return None
+        return FileDigest(size, digest_open(fd, max_bytes=size, check=check))
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn an error of the system in the block into one about the recording."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a null character in a path is a ValueError
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RecordingError(f"the recording cannot be read: {reason}", path=path) from error
+
+
+def _open(path: Path, run_dir: Path | None) -> int:
+    """Open the file of a recording, and follow no link to it."""
+    if run_dir is not None and path.is_relative_to(run_dir):
+        return open_file(run_dir, str(path.relative_to(run_dir)))
+    return open_regular(path)

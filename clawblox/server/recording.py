@@ -30,7 +30,12 @@ from clawblox.recording.blocks import (
     digest_value,
     format_moment_utc,
 )
-from clawblox.recording.writer import RecordingFile, create_next, observation_fields
+from clawblox.recording.writer import (
+    FileDigest,
+    RecordingFile,
+    create_next,
+    observation_fields,
+)
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
 from clawblox.server.simulation import Clock, Simulation
@@ -298,11 +303,14 @@ class Recorder:
     async def _write_ended(self) -> None:
         await to_thread.run_sync(self._writer.write, self._writer.take())
 
-    def close(self, *, is_clean: bool = True) -> None:
+    def close(self, *, is_clean: bool = True) -> FileDigest | None:
         """Write the rest and close the file. Blocks.
 
         Args:
             is_clean: Whether the world has ended in order; the last event is then ``end``.
+
+        Returns:
+            What was written; None after an error.
         """
         is_rest_known = any(value is not None for value in self._fingerprints)
         if is_rest_known and not self._frames_on_request:
@@ -310,7 +318,7 @@ class Recorder:
                 self._add(Track.FRAMES, encode_json(self._take_fingerprints()))
         if is_clean:
             self.event("end", {})
-        self._writer.close()
+        return self._writer.close()
 
     def _note_end(self, reason: str) -> None:
         _log.error("%s: the recording ends here, and the world runs on: %s", self.path, reason)

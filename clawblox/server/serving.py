@@ -33,6 +33,7 @@ from clawblox.protocol import (
     REPLAY_ENV,
     RESEED_ENV,
 )
+from clawblox.recording.writer import FileDigest
 from clawblox.server.app import create_app, create_replay_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
@@ -118,7 +119,8 @@ def serve_with(
         is_clean = True
     finally:
         if recorder is not None:
-            recorder.close(is_clean=is_clean)
+            digest = recorder.close(is_clean=is_clean)
+            _register(settings, recorder, digest)
     if settings.exit_on_halt and world.failure is not None:
         _fail(HALTED_STATUS, f"the world halted: {world.failure}")
     return world
@@ -230,12 +232,17 @@ def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
         )
     world.recorder = recorder
     _log.info("Recording to: %s", recorder.path)
+    _register(settings, recorder)
+    return recorder
+
+
+def _register(settings: Settings, recorder: Recorder, digest: FileDigest | None = None) -> None:
+    """Register the recording in the manifest of the run, if there is one."""
     if settings.manifest_path is not None:
         try:
-            register_recording(settings.manifest_path, recorder.path)
+            register_recording(settings.manifest_path, recorder.path, digest)
         except (OSError, ValueError) as error:
             _log.error("%s: cannot register the recording: %s", settings.manifest_path, error)
-    return recorder
 
 
 def _run(

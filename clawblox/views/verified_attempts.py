@@ -27,7 +27,7 @@ def _make_row(replay: VerifiedReplay) -> list[str]:
         str(place.generation),
         f"{place.number} {place.outcome}",
         recording,
-        _summarise(replay),
+        f"{replay.damage}: {_summarise(replay)}" if replay.damage else _summarise(replay),
         _summarise_start(replay),
     )
     return list(map(printable, cells))

@@ -20,8 +20,15 @@ _STATUSES: Final = {
     "equal": "equal",
     "equal_unchecked_start": "equal from an unchecked start",
     "different": "different",
+    "incomplete": "incomplete",
     "impossible": "not verified",
 }
+_DAMAGES: Final = {
+    None: "",
+    "incomplete": "incomplete, its file was cut after it was finished: ",
+    "changed": "its file was changed after it was finished: ",
+}
+"""Beginning of the result of a recording, by its damage."""
 _COUNTED: Final = ("event", "observation", "frame", "fingerprint", "state")
 
 
@@ -29,7 +36,8 @@ def describe_replay(replay: VerifiedReplay) -> str:
     """Return the result of a recording as a line."""
     name = f"recording {replay.number}" if replay.number else shorten_path(replay.recording)
     where = f" ({printable_name(replay.instance)})" if replay.instance else ""
-    return f"{name}{where}: {printable(_describe(replay))}{_describe_start(replay)}"
+    result = f"{printable(_describe(replay))}{_describe_start(replay)}"
+    return f"{name}{where}: {_DAMAGES[replay.damage]}{result}"
 
 
 def sum_up(run: VerifiedRun) -> str:

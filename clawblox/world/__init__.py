@@ -30,6 +30,7 @@
 - ``settling``: lets agents join again whose sessions a restore has lost.
 - ``places``: an instance as the client of an agent reaches it, joins, and grants of access.
 - ``recorder``: records the agents of an instance whose world does not record itself.
+- ``measured``: registers digests of the recordings that other programs have written.
 - ``exchanges``: requests of agents with their answers, as records.
 - ``recorded_worlds``: the world that made a recording, by records that only the caller can write.
 - ``recorded``: an instance of another process as the client of an agent reaches it.

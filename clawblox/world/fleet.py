@@ -48,6 +48,7 @@ from clawblox.world.control_sockets import ControlSockets, Handlers
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.http_clients import HttpClients
 from clawblox.world.known_instances import KnownInstances, Plan, rename_runs
+from clawblox.world.measured import measure_recordings, run_measured
 from clawblox.world.starts import (
     Leftovers,
     Starts,
@@ -365,7 +366,7 @@ class Fleet(KnownInstances):
         if instance.instance.record is None and (past is None or past.by != "request"):
             self.recorder.add("starts")
         self._expect(instance)
-        self.tasks.start_soon(instance.supervisor.run)
+        self.tasks.start_soon(run_measured, instance, self.writers)
 
     def _make(
         self,
@@ -399,6 +400,8 @@ class Fleet(KnownInstances):
                     on_settled(handle)
 
         async def come_back() -> Callable[[], None]:
+            if handle.restarts:
+                self.tasks.start_soon(measure_recordings, handle.instance_dir, self.writers)
             await handle.begin_recording(self.tasks, self.writers)
             return await self._settle_sessions(handle)
 

@@ -21,7 +21,7 @@ from clawblox.errors import ManifestError
 from clawblox.foreign_values import clean_text
 from clawblox.recording.background import BackgroundWriter
 from clawblox.recording.blocks import FORMAT, ORCHESTRATOR_WRITER, Track
-from clawblox.recording.writer import BLOCK_AGE_S, BLOCK_BYTES, create_next
+from clawblox.recording.writer import BLOCK_AGE_S, BLOCK_BYTES, FileDigest, create_next
 from clawblox.rundir.manifest_updates import recording_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.system.clock import utc_now
@@ -49,7 +49,8 @@ class Life:
         time: Its simulation time, in seconds; 0 if that is not known.
         reseed: The seed that it was given; None if it was not.
         secrets: Sessions and tokens that must not be recorded.
-        register: Registers the file. It blocks, and reports its own failures.
+        register: Registers the file, at its end with its digest. It blocks, and reports its own
+            failures.
     """
 
     instance: str
@@ -60,7 +61,7 @@ class Life:
     time: float
     reseed: int | None
     secrets: Iterable[str] = attrs.field(repr=False)
-    register: Callable[[Path], None]
+    register: Callable[[Path, FileDigest | None], None]
 
 
 class AgentRecorder:
@@ -197,7 +198,7 @@ class AgentRecorder:
             self.failure = error
             writer.end(error.strerror or str(error))
             return
-        self._life.register(file.path)
+        self._life.register(file.path, None)
 
     def _start(self) -> Iterable[NewRecord]:
         life = self._life
@@ -253,19 +254,23 @@ class AgentRecorder:
             if left_out:
                 _log.warning("requests not recorded", path=str(writer.path), number=left_out)
         finally:
-            writer.close()
+            if (digest := writer.close()) is not None:
+                self._life.register(writer.path, digest)
 
     def _report_end(self, reason: str) -> None:
         path, instance = str(self._writer and self._writer.path), self._life.instance
         _log.error("the recording ends here", instance=instance, path=path, reason=reason)
 
 
-def register_recording(writers: ManifestWriters, instance_dir: Path, path: Path) -> None:
+def register_recording(
+    writers: ManifestWriters, instance_dir: Path, path: Path, digest: FileDigest | None
+) -> None:
     """Register a recording in the manifest of its instance, as worlds do; log a failure. Blocks."""
     is_inside = path.is_relative_to(instance_dir)
     events = str(path.relative_to(instance_dir) if is_inside else path)
     with _log.contain("recording not registered", expected=(ManifestError,), path=str(path)):
-        update = recording_update(path=path, events=events, format=FORMAT)
+        content = {} if digest is None else attrs.asdict(digest)
+        update = recording_update(path=path, events=events, format=FORMAT, **content)
         writers.apply(instance_dir, update, durable=False)
 
 

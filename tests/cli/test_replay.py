@@ -16,7 +16,7 @@ from clawblox import ActionRefusedError, AsyncWorld
 from clawblox.recording.blocks import Track
 from clawblox.rundir.manifest import manifest_path
 from tests.cli.conftest import Start
-from tests.recording.files import Recorded
+from tests.recording.files import Recorded, content
 from tests.server.conftest import TALLY
 from tests.support import make_world, marked_processes, wait_until
 from tests.worlds.viewers import world_with_viewer
@@ -128,6 +128,24 @@ def test_a_recording_of_the_older_format_is_printed(call: Start) -> None:
         == '     0.300s        3  Rocky         Add "two"  refused: "Add needs a whole number"'
     )
     assert len(lines) == 6
+
+
+def test_damage_after_the_end_is_noted_and_listed(call: Start, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "recordings/recording-0001.jsonl.zst", "recordings/gone")
+    recording = make_recording(run / "recordings")
+    document = json.loads(manifest_path(run).read_text())
+    document["recordings"][0] |= content(recording)
+    manifest_path(run).write_text(json.dumps(document))
+    whole = call("replay", str(run), "--recording", "1")
+    assert (whole.out, whole.err) == (TIMELINE, "")
+    recording.write_bytes(recording.read_bytes()[:-5])
+    cut = call("replay", str(run), "--recording", "1")
+    assert "recording-0001.jsonl.zst is incomplete: it was cut after it was finished" in cut.err
+    recording.write_bytes(recording.read_bytes() + b"other")
+    listed = call("replay", str(run))
+    first, second = listed.err.splitlines()[1:3]
+    assert first.endswith("recordings/recording-0001.jsonl.zst  (changed)")
+    assert second.endswith("recordings/gone")  # without a digest, as before
 
 
 def test_a_torn_recording_is_printed_with_a_note(call: Start, recording: Path) -> None:

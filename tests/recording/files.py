@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -113,3 +114,9 @@ def rewrite(source: Path, target: Path, edit: Callable[[Records], Records]) -> P
 
 def batched(items: list[bytes], size: int) -> Iterator[list[bytes]]:
     return (items[begin : begin + size] for begin in range(0, len(items), size))
+
+
+def content(path: Path) -> dict[str, Any]:
+    """Return size and digest of a file, as the entry of a finished recording has them."""
+    data = path.read_bytes()
+    return {"size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

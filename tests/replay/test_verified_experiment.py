@@ -17,7 +17,7 @@ from clawblox.experiment import read_experiment
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.views.verified_attempts import format_attempts
 from tests.conformance.lives import dice_world, first_input, play, verified
-from tests.recording.files import Records, rewrite
+from tests.recording.files import Records, content, rewrite
 from tests.replay.trials import CHAIN, KEYS, ran_trial
 
 pytestmark = pytest.mark.needs("curl")
@@ -83,6 +83,12 @@ def forged(
     path = copy / replay.recording.relative_to(trial)
     path.unlink()
     rewrite(replay.recording, path, edit)
+    manifest = path.parents[1] / ".clawblox" / "manifest.json"
+    document = json.loads(manifest.read_text())
+    (entry,) = document["recordings"]
+    if "sha256" in entry:  # who can change the one can change the other
+        entry |= content(path)
+        manifest.write_text(json.dumps(document))
     return copy
 
 
@@ -162,6 +168,18 @@ def test_a_branch_from_another_state_than_that_of_its_source_is_named(
     (row,) = [line for line in format_attempts(run).splitlines() if line.startswith(BRANCH)]
     assert f"differs from {CHAIN}/g001, attempt 2 at tick" in row
     assert "does not continue recording 1" in format_attempts(run)
+
+
+def test_a_recording_that_was_cut_is_named(trial: Path, whole: VerifiedRun, tmp_path: Path) -> None:
+    copy = copied(trial, tmp_path / "exp")
+    path = copy / find(whole, CHAIN, 2).recording.relative_to(trial)
+    os.truncate(path, path.stat().st_size - 1)
+    run = verified(copy)
+    cut = find(run, CHAIN, 2)
+    assert (cut.damage, run.exit_status) == ("incomplete", 3)
+    table = format_attempts(run)
+    assert "incomplete: equal to tick " in table
+    assert f"exp-{CHAIN}-g002, recording 1: incomplete, its file was cut" in table
 
 
 def test_an_attempt_without_its_recording_is_named(

@@ -19,7 +19,7 @@ from clawblox.server import recording as recording_module
 from clawblox.server.recording import Recorder, digest_state, open_recording
 from clawblox.server.sessions import AgentSession
 from clawblox.server.snapshot_document import restore_document, with_new_secrets
-from tests.recording.files import read_all, reading
+from tests.recording.files import content, read_all, reading
 from tests.server.conftest import TALLY
 from tests.server.seen import Seen
 from tests.server.tally import Tally
@@ -105,7 +105,9 @@ def test_a_recording_has_every_event_with_its_simulation_time(launch, run_dir, m
         "schema_version": 1,
         "run": {"id": "r1"},
         "unknown": [1],
-        "recordings": [{"path": entry, "events": entry, "format": "clawblox-recording-v2"}],
+        "recordings": [
+            {"path": entry, "events": entry, "format": "clawblox-recording-v2", **content(path)}
+        ],
     }
     assert [path.name for path in manifest.parent.iterdir()] == ["manifest.json"]
 

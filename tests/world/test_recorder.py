@@ -34,6 +34,7 @@ from clawblox.world.recorder import AgentRecorder, Life
 from clawblox.zstd import find_zstandard
 from tests.orchestrators import orchestrator
 from tests.provable import make_provable_world
+from tests.recording.files import content as content_of
 from tests.recording.files import read_all, reading
 from tests.running import manifest_of, next_event, requests, switch
 from tests.support import HANG_S, ask, make_world, marked_processes, wait_until, wait_until_async
@@ -150,7 +151,12 @@ async def test_two_agents_are_recorded_through_a_death_and_a_restart(tmp_path: P
         assert not [secret for secret in sessions + tokens if secret.encode() in content]
         assert path.stat().st_mode & 0o777 == 0o600
     assert manifest_of(run)["recordings"] == [
-        {"events": place, "format": "clawblox-recording-v2", "path": place}
+        {
+            "events": place,
+            "format": "clawblox-recording-v2",
+            "path": place,
+            **content_of(run / place),
+        }
         for place in (f"recordings/{first.name}", f"recordings/{second.name}")
     ]
 
@@ -420,7 +426,7 @@ def make_recorder(tmp_path: Path) -> AgentRecorder:
             time=0.0,
             reseed=None,
             secrets=(),
-            register=lambda _path: None,
+            register=lambda *_: None,
         )
     )
 

@@ -15,7 +15,7 @@ from clawblox.cli.parameters import PATH, SECONDS, count_type, examples, existin
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.running.viewer import run_viewer
 from clawblox.cli.terminal.output import note, table_width
-from clawblox.errors import ClawbloxError, UsageError
+from clawblox.errors import ClawbloxError, RecordingError, UsageError
 from clawblox.foreign_values import clean_value
 from clawblox.printable import printable_name
 from clawblox.recording.blocks import Track
@@ -23,6 +23,7 @@ from clawblox.recording.reader import Record, RecordingReader
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import (
     FoundRecording,
+    find_damage,
     find_recordings,
     opened_recording,
     refuse_archive,
@@ -136,6 +137,7 @@ def command(
         world = Path(world_dir) if world_dir else find_recorded_world(found, run_dir)
         return anyio.run(run_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
+        _note_damage(found, run_dir)
         if at is not None:
             _show_world(recording, at, as_json=as_json)
         else:
@@ -159,16 +161,32 @@ def _choose(run_dir: Path, number: int | None) -> FoundRecording:
     if number is not None and number <= len(recordings):
         return recordings[number - 1]
     wanted = "there are several" if number is None else f"there is no recording {number}"
-    raise UsageError(f"--recording: {wanted}:\n{_list(recordings)}")
+    raise UsageError(f"--recording: {wanted}:\n{_list(recordings, run_dir)}")
 
 
-def _list(recordings: Sequence[FoundRecording]) -> str:
+def _list(recordings: Sequence[FoundRecording], run_dir: Path) -> str:
     lines = [
         f"{number:4}  {printable_name(found.instance):8}  {shorten_path(found.path)}"
+        f"{_mark_damage(found, run_dir)}"
         for number, found in enumerate(recordings[:_MOST_LISTED], 1)
     ]
     rest = len(recordings) - len(lines)
     return "\n".join([*lines, *([f"      and {rest} more"] if rest else [])])
+
+
+def _mark_damage(found: FoundRecording, run_dir: Path) -> str:
+    try:
+        damage = find_damage(found, run_dir)
+    except RecordingError as error:
+        return f"  ({error.headline})"
+    return f"  ({damage})" if damage else ""
+
+
+def _note_damage(found: FoundRecording, run_dir: Path | None) -> None:
+    damage = find_damage(found, run_dir)
+    if damage is not None:
+        how = "is incomplete: it was cut" if damage == "incomplete" else "was changed"
+        note(f"{shorten_path(found.path)} {how} after it was finished")
 
 
 @contextmanager

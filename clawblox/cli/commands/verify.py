@@ -34,12 +34,12 @@ from clawblox.views.verified_runs import describe_replay, sum_up
       clawblox verify recording-0001.jsonl.zst --world worlds/panda
       clawblox verify experiments/memory          all attempts, as one table
 
-    The exit status is 0 if every recording is equal to its replay, 1 if one differs, 3 if none
-    differs and one cannot be verified, or with --strict has an unchecked start. Recordings are also
-    compared with each other: where a restored world continues an earlier life, another attempt or
-    the source of its branch, it must begin with the state that the replay before it has reached.
-    Values of --env of the run are not on disk: set these variables in the environment, or give
-    --env again.
+    The exit status is 0 if every recording is equal to its replay, 1 if one differs, or was changed
+    after it was finished, 3 if none does and one was cut, cannot be verified, or with --strict has
+    an unchecked start. Recordings are also compared with each other: where a restored world
+    continues an earlier life, another attempt or the source of its branch, it must begin with the
+    state that the replay before it has reached. Values of --env of the run are not on disk: set
+    these variables in the environment, or give --env again.
     """),
 )
 @only_run
@@ -115,7 +115,7 @@ def command(
     if as_json:
         click.echo(format_json(verified.document()))
     else:
-        if is_experiment(Path(run)):
+        if is_experiment(Path(chosen)):
             click.echo(format_attempts(verified))
         click.echo(sum_up(verified))
     return verified.exit_status

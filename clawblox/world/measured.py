@@ -1,0 +1,102 @@
+"""Measures recordings in formats of other programs, when the life of their instance is over.
+
+Worlds on the kit, and our own recorder, hash as they write, so nothing is read again for them.
+Other worlds write files that only they understand: those are read in the background.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import anyio
+import attrs
+
+from clawblox.concurrency.threads import run_interruptible
+from clawblox.errors import ManifestError
+from clawblox.rundir.manifest_updates import recording_update
+from clawblox.rundir.manifest_writer import ManifestWriters
+from clawblox.rundir.recordings import digest_recording, list_recordings
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.handle import InstanceHandle
+
+MEASURE_S: Final = 60.0
+"""Longest time in seconds for the files of one life."""
+CLOSING_S: Final = 0.25
+"""Longest time in seconds for them where their orchestrator ends."""
+_MAX_FILES: Final = 100
+"""Maximum number of files that are read for one life."""
+
+_log = OwnLog(__name__)
+
+
+@attrs.define
+class _Limit:
+    """When the reading of the files ends, in seconds of ``time.monotonic``."""
+
+    ends_at: float
+
+    def shorten(self) -> None:
+        self.ends_at = min(self.ends_at, monotonic() + CLOSING_S)
+
+    def check(self) -> None:
+        if monotonic() > self.ends_at:
+            raise InterruptedError
+
+
+async def run_measured(handle: InstanceHandle, writers: ManifestWriters) -> None:
+    """Run an instance to its end, and measure what its world has recorded.
+
+    Whoever waits for its end is woken before.
+
+    Args:
+        handle: The instance.
+        writers: The writers of manifests.
+
+    Cancellation: ends the instance, and measures for a quarter of a second.
+    """
+    is_closing = True
+    try:
+        await handle.supervisor.run()
+        is_closing = False
+    finally:
+        if handle.instance.exit is not None:  # else it is left running, or has never run
+            with anyio.CancelScope(shield=is_closing):
+                timeout = CLOSING_S if is_closing else MEASURE_S
+                await measure_recordings(handle.instance_dir, writers, timeout=timeout)
+
+
+async def measure_recordings(
+    instance_dir: Path, writers: ManifestWriters, *, timeout: float = MEASURE_S
+) -> None:
+    """Register size and digest of the recordings of other programs, as they are now.
+
+    Args:
+        instance_dir: The directory with the manifest; no link below it is followed.
+        writers: The writers of manifests.
+        timeout: Longest time in seconds; files that are not read until then stay without digest.
+
+    Cancellation: continues for a quarter of a second.
+    """
+    limit = _Limit(monotonic() + timeout)
+    with _log.contain("recordings not measured", expected=(ManifestError,)):
+        await run_interruptible(partial(_measure, instance_dir, writers, limit), limit.shorten)
+
+
+def _measure(instance_dir: Path, writers: ManifestWriters, limit: _Limit) -> None:
+    foreign = [found for found in list_recordings(instance_dir) if not found.is_readable]
+    inside = [found for found in foreign if found.path.is_relative_to(instance_dir)]
+    for found in inside[-_MAX_FILES:]:
+        try:
+            digest = digest_recording(found, instance_dir, limit.check)
+        except InterruptedError:
+            _log.warning("recording not measured in time", path=str(found.path))
+            return
+        except OSError as error:  # a directory, for example: a format may have several files
+            _log.debug("recording not measured", path=str(found.path), error=str(error))
+            continue
+        if digest is not None:
+            update = recording_update(path=found.path, **attrs.asdict(digest))
+            writers.apply(instance_dir, update, durable=False)
