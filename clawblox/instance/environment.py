@@ -36,6 +36,7 @@ _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _OTHER_CONTRACT_ENV: Final = (
     protocol.BIN_ENV,
     protocol.DATASTORE_ENV,
+    protocol.FILES_ENV,
     protocol.INSTANCE_ENV,
     protocol.LEASE_ENV,
     protocol.LISTEN_FDS_ENV,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ class Instance:
         names: The instances of its world object by name, shared by all of them; this one is added
             once it has a name. Names are unique there, not only in a run directory.
         control: Name of its orchestrator's control socket; '' for none.
-        register: Called before its first process is started; registers it in the manifest. Blocks.
+        register: Called before its processes are started; registers it in the manifest, and returns
+            further environment variables for its world. Blocks.
         run_id: Id of its run; '' makes one from its name and the time.
 
     Attributes:
@@ -85,7 +86,7 @@ class Instance:
         *,
         names: dict[str, Instance],
         control: str = "",
-        register: Callable[[], None] = lambda: None,
+        register: Callable[[], Mapping[str, str]] = dict,
         run_id: str = "",
     ) -> None:
         self.launch = launch
@@ -255,7 +256,7 @@ class Instance:
             make_private_dir(launch.record_dir)
         script = render_command_file(launch, environment).encode()
         publish_bytes(named.command_file, script, mode=0o700, durable=False)
-        self._register()
+        further = self._register()
         self._running = running = self._begin_running(named, environment)
         if self.log_index is None:
             self.log_index = begin_index(named.log_file, launch.how_back)
@@ -268,7 +269,9 @@ class Instance:
         hands_over = launch.hands_listener_over
         inherited = open_listener(launch.options.host, self.port) if hands_over else nullcontext()
         with inherited as listener:
-            processes.start(world_command(launch), env, named.log_file, listener=listener)
+            processes.start(
+                world_command(launch), {**env, **further}, named.log_file, listener=listener
+            )
         tree.watch()
         self.write_record("starting")
         for sidecar in config.sidecars:

@@ -19,6 +19,8 @@ from clawblox.instance.launch import find_variables
 from clawblox.replay.attempts import AttemptPlace, RecordedAttempt, is_experiment, list_attempts
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.lineage import read_lineage
+from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.manifest_entries import objects_in
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import (
     Damage,
@@ -30,7 +32,9 @@ from clawblox.rundir.recordings import (
     opened_recording,
     refuse_archive,
 )
+from clawblox.world.async_world import AsyncWorld
 from clawblox.world.recorded_worlds import find_recorded_world
+from clawblox.world.world_files import parse_world_files, read_world_files
 
 _BACKENDS: Final = get_args(DataStoreBackend)
 
@@ -51,6 +55,8 @@ class ReplaySource:
         first_tick: Tick at which it begins.
         last_tick: Its last tick.
         obstacle: Why it cannot be repeated; empty if it can.
+        changed_files: Files of its world that changed since, by relative path: ``.`` where only
+            that is known; None where nothing is.
         damage: How its file has changed since it was finished; None if it has not, or is not known.
         saves: Digests of the saves of its instance.
         origins: Digests of the saves that lives of its instance began from.
@@ -68,6 +74,7 @@ class ReplaySource:
     last_tick: int = 0
     obstacle: str = ""
     damage: Damage | None = None
+    changed_files: tuple[str, ...] | None = None
     saves: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
@@ -246,9 +253,35 @@ def _read_source(
         world=world,
         env=env,
         datastore=_choose_backend(start.get("datastore"), backend),
+        changed_files=_find_changes(found, start.get("world_files"), world),
         first_tick=start["tick"],
         last_tick=last_tick,
     )
+
+
+def _find_changes(found: FoundRecording, sha256: object, world: str) -> tuple[str, ...] | None:
+    """Return the files of a world that are others than those that a recording was made with.
+
+    Args:
+        found: The recording.
+        sha256: Digest of the files, as its first record has it.
+        world: The directory or address of the world.
+    """
+    if not isinstance(sha256, str):
+        return None
+    with suppress(ClawbloxError):  # a directory that is no world is refused later
+        now = read_world_files(AsyncWorld(dir=world).dir)
+        if now is None:
+            return None
+        if now.sha256 == sha256:
+            return ()
+        manifest = None if found.manifest is None else read_manifest(found.manifest)
+        for entry in objects_in(manifest.world_files if manifest else ()):
+            files = parse_world_files(entry.get("files"), sha256)
+            if files is not None:
+                return files.find_changes(now)
+        return (".",)
+    return None
 
 
 def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None:

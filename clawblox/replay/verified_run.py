@@ -78,6 +78,8 @@ class VerifiedReplay:
         attempt: The attempt that made it, in an experiment.
         damage: How its file has changed since its writer closed it: ``incomplete``, ``changed``, or
             None if it has not, or its manifest has no digest.
+        changed_files: Files of its world that changed since, by relative path: ``.`` where only
+            that is known; None where nothing is.
     """
 
     recording: Path
@@ -90,6 +92,7 @@ class VerifiedReplay:
     start_checked_by: StartCheck | None = None
     attempt: AttemptPlace | None = None
     damage: Damage | None = None
+    changed_files: tuple[str, ...] | None = None
 
     @property
     def status(self) -> Status:
@@ -119,6 +122,7 @@ class VerifiedReplay:
             "attempt": None if self.attempt is None else attrs.asdict(self.attempt),
             "world": self.world,
             "damage": self.damage,
+            "changed_files": self.changed_files,
             **self.progress.document(),
             "outcome": self.status,
             "start_checked_by": self.start_checked_by,
@@ -253,6 +257,7 @@ async def verify_run(
             world=source.world,
             attempt=source.attempt,
             damage=source.damage,
+            changed_files=source.changed_files,
         )
         link = _find_link(source, progress, sources, replays)
         checked_by = _find_check(progress, link, replays)

@@ -57,9 +57,12 @@ _PATH_FIELDS: Final = {
     "recordings": "path",
     "checkpoints": "path",
     "restarts": "",
+    "world_files": "sha256",
 }
 """The lists of the document, each with the key of its path. A restart has no path, and is
-identified by all its fields."""
+identified by all its fields; the files of a world have a digest in its place."""
+_MAX_WORLD_FILES: Final = 20
+"""Number of versions of the files of its worlds that a manifest keeps, the latest ones."""
 _LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
 """Their entries name their run by ``run_id``."""
 
@@ -75,6 +78,7 @@ class Update:
         recordings: Entries for ``recordings``.
         checkpoints: Entries for ``checkpoints``.
         restarts: Entries for ``restarts``.
+        world_files: Entries for ``world_files``: the files that worlds were started with.
         renamed_runs: New ids of runs by their old ones, for the entries that belong to them.
         retired: Autosaves whose files were removed, each with ``path`` and ``removed_at``. Their
             entries go too, except those that a restart, a run or a label names.
@@ -89,6 +93,7 @@ class Update:
     recordings: tuple[ManifestEntry, ...] = ()
     checkpoints: tuple[ManifestEntry, ...] = ()
     restarts: tuple[ManifestEntry, ...] = ()
+    world_files: tuple[ManifestEntry, ...] = ()
     renamed_runs: Mapping[str, str] = attrs.field(factory=dict)
     retired: tuple[ManifestEntry, ...] = ()
     forked: tuple[str, ...] = ()
@@ -142,6 +147,11 @@ class Manifest:
         """How often, when and from what its instance was brought back, oldest first."""
         return self._entries("restarts")
 
+    @property
+    def world_files(self) -> list[ManifestEntry]:
+        """The files that its worlds were started with, a version for each change, oldest first."""
+        return self._entries("world_files")
+
     def resolve(self, written: str) -> Path:
         """Return the absolute path that a path of the document means."""
         return self.state_root / written
@@ -170,6 +180,8 @@ class Manifest:
             news = [new for update in updates for new in getattr(update, name)]
             spelled = [_spelled(new, root, field, "resume_from") for new in news]
             document.update(base._with_entries(name, spelled, overlay))
+        if "world_files" in document:
+            document["world_files"] = document["world_files"][-_MAX_WORLD_FILES:]
         ids = {old: new for update in updates for old, new in update.renamed_runs.items()}
         for name in _LISTS_WITH_RUN_ID if ids else ():
             if document.get(name):

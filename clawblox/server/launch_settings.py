@@ -14,6 +14,7 @@ import attrs
 
 from clawblox.protocol import (
     BASE_PATH_ENV,
+    FILES_ENV,
     HOST_ENV,
     MANIFEST_ENV,
     OPERATOR_TOKEN_ENV,
@@ -60,6 +61,7 @@ class Settings:
         reseed: Seed of a fresh world, or set after restoring; None leaves the random generator
             unchanged.
         manifest_path: Manifest in which recordings are registered; None registers none.
+        world_files: Digest of the world's files, for its recording; None if it was given none.
         operator_token: Secret that a request for a snapshot must carry; None refuses all.
         session_nonce: Secret of this launch, mixed into session ids; None for a new secret.
         exit_on_halt: Whether the process exits when the world halts.
@@ -78,6 +80,7 @@ class Settings:
     replay_path: Path | None = None
     reseed: int | None = None
     manifest_path: Path | None = None
+    world_files: str | None = None
     operator_token: bytes | None = attrs.field(default=None, repr=False)
     session_nonce: bytes | None = attrs.field(default=None, repr=False)
     exit_on_halt: bool = False
@@ -123,6 +126,7 @@ def read_settings(
         replay_path=flags.replay,
         reseed=flags.reseed,
         manifest_path=Path(given[MANIFEST_ENV]) if MANIFEST_ENV in given else None,
+        world_files=given.get(FILES_ENV),
         operator_token=None if token is None else os.fsencode(token),
         session_nonce=None if nonce is None else os.fsencode(nonce),
         exit_on_halt=flags.exit_on_halt,

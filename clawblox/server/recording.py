@@ -90,7 +90,12 @@ class Recorder:
     # Records
 
     def start(
-        self, *, resumed: bool, reseed: int | None = None, clock: Clock | None = None
+        self,
+        *,
+        resumed: bool,
+        reseed: int | None = None,
+        clock: Clock | None = None,
+        world_files: str | None = None,
     ) -> None:
         """Write the first record, and the first frame that is not on request. Blocks.
 
@@ -98,6 +103,7 @@ class Recorder:
             resumed: Whether the world was restored from a snapshot.
             reseed: The seed it was reseeded with; None if it was not.
             clock: What makes its time pass; None for the simulation's own clock.
+            world_files: Digest of the world's files, from whoever has started it; None for none.
 
         Raises:
             OSError: It cannot be written.
@@ -109,6 +115,7 @@ class Recorder:
             "writer": KIT_WRITER,
             "world_format": simulation.format,
             "scene_hash": simulation.content_hash(),
+            "world_files": world_files,
             "resumed": resumed,
             "reseed": reseed,
             "clock": clock or simulation.clock,
@@ -369,6 +376,7 @@ def open_recording(
     resumed: bool,
     reseed: int | None = None,
     clock: Clock | None = None,
+    world_files: str | None = None,
 ) -> Recorder:
     """Create the next free file in a directory and write its first record. Blocks.
 
@@ -378,6 +386,7 @@ def open_recording(
         resumed: Whether it was restored from a snapshot.
         reseed: The seed it was reseeded with; None if it was not.
         clock: What makes its time pass; None for the simulation's own clock.
+        world_files: Digest of the world's files; None if it is not known.
 
     Raises:
         OSError: The directory or the file cannot be created or written.
@@ -385,5 +394,5 @@ def open_recording(
     """
     directory.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(world, create_next(directory))
-    recorder.start(resumed=resumed, reseed=reseed, clock=clock)
+    recorder.start(resumed=resumed, reseed=reseed, clock=clock, world_files=world_files)
     return recorder

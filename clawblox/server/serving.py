@@ -229,6 +229,7 @@ def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
             resumed=is_resumed,
             reseed=settings.reseed,
             clock=settings.clock,
+            world_files=settings.world_files,
         )
     world.recorder = recorder
     _log.info("Recording to: %s", recorder.path)

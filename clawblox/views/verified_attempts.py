@@ -68,8 +68,8 @@ def _name_earlier(link: Link, own: AttemptPlace | None) -> str:
 
 
 def _describe_faults(run: VerifiedRun) -> Iterator[str]:
-    """Yield the whole result of each recording that is not equal from a checked start."""
+    """Yield the whole result of each recording that is not just equal from a checked start."""
     for replay in run.replays:
-        if replay.status != "equal":
+        if replay.status != "equal" or replay.changed_files:
             name = "" if replay.attempt is None else f"{printable(replay.attempt.name)}, "
             yield f"{name}{describe_replay(replay)}"

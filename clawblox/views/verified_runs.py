@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from clawblox.differences import common_length
@@ -14,6 +15,8 @@ from clawblox.views.formatting import count_words, format_seconds, shorten_path
 
 _MAX_CHARS: Final = 120
 """Maximum length of a recorded or replayed value."""
+_MAX_FILES: Final = 5
+"""Maximum number of changed files that are named."""
 _BEFORE: Final = 20
 """How much of a longer value is shown before the place where the other one differs."""
 _STATUSES: Final = {
@@ -102,11 +105,22 @@ def _cut(text: str, begin: int) -> str:
 def _describe_start(replay: VerifiedReplay) -> str:
     progress = replay.progress
     parts = [] if replay.link is None else [_describe_link(replay.link)]
-    if progress.has_other_files:
+    if replay.changed_files:
+        parts.append(f"{_name_changes(replay.changed_files)} changed since the recording")
+    elif progress.has_other_files:
         parts.append("the files of the world have changed since it was recorded")
     if progress.outcome == "equal" and replay.start_checked_by is None:
         parts.append(_describe_unchecked(replay))
     return "".join(f"; {part}" for part in parts)
+
+
+def _name_changes(paths: Sequence[str]) -> str:
+    """Return the names of changed files, such as ``rules.py``, or how many more there are."""
+    if "." in paths:
+        return "files of the world"
+    names = ", ".join(map(printable_name, paths[:_MAX_FILES]))
+    rest = len(paths) - _MAX_FILES
+    return f"{names} and {rest} more" if rest > 0 else names
 
 
 def _describe_unchecked(replay: VerifiedReplay) -> str:

@@ -3,7 +3,7 @@
 - ``async_world``: the API, and its calls for many instances.
 - ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
 - ``open_world``: the block that opens the fleet, and the calls that concern all of it.
-- ``sources``: the source files of a world.
+- ``sources``, ``world_files``: the source files of a world, and their digests at a start.
 - ``private_copies``: private copies of worlds, from which they are checked and verified.
 - ``repository_files``: the files of the git repository that a world is in.
 - ``input_examples``: the inputs that the documentation of a world shows.

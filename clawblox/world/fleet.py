@@ -58,6 +58,7 @@ from clawblox.world.starts import (
     member_update,
     planned,
 )
+from clawblox.world.world_files import note_world_files
 
 _log = OwnLog(__name__)
 
@@ -381,7 +382,12 @@ class Fleet(KnownInstances):
     ) -> InstanceHandle:
         """Make an instance to start, or to attach to the instance of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
-        register = partial(write, update or Update(), durable=durable)
+
+        def register() -> Mapping[str, str]:
+            files, noted = note_world_files(launch)
+            write(attrs.evolve(update or Update(), world_files=noted), durable=durable)
+            return files
+
         instance = LocalInstance(
             self._launcher,
             launch,

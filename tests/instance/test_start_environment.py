@@ -39,7 +39,7 @@ async def test_the_world_gets_the_contract_and_only_absolute_paths(
         *("WORLD_HOST", "WORLD_PORT", "WORLD_BASE_PATH", "WORLD_RECORD", "WORLD_RECORD_DIR"),
         *("WORLD_RESUME_PATH", "WORLD_OPERATOR_TOKEN", "WORLD_SPECTATOR_TOKEN"),
         *("CLAWBLOX_BIN", "CLAWBLOX_MANIFEST_PATH", "CLAWBLOX_INSTANCE", "CLAWBLOX_HOME"),
-        *("CLAWBLOX_LEASE", "WORLD_DATASTORE_PATH"),
+        *("CLAWBLOX_LEASE", "WORLD_DATASTORE_PATH", "WORLD_FILES_SHA256"),
     }
     assert env["WORLD_HOST"] == "127.0.0.1"
     assert env["WORLD_PORT"] == str(started.port)

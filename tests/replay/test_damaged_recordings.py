@@ -84,3 +84,39 @@ def test_an_entry_without_a_usable_digest_is_read_as_before(lives: Path, tmp_pat
         document["recordings"][1] |= {"sha256": sha256, "size_bytes": 1}
         (run / ".clawblox" / "manifest.json").write_text(json.dumps(document))
         assert [find_damage(found, run) for found in list_recordings(run)] == [None, None]
+
+
+# ------------------------------------------------------------------------- the files of the world
+
+
+def test_a_mended_comment_is_named_and_changes_nothing_else(lives: Path, tmp_path: Path) -> None:
+    world = shutil.copytree(lives.parent / "dice", tmp_path / "world")
+    same = verified(lives, world_dir=world)
+    assert [replay.changed_files for replay in same.replays] == [(), ()]
+    (world / "world.py").write_text((world / "world.py").read_text() + "# mended\n")
+    (world / "notes.txt").write_text("new")
+    run = verified(lives, world_dir=world)
+    assert run.exit_status == 0
+    assert [replay.status for replay in run.replays] == ["equal", "equal"]
+    assert [replay.changed_files for replay in run.replays] == [("notes.txt", "world.py")] * 2
+    for replay in run.replays:
+        assert "; notes.txt, world.py changed since the recording" in describe_replay(replay)
+    assert run.document()["recordings"][0]["changed_files"] == ("notes.txt", "world.py")
+
+
+def test_a_recording_without_the_list_of_files_says_that_some_changed(
+    lives: Path, tmp_path: Path
+) -> None:
+    world = shutil.copytree(lives.parent / "dice", tmp_path / "world")
+    (world / "notes.txt").write_text("new")
+    alone = shutil.copy(lives / "recordings" / "recording-0001.jsonl.zst", tmp_path)
+    (replay,) = verified(Path(alone), world_dir=world).replays
+    assert replay.changed_files == (".",)
+    assert "; files of the world changed since the recording" in describe_replay(replay)
+
+    def without(records: Any) -> Any:
+        del records[0][1]["world_files"]
+        return records
+
+    older = rewrite(Path(alone), tmp_path / "older.jsonl.zst", without)
+    assert verified(older, world_dir=world).replays[0].changed_files is None

@@ -62,3 +62,25 @@ def test_the_guide_names_every_member_flag_and_route():
         assert f"`{flag}`" in GUIDE, flag
     for route in routes:
         assert f"`{route}" in GUIDE, route
+
+
+def test_the_hash_of_rules_changes_with_rules_and_not_with_comments(tmp_path: Path) -> None:
+    (block,) = (text for text in GUIDE.split("```python\n")[1:] if "def hash_rules" in text)
+    names: dict[str, Any] = {}
+    exec(block.split("```")[0], names)
+    rules = tmp_path / "rules.py"
+
+    def hashed(text: str) -> str:
+        rules.write_text(text)
+        return str(names["hash_rules"](rules))
+
+    before = hashed("def rule(x):\n    if x:\n        return 1\n    return 2\n")
+    mended = (
+        "# mended\ndef rule(\n    x\n):  # better\n\n    if x:\n        return 1\n    return 2\n"
+    )
+    assert hashed(mended) == before
+    for changed in (
+        "def rule(x):\n    if x:\n        return 1\n    return 3\n",
+        "def rule(x):\n    if x:\n        return 1\n        return 2\n",
+    ):
+        assert hashed(changed) != before
