@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
 from clawblox.experiment.history.checkpoints import Checkpoint
-from clawblox.experiment.history.lines import About
-from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import GenerationState
+from clawblox.experiment.history.lines import About, LineType
+from clawblox.experiment.history.state import ExperimentState, GenerationState
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
@@ -32,6 +31,21 @@ def ignore_rescored(_done: int, _total: int) -> None:
 _log = OwnLog(__name__)
 
 
+def find_end(generation: GenerationState) -> Checkpoint | None:
+    """Return the checkpoint at the end of a committed generation; None without one."""
+    ends = [point for point in generation.checkpoints() if point.kind == "end"]
+    return ends[-1] if generation.committed is not None and ends else None
+
+
+class ScoreSink(Protocol):
+    """Takes the scores; a :class:`Recorder` writes them to the journal."""
+
+    state: ExperimentState
+
+    async def write(self, type: LineType, data: Mapping[str, Any], about: About) -> object:  # noqa: A002
+        """Take the scores of a generation, as data of a line ``rescored``."""
+
+
 class Rescoring:
     """Restores the world of each committed generation alone, and scores it.
 
@@ -41,21 +55,25 @@ class Rescoring:
         recorder: Writes the lines.
         callbacks: The hooks, with the score.
         clock: The clock.
+        wanted: Returns whether a generation is scored; by default all are.
     """
 
     def __init__(
         self,
         plan: Plan,
         workshop: Workshop,
-        recorder: Recorder,
+        recorder: ScoreSink,
         callbacks: Callbacks,
         clock: Clock,
+        *,
+        wanted: Callable[[GenerationState], bool] = lambda _generation: True,
     ) -> None:
         self._plan = plan
         self._workshop = workshop
         self._recorder = recorder
         self._callbacks = callbacks
         self._stamp = format_stamp(clock.utc())
+        self._wanted = wanted
         self._places = anyio.CapacityLimiter(plan.limits.worlds)
 
     async def run(self, on_progress: OnRescored = ignore_rescored) -> None:
@@ -87,12 +105,12 @@ class Rescoring:
                 tasks.start_soon(score, generation, end)
 
     def _find_ends(self) -> Iterator[tuple[GenerationState, Checkpoint]]:
-        """Yield the generations that can be scored, each with its checkpoint at the end."""
+        """Yield the wanted generations that can be scored, each with its checkpoint at the end."""
         for chain in self._recorder.state.chains.values():
             for generation in chain.generations.values():
-                ends = [point for point in generation.checkpoints() if point.kind == "end"]
-                if generation.committed is not None and ends:
-                    yield generation, ends[-1]
+                end = find_end(generation)
+                if end is not None and self._wanted(generation):
+                    yield generation, end
 
     async def _score(
         self, generation: GenerationState, end: Checkpoint, function: Mapping[str, str | None]

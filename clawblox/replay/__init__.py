@@ -7,6 +7,7 @@
 - ``verified_replay``: repeats a recording in a new process of its world.
 - ``attempts``: the attempts of an experiment, in the order of its journal.
 - ``sources``: the recordings of a run or an experiment, and which of them may continue which.
+- ``verified_scores``: computes scores again, in worlds that begin with replayed ends.
 - ``verified_run``: repeats these recordings, and connects them.
 """
 

@@ -7,7 +7,7 @@ earlier one must reach at the same tick.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,10 +16,14 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
-from clawblox.replay.attempts import AttemptPlace
+from clawblox.errors import UsageError
+from clawblox.experiment.schedule.callbacks import Score
+from clawblox.replay.attempts import AttemptPlace, is_experiment
 from clawblox.replay.progress import ReplayProgress
 from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
+from clawblox.replay.verified_scores import CheckedScore, ExpectedEnd, check_scores, find_ends
+from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import Damage
 
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
@@ -138,10 +142,12 @@ class VerifiedRun:
     Attributes:
         replays: The results, in the order of the recordings.
         is_strict: Whether a recording with an unchecked start counts as not verified.
+        scores: The scores of an experiment, computed again. Other scores are no differences.
     """
 
     replays: tuple[VerifiedReplay, ...]
     is_strict: bool = False
+    scores: tuple[CheckedScore, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -155,7 +161,15 @@ class VerifiedRun:
     def document(self) -> dict[str, Any]:
         """Return the results as a JSON object."""
         is_equal = all(replay.status == "equal" for replay in self.replays)
-        return {"equal": is_equal, "recordings": [replay.document() for replay in self.replays]}
+        recordings = [replay.document() for replay in self.replays]
+        return {
+            "equal": is_equal,
+            "recordings": recordings,
+            "scores": [
+                {**attrs.asdict(score), "differences": [*score.differences]}
+                for score in self.scores
+            ],
+        }
 
 
 OnRunProgress: TypeAlias = Callable[[int, int], None]
@@ -178,6 +192,8 @@ async def verify_run(
     env: Mapping[str, str] | None = None,
     in_place: bool = False,
     strict: bool = False,
+    scores: bool = False,
+    score: Score | None = None,
     health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S,
     stall_timeout: float = DEFAULT_STALL_TIMEOUT_S,
     on_progress: OnRunProgress = lambda _done, _total: None,
@@ -202,6 +218,9 @@ async def verify_run(
             process; they are not on disk.
         in_place: Whether the world runs in its own directory instead of a private copy.
         strict: Whether a recording with an unchecked start counts as not verified.
+        scores: Whether the scores of an experiment are computed again, where the replay has reached
+            the end of a generation. Their function is imported, and runs here.
+        score: The score function; None means that of the plan.
         health_timeout: Seconds until a new process must be ready.
         stall_timeout: Seconds without any progress after which a replay is given up.
         on_progress: Called now and then.
@@ -225,6 +244,7 @@ async def verify_run(
     options = ReplayOptions(
         in_place=in_place, health_timeout=health_timeout, stall_timeout=stall_timeout
     )
+    ends = await run_blocking(_find_ends, Path(run), score) if scores else ()
     choice = SourceOptions(number, world_dir, env or {})
     sources = await run_blocking(find_sources, Path(run), choice)
     total, done = sum(source.last_tick - source.first_tick for source in sources), 0
@@ -242,7 +262,7 @@ async def verify_run(
                 source.world,
                 attrs.evolve(options, env=source.env, datastore=source.datastore),
                 run_dir=source.run_dir,
-                digest_ticks={other.first_tick for other in later},
+                digest_ticks={*(other.first_tick for other in later), *_end_ticks(source, ends)},
                 on_progress=reach,
             )
         done += source.last_tick - source.first_tick
@@ -264,7 +284,41 @@ async def verify_run(
         replay = attrs.evolve(replay, link=link, start_checked_by=checked_by)
         replays.append(replay)
         on_replay(replay)
-    return VerifiedRun(tuple(replays), strict)
+    verified = VerifiedRun(tuple(replays), strict)
+    if not scores:
+        return verified
+    worlds = _find_reached(replays, ends)
+    directory = await run_blocking(resolve_run_dir, run)
+    checked = await check_scores(directory, ends, worlds, score=score, in_place=in_place)
+    return attrs.evolve(verified, scores=tuple(checked))
+
+
+def _find_ends(run: Path, score: Score | None) -> Sequence[ExpectedEnd]:
+    if not is_experiment(run):
+        raise UsageError("scores are those of an experiment: give its directory")
+    return find_ends(resolve_run_dir(run), score)
+
+
+def _end_ticks(source: ReplaySource, ends: Sequence[ExpectedEnd]) -> Iterator[int]:
+    """Yield the ticks at which the replay of a recording may reach the end of a generation."""
+    for end in ends:
+        is_own = source.attempt is not None and source.attempt.name == end.attempt
+        if is_own and end.state is not None:
+            yield end.state.tick
+
+
+def _find_reached(
+    replays: Sequence[VerifiedReplay], ends: Sequence[ExpectedEnd]
+) -> Mapping[str, str]:
+    """Return the worlds by attempt where the replay has reached the end of the generation."""
+    states = {end.attempt: end.state for end in ends if end.state is not None}
+    return {
+        replay.attempt.name: replay.world
+        for replay in replays
+        if replay.attempt is not None
+        and replay.status == "equal"
+        and states.get(replay.attempt.name) in replay.progress.digests
+    }
 
 
 def _report(on_progress: OnRunProgress, before: int, total: int, progress: ReplayProgress) -> None:

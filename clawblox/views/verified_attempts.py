@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from clawblox.printable import printable
 from clawblox.replay.attempts import AttemptPlace
 from clawblox.replay.verified_run import Link, VerifiedReplay, VerifiedRun
+from clawblox.replay.verified_scores import CheckedScore
 from clawblox.views.formatting import format_table
 from clawblox.views.verified_runs import describe_replay
 
-_HEADINGS = ("CHAIN", "GEN", "ATTEMPT", "RECORDING", "OUTCOME", "LINK")
+_HEADINGS = ("CHAIN", "GEN", "ATTEMPT", "RECORDING", "OUTCOME", "LINK", "SCORES")
 
 
 def format_attempts(run: VerifiedRun) -> str:
     """Return the table of an experiment, and below it the result of each recording at fault."""
-    rows = [_make_row(replay) for replay in run.replays]
+    scores = {score.attempt: score for score in run.scores}
+    rows = [_make_row(replay, scores) for replay in run.replays]
     return "\n".join([format_table(_HEADINGS, rows), *_describe_faults(run)])
 
 
-def _make_row(replay: VerifiedReplay) -> list[str]:
+def _make_row(replay: VerifiedReplay, scores: Mapping[str, CheckedScore]) -> list[str]:
     place = replay.attempt or AttemptPlace("", 0, 0, "")
     recording = " ".join(filter(None, (replay.instance, str(replay.number or ""))))
     cells = (
@@ -29,6 +31,7 @@ def _make_row(replay: VerifiedReplay) -> list[str]:
         recording,
         f"{replay.damage}: {_summarise(replay)}" if replay.damage else _summarise(replay),
         _summarise_start(replay),
+        "" if place.name not in scores else _summarise_scores(scores[place.name]),
     )
     return list(map(printable, cells))
 
@@ -41,6 +44,19 @@ def _summarise(replay: VerifiedReplay) -> str:
         return f"differs at tick {progress.divergence.tick}"
     equal = "equal" if replay.start_checked_by else "equal from an unchecked start"
     return equal if progress.is_complete else f"{equal} to tick {progress.tick}, cut (killed)"
+
+
+def _summarise_scores(score: CheckedScore) -> str:
+    """Return which scores are others now, or why there are none."""
+    if not score.computed:
+        return f"not computed: {score.reason or 'the function returns none'}"
+    if not score.differences:
+        return "equal"
+    changes = (
+        f"{name} {score.recorded.get(name, 'nothing')} -> {score.computed[name]}"
+        for name in score.differences
+    )
+    return ", ".join(changes)
 
 
 def _summarise_start(replay: VerifiedReplay) -> str:

@@ -74,6 +74,8 @@ WITHOUT_FIELD = {
     ("verify", "number"): "chooses the recording",
     ("verify", "world_dir"): "a parameter of verify_run",
     ("verify", "strict"): "a parameter of verify_run",
+    ("verify", "scores"): "a parameter of verify_run",
+    ("verify", "function"): "a parameter of verify_run",
     ("verify", "as_json"): "how the command prints",
 }
 

@@ -181,3 +181,9 @@ def test_an_experiment_is_one_table_with_one_status(call: Start, tmp_path: Path)
     assert "continues s7/g001, attempt 2 at tick" in rows[2]
     assert total.startswith("3 recordings in ")
     assert call("verify", str(directory), "--recording", "1", env=KEYS).wait() == 2
+
+
+def test_a_score_function_without_scores_is_refused(call: Start, lives: Path) -> None:
+    command = call("verify", str(lives), "--score", "scores:points")
+    assert command.wait() == 2
+    assert "--score is the function for --scores: add that" in command.err

@@ -7,18 +7,20 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.errors import UsageError
+from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import read_experiment
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.views.verified_attempts import format_attempts
 from tests.conformance.lives import dice_world, first_input, play, verified
 from tests.recording.files import Records, content, rewrite
-from tests.replay.trials import CHAIN, KEYS, ran_trial
+from tests.replay.test_bad_replays import saying
+from tests.replay.trials import CHAIN, KEYS, bets, ran_trial
 
 pytestmark = pytest.mark.needs("curl")
 
@@ -182,6 +184,16 @@ def test_a_recording_that_was_cut_is_named(trial: Path, whole: VerifiedRun, tmp_
     assert f"exp-{CHAIN}-g002, recording 1: incomplete, its file was cut" in table
 
 
+def test_a_world_that_only_says_equal_is_named_for_every_attempt(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    world = saying(tmp_path, whole.replays[0].recording.parents[1])
+    run = verified(trial, world_dir=world)
+    assert run.exit_status == 3
+    assert {replay.status for replay in run.replays} == {"impossible"}
+    assert format_attempts(run).count("not verified") == len(run.replays)
+
+
 def test_an_attempt_without_its_recording_is_named(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
@@ -253,3 +265,60 @@ def test_a_fork_continues_the_recording_of_its_parent(tmp_path: Path) -> None:
     link = run.replays[1].link
     assert link is not None
     assert (link.kind, link.instance, link.number, len(link.save)) == ("continues", "w000", 1, 64)
+
+
+# ------------------------------------------------------------------------------------ scores
+
+
+def test_scores_are_computed_again_from_the_replayed_ends(trial: Path, tmp_path: Path) -> None:
+    copy = copied(trial, tmp_path / "exp")
+    before = (copy / "journal.jsonl").read_bytes()
+    run = verified(copy, scores=True, score=bets)
+    assert run.exit_status == 0
+    assert [(score.chain, score.generation, score.reason) for score in run.scores] == [
+        (CHAIN, 1, ""),
+        (CHAIN, 2, ""),
+        (BRANCH, 1, ""),
+        (f"{CHAIN}-f1-2", 1, ""),
+    ]
+    assert all(score.computed == score.recorded != {} for score in run.scores)
+    assert not any(score.differences for score in run.scores)
+    assert run.document()["scores"][0]["computed"] == run.scores[0].computed
+    # Nothing of it stays in the experiment.
+    assert (copy / "journal.jsonl").read_bytes() == before
+    assert not list(copy.glob("chains/*/runs/*rescored*"))
+    table = format_attempts(run).splitlines()
+    assert table[0].split()[-1] == "SCORES"
+    assert table[1].endswith("fresh")
+    assert all(line.endswith("  equal") for line in table[2:])
+
+
+def test_another_score_is_reported_beside_and_is_no_difference(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    copy = copied(trial, tmp_path / "exp")
+    (copy / find(whole, CHAIN, 2).recording.relative_to(trial)).unlink()
+
+    async def judge(end: Any) -> dict[str, float]:
+        return {"bets": 1000.0}
+
+    run = verified(copy, scores=True, score=judge)
+    assert run.exit_status == 3  # because of the recording that is gone
+    first, second, *_ = run.scores
+    assert (first.differences, first.computed) == (["bets"], {"bets": 1000.0})
+    assert second.computed == {}
+    assert second.reason == "no replay has reached the state of its last checkpoint"
+    table = format_attempts(run)
+    assert f"bets {first.recorded['bets']} -> 1000.0" in table
+    assert "not computed: no replay has reached the state" in table
+
+
+def test_scores_need_a_function_and_a_plan_of_ones_own(trial: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the plan has none"):
+        verified(trial, scores=True)
+    with pytest.raises(UsageError, match="scores are those of an experiment"):
+        verified(next(trial.glob("chains/*/runs/*")), scores=True, score=bets)
+    copy = copied(trial, tmp_path / "exp")
+    (copy / read_experiment(copy).state.plan_file).chmod(0o666)
+    with pytest.raises(UsageError, match="the plan of the experiment does not count"):
+        verified(copy, scores=True, score=bets, env={"PACE": "quick"})

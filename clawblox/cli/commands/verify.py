@@ -14,10 +14,12 @@ from clawblox.cli.options import VerifyOptions
 from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
+from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
-from clawblox.errors import ClawbloxError
+from clawblox.errors import ClawbloxError, UsageError
+from clawblox.experiment.schedule.callbacks import Score
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.replay.attempts import is_experiment
 from clawblox.views.formatting import format_json, shorten_path
@@ -62,6 +64,18 @@ from clawblox.views.verified_runs import describe_replay, sum_up
     is_flag=True,
     help="Count a recording whose first state nothing shows to be genuine as not verified.",
 )
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Compute the scores of an experiment again, from states that replays have reached. Their "
+    "function is imported, and runs here; another score is no difference.",
+)
+@click.option(
+    "--score",
+    "function",
+    metavar="MODULE:FUNC",
+    help="With --scores: the score function, instead of that of the plan.",
+)
 @options_from(VerifyOptions, "options")
 @json_option
 def command(
@@ -70,6 +84,8 @@ def command(
     number: int | None,
     world_dir: str | None,
     strict: bool,
+    scores: bool,
+    function: str | None,
     options: VerifyOptions,
     as_json: bool,
 ) -> int | None:
@@ -93,7 +109,10 @@ def command(
     """
     chosen = choose_only_run(run, are_experiments=True)
     existing_path(chosen)
+    if function is not None and not scores:
+        raise UsageError("--score is the function for --scores: add that")
     configure_logging()
+    score = None if function is None else load_function(function, "--score")
     signals = CommandSignals()
     try:
         verified = anyio.run(
@@ -105,6 +124,8 @@ def command(
                 options,
                 signals,
                 strict=strict,
+                scores=scores,
+                score=score,
                 is_quiet=as_json,
             )
         )
@@ -129,6 +150,8 @@ async def _verify(
     signals: CommandSignals,
     *,
     strict: bool,
+    scores: bool,
+    score: Score | None,
     is_quiet: bool,
 ) -> VerifiedRun | None:
     """Return the results; None if a signal came first, when everything has been stopped again."""
@@ -140,6 +163,8 @@ async def _verify(
         env=options.env,
         in_place=options.in_place,
         strict=strict,
+        scores=scores,
+        score=score,
         health_timeout=options.health_timeout,
         stall_timeout=options.stall_timeout,
     )

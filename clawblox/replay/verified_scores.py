@@ -1,0 +1,231 @@
+"""Scores of an experiment, computed again from states that replays have reached.
+
+The checkpoint at the end of a generation counts only if the replay of the attempt that made it has
+reached its state. Then a world is started from it, alone, and the score function is asked. Judges
+that are models differ from time to time, so another score is reported and is no difference of a
+replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from clawblox.checkpoint.load.load import extract_snapshot
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.errors import ClawbloxError, ConfigError, UsageError
+from clawblox.experiment import layout
+from clawblox.experiment.history.checkpoints import Checkpoint
+from clawblox.experiment.history.lines import About, LineType
+from clawblox.experiment.history.state import ExperimentState, GenerationState
+from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.preparing import find_archive
+from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.rescoring import Rescoring, find_end
+from clawblox.experiment.schedule.callbacks import Callbacks, Score
+from clawblox.foreign_values import parse_document, whole_number
+from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_value
+from clawblox.replay.progress import StateDigest
+from clawblox.system.clock import SystemClock
+from clawblox.system.regular_files import read_regular
+from clawblox.system.scratch import scratch_directory, temporary_directory
+from clawblox.world.async_world import AsyncWorld
+from clawblox.world.recorded_worlds import find_forger
+from clawblox.world.sources import copy_sources
+
+_NOT_REACHED: Final = "no replay has reached the state of its last checkpoint"
+
+
+@attrs.frozen
+class ExpectedEnd:
+    """The checkpoint at the end of a committed generation.
+
+    Attributes:
+        chain: Its chain.
+        generation: Its generation.
+        attempt: Name of the attempt that made it.
+        recorded: The scores that the journal has.
+        state: The state of the world in it; None if it has none that can be compared.
+        problem: Why not; empty if it has one.
+    """
+
+    chain: str
+    generation: int
+    attempt: str
+    recorded: Mapping[str, float]
+    state: StateDigest | None
+    problem: str = ""
+
+
+@attrs.frozen
+class CheckedScore:
+    """The scores of a generation, recorded and computed again.
+
+    Attributes:
+        chain: Its chain.
+        generation: Its generation.
+        attempt: Name of the attempt that made its last checkpoint.
+        recorded: The scores that the journal has.
+        computed: The scores of a world that was started from the replayed end.
+        reason: Why some were not computed; empty if all were.
+    """
+
+    chain: str
+    generation: int
+    attempt: str
+    recorded: Mapping[str, float]
+    computed: Mapping[str, float] = attrs.field(factory=dict)
+    reason: str = ""
+
+    @property
+    def differences(self) -> Sequence[str]:
+        """The names of the scores that were computed and are others."""
+        return [name for name, new in self.computed.items() if self.recorded.get(name) != new]
+
+
+def find_ends(directory: Path, score: Score | None) -> Sequence[ExpectedEnd]:
+    """Return the checkpoints at the end of the committed generations of an experiment. Blocks.
+
+    Args:
+        directory: The directory of the experiment, resolved.
+        score: The score function; None means that of the plan.
+
+    Raises:
+        ClawbloxError: Its journal or a plan cannot be read.
+        ConfigError: There is no score function, or it cannot be imported.
+        UsageError: Another user or an agent can have written the plan, which names programs.
+        OSError: No file can be written.
+    """
+    record = read_experiment(directory)
+    problem = find_forger(directory, directory / record.state.plan_file)
+    if problem is not None:
+        raise UsageError(f"the plan of the experiment does not count, since {problem}")
+    callbacks = Callbacks(score)
+    callbacks.load(record.plan)
+    if not callbacks.has_score:
+        raise ConfigError("must be given, as the plan has none", key="score")
+    return [
+        _read_end(record, generation, find_end(generation))
+        for chain in record.state.chains.values()
+        for generation in chain.generations.values()
+        if generation.committed is not None
+    ]
+
+
+def _read_end(
+    record: ExperimentRecord, generation: GenerationState, end: Checkpoint | None
+) -> ExpectedEnd:
+    attempt = "" if end is None else end.ref.attempt
+    expected = partial(
+        ExpectedEnd, generation.chain, generation.number, attempt, dict(generation.scores.values)
+    )
+    if end is None:
+        return expected(None, "it has no checkpoint at its end")
+    chain_dir = layout.chain_dir(record.directory, end.ref.chain, record.plan.layout)
+    archive = find_archive(chain_dir, end.ref)
+    if archive is None:
+        return expected(None, "its last checkpoint is gone")
+    try:
+        with temporary_directory("clawblox-verify-") as scratch:
+            path, _ = extract_snapshot(archive, scratch)
+            content = read_regular(path, max_bytes=MAX_START_BYTES)
+        snapshot = parse_document(content, max_members=MAX_START_MEMBERS)
+        tick = whole_number(snapshot.get("tick")) if isinstance(snapshot, dict) else None
+        if tick is None or "state" not in snapshot:
+            return expected(None, "its last checkpoint has no state of the kit")
+        return expected(StateDigest(tick, digest_value(snapshot["state"])))
+    except (ClawbloxError, OSError, ValueError, TypeError) as error:
+        return expected(None, f"its last checkpoint cannot be read: {error}".partition("\n")[0])
+
+
+class _Scores:
+    """Takes the scores instead of the journal, which stays as it is."""
+
+    def __init__(self, state: ExperimentState) -> None:
+        self.state = state
+        self.facts: dict[tuple[str, int], Mapping[str, Any]] = {}
+
+    async def write(self, type: LineType, data: Mapping[str, Any], about: About) -> None:  # noqa: A002
+        self.facts[str(about.chain), int(about.generation or 0)] = data
+
+
+async def check_scores(
+    directory: Path,
+    ends: Sequence[ExpectedEnd],
+    worlds: Mapping[str, str],
+    *,
+    score: Score | None = None,
+    in_place: bool = False,
+) -> Sequence[CheckedScore]:
+    """Compute the scores of an experiment again, in worlds that begin with replayed ends.
+
+    Args:
+        directory: The directory of the experiment, resolved. Run directories are made in it, and
+            removed again; its journal is not written.
+        ends: The ends of its generations.
+        worlds: The directories or addresses of the worlds, by the name of the attempt: only of
+            attempts whose replay has reached the end with a checked start.
+        score: The score function; None means that of the plan.
+        in_place: Whether worlds run in their own directories instead of private copies.
+
+    Returns:
+        A result for each end, in their order.
+
+    Raises:
+        ConfigError: The score function or the world cannot be used.
+        OSError: A file cannot be written.
+
+    Cancellation: every process is ended, and every directory removed.
+    """
+    record = await run_blocking(read_experiment, directory)
+    facts: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for place in dict.fromkeys(worlds.values()):
+        chosen = {(end.chain, end.generation) for end in ends if worlds.get(end.attempt) == place}
+        facts |= await _score(record, place, chosen, score, in_place=in_place)
+    return [_judge(end, facts.get((end.chain, end.generation))) for end in ends]
+
+
+async def _score(
+    record: ExperimentRecord,
+    world_dir: str,
+    chosen: set[tuple[str, int]],
+    score: Score | None,
+    *,
+    in_place: bool,
+) -> Mapping[tuple[str, int], Mapping[str, Any]]:
+    """Return the data of the scores of some generations, whose world is in a directory."""
+    async with scratch_directory("clawblox-verify-") as scratch:
+        place = AsyncWorld(dir=world_dir).dir
+        if not in_place:
+            copy = scratch / place.name
+            await run_checked(lambda check: copy_sources(place, copy, check=check))
+            place = copy
+        plan = record.plan.but(world=attrs.evolve(record.plan.world, dir=place))
+        workshop = LiveWorkshop(record.directory, plan.layout, {})
+        sink = _Scores(record.state)
+        scoring = Rescoring(
+            plan,
+            workshop,
+            sink,
+            Callbacks(score),
+            SystemClock(),
+            wanted=lambda generation: (generation.chain, generation.number) in chosen,
+        )
+        async with Tasks() as tasks:
+            tasks.start_soon(workshop.serve)
+            await scoring.run()
+        return sink.facts
+
+
+def _judge(end: ExpectedEnd, facts: Mapping[str, Any] | None) -> CheckedScore:
+    checked = CheckedScore(end.chain, end.generation, end.attempt, end.recorded)
+    if facts is None:
+        return attrs.evolve(checked, reason=end.problem or _NOT_REACHED)
+    return attrs.evolve(
+        checked, computed=dict(facts.get("scores", {})), reason=str(facts.get("error", ""))
+    )
