@@ -15,6 +15,8 @@ import pytest
 from clawblox import AsyncWorld
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import read_experiment
+from clawblox.experiment.layout import archive_path
+from clawblox.experiment.rescoring import find_end
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.views.verified_attempts import format_attempts
 from tests.conformance.lives import dice_world, first_input, play, verified
@@ -311,6 +313,25 @@ def test_another_score_is_reported_beside_and_is_no_difference(
     table = format_attempts(run)
     assert f"bets {first.recorded['bets']} -> 1000.0" in table
     assert "not computed: no replay has reached the state" in table
+
+
+def find_archive(directory: Path, place: tuple[str, int]) -> Path:
+    """Return the last checkpoint of a generation."""
+    chain, generation = place
+    end = find_end(read_experiment(directory).state.chains[chain].generations[generation])
+    assert end is not None
+    return archive_path(directory / "chains" / chain, end.ref.attempt, end.ref.file)
+
+
+def test_an_end_that_no_replay_has_reached_is_not_scored(trial: Path, tmp_path: Path) -> None:
+    copy = copied(trial, tmp_path / "exp")
+    other, end = (find_archive(copy, place) for place in ((CHAIN, 2), (BRANCH, 1)))
+    end.write_bytes(other.read_bytes())
+    run = verified(copy, scores=True, score=bets)
+    assert run.exit_status == 0
+    reasons = {score.chain: score.reason for score in run.scores if score.generation == 1}
+    assert reasons[BRANCH] == "no replay has reached the state of its last checkpoint"
+    assert reasons[CHAIN] == ""
 
 
 def test_scores_need_a_function_and_a_plan_of_ones_own(trial: Path, tmp_path: Path) -> None:

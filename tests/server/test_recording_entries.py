@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.recording.writer import FileDigest
 from clawblox.server import recording_entries
 from clawblox.server.recording_entries import register_recording
 
@@ -77,3 +78,22 @@ def test_a_stale_temporary_file_is_replaced(manifest, run_dir, monkeypatch):
     manifest.with_name("manifest.json.tmp").write_text("half")
     register_recording(manifest, run_dir / "a.jsonl")
     assert len(json.loads(manifest.read_text())["recordings"]) == 1
+
+
+def test_a_digest_is_added_to_the_entry_at_its_place(manifest, run_dir):
+    register_recording(manifest, run_dir / "a.jsonl")
+    register_recording(manifest, run_dir / "b.jsonl")
+    document = json.loads(manifest.read_text())
+    document["recordings"][0]["label"] = "of another program"
+    manifest.write_text(json.dumps(document))
+    register_recording(manifest, run_dir / "a.jsonl", FileDigest(3, "d" * 64))
+    first, second = json.loads(manifest.read_text())["recordings"]
+    assert first == {
+        "path": "a.jsonl",
+        "events": "a.jsonl",
+        "format": "clawblox-recording-v2",
+        "label": "of another program",
+        "size_bytes": 3,
+        "sha256": "d" * 64,
+    }
+    assert second["path"] == "b.jsonl"
