@@ -20,6 +20,7 @@ from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.fresh.views import COARSE_S
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.masking import SecretMask
 from clawblox.conformance.registry import (
@@ -172,6 +173,7 @@ class _Opening:
                 raise
             return self.make_lab(None, fault=str(error))
         if self.in_place:
+            await anyio.sleep(COARSE_S)  # what was written until now is no change of the world's
             lab = await self._enter(source, source)
             if self.needs_start:
                 await _starts(lab)

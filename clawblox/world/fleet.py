@@ -58,7 +58,7 @@ from clawblox.world.starts import (
     member_update,
     planned,
 )
-from clawblox.world.world_files import note_world_files
+from clawblox.world.world_files import register_start
 
 _log = OwnLog(__name__)
 
@@ -382,12 +382,9 @@ class Fleet(KnownInstances):
     ) -> InstanceHandle:
         """Make an instance to start, or to attach to the instance of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
-
-        def register() -> Mapping[str, str]:
-            files, noted = note_world_files(launch)
-            write(attrs.evolve(update or Update(), world_files=noted), durable=durable)
-            return files
-
+        register = partial(
+            register_start, launch, update or Update(), partial(write, durable=durable)
+        )
         instance = LocalInstance(
             self._launcher,
             launch,

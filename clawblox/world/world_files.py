@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,8 @@ import attrs
 
 from clawblox.instance.launch import Launch
 from clawblox.protocol import FILES_ENV
-from clawblox.rundir.manifest_entries import ManifestEntry, is_printable
+from clawblox.rundir.manifest import Update
+from clawblox.rundir.manifest_entries import is_printable
 from clawblox.system.tree_digests import digest_files
 from clawblox.world.sources import is_source
 
@@ -74,18 +75,27 @@ def read_world_files(directory: Path) -> WorldFiles | None:
     return WorldFiles(files) if is_small and all(map(is_printable, files)) else None
 
 
-def note_world_files(launch: Launch) -> tuple[Mapping[str, str], tuple[ManifestEntry, ...]]:
-    """Return the variable for a world that records, and the entry of its files in the manifest.
+def register_start(
+    launch: Launch, update: Update, write: Callable[[Update], None]
+) -> Mapping[str, str]:
+    """Write the update of a start to the manifest, with the world's files if it records itself.
 
     Args:
-        launch: How it is started.
+        launch: How the world is started.
+        update: The update, without files.
+        write: Writes it.
+
+    Returns:
+        The variable with the digest of the files, for the world.
     """
-    if launch.record_dir is None or not launch.config.records_itself:
-        return {}, ()
-    files = read_world_files(launch.config.dir)
+    files = None
+    if launch.record_dir is not None and launch.config.records_itself:
+        files = read_world_files(launch.config.dir)
     if files is None:
-        return {}, ()
-    return {FILES_ENV: files.sha256}, ({"sha256": files.sha256, "files": dict(files.files)},)
+        write(update)
+        return {}
+    write(attrs.evolve(update, world_files=({"sha256": files.sha256, "files": dict(files.files)},)))
+    return {FILES_ENV: files.sha256}
 
 
 def parse_world_files(value: object, sha256: object) -> WorldFiles | None:

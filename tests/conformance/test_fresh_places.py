@@ -135,7 +135,7 @@ async def test_a_world_that_does_not_start_in_fresh_places_is_not_accused(tmp_pa
 
 @pytest.mark.needs("bwrap")
 async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
         report = await check(tmp_path, "--asks-port", str(server.getsockname()[1]))
     result = find(report)
     assert result.status == "could_not_run"
@@ -145,7 +145,7 @@ async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path
 
 @pytest.mark.needs("bwrap")
 async def test_a_cheat_that_depends_on_the_network_is_found_all_the_same(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
         port = str(server.getsockname()[1])
         report = await check(tmp_path, "--asks-port", port, "--place", "tmp")
     assert find(report).status == "failed"

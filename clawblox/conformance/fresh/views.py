@@ -15,7 +15,7 @@ from typing import Final
 
 _LONGEST_S: Final = 4.0
 """Longest search of one directory, in seconds: about half a million files."""
-_COARSE_S: Final = 0.02
+COARSE_S: Final = 0.02
 """How far the kernel's clock for files may be behind, in seconds: two ticks of the slowest one."""
 _MOST_MOUNTS: Final = 400
 _LOOK_EVERY: Final = 1000
@@ -38,7 +38,7 @@ class View:
 
     def __init__(self, path: str, since: float) -> None:
         self._path = path
-        self._since_ns = int((since - _COARSE_S) * 1e9)
+        self._since_ns = int((since - COARSE_S) * 1e9)
         self._changed = set[str]()
         self._above = set[str]()
         self._mounts = 0
