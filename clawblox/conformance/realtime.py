@@ -151,7 +151,9 @@ async def collect(
             (until - seen.latest) * pace.slowness(now)
         )
         has_least = is_met and now - begun > _LONG_S and seen.expected() >= 2 * LEAST_COMMON
-        is_hopeless = pace.is_hopeless(now, still_s=_LONG_S, longest_s=_LONGEST_S)
+        # A world that ticks faster than it answers is met by luck, which further lives bring too.
+        is_late = not seen.is_dense and now - begun > _LONGEST_S
+        is_hopeless = is_late or pace.is_hopeless(now, still_s=_LONG_S, longest_s=_LONGEST_S)
         if has_all or has_least or is_timeless or is_hopeless:
             return
 
@@ -179,8 +181,12 @@ class _Seen:
         Args:
             wanted: Least number of times; one is enough by itself.
         """
-        is_dense = self.count >= _DENSE * self._ticks_passed()
-        return wanted == 1 or is_dense or self.expected() >= _EXPECTED
+        return wanted == 1 or self.is_dense or self.expected() >= _EXPECTED
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether most of the ticks were seen."""
+        return self.count >= _DENSE * self._ticks_passed()
 
     def expected(self) -> float:
         """Return how many times another life, seen as often, has in common, on average."""

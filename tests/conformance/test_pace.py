@@ -25,10 +25,11 @@ TICK_S = 0.002
 class SlowWorld:
     """A world of 500 Hz, and the real time in which it runs: nothing else lets it pass."""
 
-    def __init__(self, rate: float, *, stops_at: float = math.inf) -> None:
+    def __init__(self, rate: float, *, stops_at: float = math.inf, answer_s: float = 0.01) -> None:
         self.now = 0.0
         self._rate = rate
         self._stops_at = stops_at
+        self._answer_s = answer_s
 
     def current_time(self) -> float:
         return self.now
@@ -41,8 +42,8 @@ class SlowWorld:
         return TICK_S * math.floor(min(self.now * self._rate, self._stops_at) / TICK_S + 1e-9)
 
     async def answer(self, *_: object) -> Exchange:
-        self.now += 0.01
-        body = json.dumps({"time": self.time}).encode()
+        self.now += self._answer_s
+        body = json.dumps({"time": self.time, "tick": round(self.time / TICK_S)}).encode()
         return Exchange("GET", "/observe", {}, None, None, Answer(200, body))
 
     @property
@@ -139,3 +140,12 @@ async def test_the_time_for_further_lives_grows_with_the_slowness_of_the_slowest
     restored = await landings._restore_landings(None, lived)  # type: ignore[arg-type]
     assert len(restored) == landings._RESTORES, "630 s of a world that is ten times slower"
     assert pace.SLOWEST == 50
+
+
+async def test_a_slow_world_that_is_seen_at_few_of_its_ticks_is_not_watched_for_minutes(
+    run_in: Any,
+) -> None:
+    run_in(world := SlowWorld(0.18, answer_s=0.25))
+    documents: realtime.Documents = {}
+    await realtime.collect(world.player.observe, documents)
+    assert world.now == pytest.approx(60, abs=1), "it was seen at one of 22 ticks"
