@@ -18,6 +18,9 @@ GAP = "  "
 """The space between two columns."""
 _MAX_NAME = 64
 """Characters of the longest names that are kept different."""
+_JOINER = "\u200d"
+_PARTS_OF_EMOJI = f"{_JOINER}\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+"""Characters that belong to the picture before them, and are left out with it."""
 
 
 def _printable_cells(cells: Sequence[str]) -> Sequence[str]:
@@ -162,4 +165,4 @@ def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str
     tail_width = (width - 1) // 2 if cut == "middle" else 0
     head = set_cell_size(text, width - 1 - tail_width)
     tail = set_cell_size(text[::-1], tail_width)[::-1]
-    return f"{head}…{tail}"
+    return f"{head.rstrip(_JOINER)}…{tail.lstrip(_PARTS_OF_EMOJI)}"

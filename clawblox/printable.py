@@ -23,14 +23,23 @@ _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control characters, invisible ones such as bidi marks and tags, surrogates, separators."""
 
 _INVISIBLE: Final = re.compile(
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufffe\uffff\U000e0000-\U000e0fff]"
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\ufffe\uffff]"
+    r"|[\U000e0000-\U000e0fff]"
 )
 """Other characters that terminals show as nothing, and two that no XML document may have."""
 
-_JOINER: Final = "\u200d"
-_PICTURE: Final = re.compile(r"[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff]")
-_MODIFIERS: Final = "\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-"""What may follow a picture: a colour of the skin, and the sign that makes it a picture."""
+_PICTURE: Final = r"[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
+_COLOR: Final = r"[\U0001f3fb-\U0001f3ff]"
+_EMOJI: Final = (
+    rf"{_PICTURE}(?:{_COLOR}|\ufe0f)?(?:\u200d{_PICTURE}(?:{_COLOR}|\ufe0f)?)*"
+    r"|[\u00a9\u00ae\u203c-\u2bff\u3030\u303d\u3297\u3299]\ufe0f|[#*0-9]\ufe0f\u20e3"
+)
+"""Pictures, with the signs that join them or choose how they look, and that are hidden elsewhere.
+
+A joiner is shown only between two pictures, and another sign only right behind one.
+"""
+
+_EMOJI_OR_SUSPECT: Final = re.compile(rf"{_EMOJI}|{_SUSPECT.pattern}")
 
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
@@ -50,20 +59,13 @@ def printable_lines(text: str, mark: Callable[[str], str] = str) -> str:
     """
     if _SUSPECT.search(text) is None:
         return text
-
-    def escape(match: re.Match[str]) -> str:
-        shown = _escape_character(match)
-        return shown if shown == match[0] else mark(shown)
-
     lines = text.removesuffix("\r").replace("\r\n", "\n").split("\n")
-    return "\n".join(
-        "\t".join(_SUSPECT.sub(escape, part) for part in line.split("\t")) for line in lines
-    )
+    return "\n".join("\t".join(_escape(part, mark) for part in line.split("\t")) for line in lines)
 
 
 def printable_name(text: str) -> str:
     """Return a text such as a file's name on one line, the ends of its lines escaped."""
-    return _SUSPECT.sub(_escape_character, text)
+    return _escape(text, str)
 
 
 def printable_json(document: str) -> str:
@@ -105,19 +107,14 @@ def _is_unsafe(char: str) -> bool:
     return unicodedata.category(char) in _UNSAFE_CATEGORIES or bool(_INVISIBLE.match(char))
 
 
-def _escape_character(match: re.Match[str]) -> str:
-    char = match[0]
-    is_shown = not _is_unsafe(char) or (char == _JOINER and _joins_emoji(match))
-    return char if is_shown else char.encode("unicode_escape").decode()
+def _escape(text: str, mark: Callable[[str], str]) -> str:
+    def show(match: re.Match[str]) -> str:
+        shown = match[0]
+        if len(shown) > 1 or not _is_unsafe(shown):  # all that is longer is an emoji
+            return shown
+        return mark(shown.encode("unicode_escape").decode())
 
-
-def _joins_emoji(match: re.Match[str]) -> bool:
-    """Return whether a joiner is between two pictures, as in those of families and professions."""
-    before, after = (
-        match.string[: match.start()].rstrip(_MODIFIERS)[-1:],
-        match.string[match.end() :],
-    )
-    return bool(_PICTURE.match(before) and _PICTURE.match(after))
+    return _EMOJI_OR_SUSPECT.sub(show, text)
 
 
 def _escape_in_json(match: re.Match[str]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 from rich.cells import cell_len
 
 from clawblox.columns import Column, distinct_width, fit_columns, format_line, shorten
+from clawblox.printable import printable_name
 from clawblox.results import ProcessExit
 from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine
@@ -175,3 +177,14 @@ def test_columns_with_the_same_heading_have_widths_of_their_own(width: int) -> N
     columns = [Column("A", ["x" * 30], 0, shortest=5), Column("A", ["y" * 10], 1)]
     widths = [one.width for one in fit_columns(columns, width)]
     assert widths == [min(30, width - 12), 10]
+
+
+@pytest.mark.parametrize("cut", ["end", "middle"])
+@pytest.mark.parametrize("width", range(1, 12))
+def test_a_cut_leaves_no_part_of_a_picture(width: int, cut: Literal["end", "middle"]) -> None:
+    astronaut = "\U0001f469\U0001f3fd\u200d\U0001f680"
+    for text in (astronaut * 3, "ab\u2764\ufe0f\u200d\U0001f525cd\u2764\ufe0f\u200d\U0001f525"):
+        short = shorten(text, width, cut)
+        assert printable_name(short) == short
+        assert cell_len(short) <= width
+        assert not short.partition("…")[2].startswith("\U0001f3fd")

@@ -81,11 +81,38 @@ def test_it_is_a_filter_for_shells() -> None:
     assert done.stdout.decode() == "é\\x1b]0;title\\x07\n\ufffd\nend"
 
 
-def test_pictures_that_are_joined_are_shown_and_a_joiner_elsewhere_is_not() -> None:
-    woman, brown = "\U0001f469", "\U0001f3fd"
-    pictures = (
-        f"Zoë {woman}\u200d\U0001f52c \u2764\ufe0f\u200d\U0001f525 {woman}{brown}\u200d\U0001f680"
-    )
-    assert module.printable_name(pictures) == pictures
-    for text in ("a\u200db", "\u200d\U0001f469", "\U0001f469\u200d", "\U0001f469\u200db"):
-        assert "\\u200d" in module.printable_name(text)
+WOMAN, BROWN = "\U0001f469", "\U0001f3fd"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Zoë {WOMAN}\u200d\U0001f52c {WOMAN}{BROWN}\u200d\U0001f680",
+        f"\u2764\ufe0f\u200d\U0001f525 {WOMAN}\u200d{WOMAN}\u200d{WOMAN}",
+        "\u2714\ufe0f 1\ufe0f\u20e3 \u2194\ufe0f \u00a9\ufe0f",
+    ],
+)
+def test_pictures_of_several_characters_are_shown(text: str) -> None:
+    assert printable_name(text) == printable(text) == printable_lines(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\u200db",
+        f"\u200d{WOMAN}",
+        f"{WOMAN}\u200d",
+        f"{WOMAN}\u200db",
+        f"{WOMAN}\u200d\u200d{WOMAN}",
+        f"{WOMAN}\u200d{BROWN}",
+        "a\ufe0f",
+        "a\ufe00",
+        f"{WOMAN}\ufe0f\ufe0f",
+        "1\ufe0f",
+        "\U000e0061",
+    ],
+)
+def test_a_hidden_sign_is_escaped_where_it_makes_no_picture(text: str) -> None:
+    for shown in (printable_name(text), printable_lines(text)):
+        assert shown != text
+        assert shown.encode("latin-1", "backslashreplace").decode("unicode_escape") == text
