@@ -80,7 +80,7 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
     "run",
     epilog=examples("""
       clawblox experiment run exp.toml --dry-run    start nothing
-      clawblox experiment run exp.toml --smoke      try each condition for a minute
+      clawblox experiment run exp.toml --smoke      try all conditions
       clawblox experiment run exp.toml
       clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
       clawblox experiment run exp.toml --detach

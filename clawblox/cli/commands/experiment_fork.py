@@ -40,7 +40,7 @@ _CONTROL = "-"
     epilog=examples("""
       clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
       clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
-      clawblox experiment fork experiments/m1 opus-r2@end -n 4 --dry-run    make nothing
+      clawblox experiment fork experiments/m1 opus-r2@end --dry-run   only list
 
     CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
     checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it

@@ -124,7 +124,18 @@ async def _watch(directory: Path) -> None:
         await watch_experiment(output, look)
 
 
-_generation = click.argument("words", nargs=-1, metavar="[DIR] CHAIN/gNNN")
+def _check_first(
+    ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the words, of which the first may be a path.
+
+    Raises:
+        click.BadParameter: The first is empty, as from an unset shell variable.
+    """
+    return (*(PATH.convert(word, param, ctx) for word in words[:1]), *words[1:])
+
+
+_generation = click.argument("words", nargs=-1, callback=_check_first, metavar="[DIR] CHAIN/gNNN")
 
 
 def _choose(words: Sequence[str]) -> tuple[ExperimentRecord, str]:
