@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -36,7 +37,7 @@ from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
 from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.private_copies import MissingFilesError, copy_world
+from clawblox.world.private_copies import MissingFilesError, copy_world, has_files_beside
 
 _ASK_EVERY_S: Final = 0.1
 _GRACE_S: Final = 1.0
@@ -105,36 +106,16 @@ async def replay_recording(
 
     Cancellation: the process is ended, and every file removed.
     """
+    replay = partial(_replay, recording, world_dir, options, run_dir, digest_ticks, on_progress)
     try:
-        async with AsyncExitStack() as stack:
-            scratch = await stack.enter_async_context(scratch_directory("clawblox-verify-"))
-            opened = opened_recording(recording, run_dir)
-            reader = await run_blocking(stack.enter_context, opened)
-            if (obstacle := await run_blocking(_prepare, reader, scratch)) is not None:
-                return ReplayProgress("impossible", obstacle)
-            world = AsyncWorld(dir=world_dir, run_dir=scratch / "run")
-            if not options.in_place:
-                world = await copy_world(world, scratch)
-                await run_blocking(_keep_game_id, reader, world.dir)
-            script, run = scratch / "script.jsonl", scratch / "run"
-            plan = await run_blocking(_write_script, reader, script, digest_ticks)
-            if plan.is_empty:
-                return ReplayProgress("impossible", plan.obstacle)
-            await stack.enter_async_context(world)
-            started = await world.start(
-                name=_NAME,
-                env={**options.env, REPLAY_ENV: str(script)},
-                record=True,
-                datastore=options.datastore,
-                health_timeout=options.health_timeout,
-            )
-            stack.push_async_callback(_stop, world)
-            live = LiveWorld(started.url, started)
-            stack.callback(live.close)
-            made = stack.enter_context(NewRecording(run / "recordings", reader.size))
-            comparison = await run_blocking(Comparison, reader, plan)
-            follower = _Follower(live, made, comparison, plan)
-            return await follower.follow(world, options.stall_timeout, on_progress)
+        try:
+            return await replay()
+        except WorldStartError as error:
+            if options.in_place or not await has_files_beside(AsyncWorld(dir=world_dir)):
+                raise
+            with suppress(MissingFilesError, WorldStartError):  # the first error says more
+                return await replay(is_whole=True)
+            raise error from None
     except RecordingError as error:
         return ReplayProgress("impossible", str(error).partition("\n")[0])
     except MissingFilesError as error:
@@ -145,6 +126,48 @@ async def replay_recording(
         return ReplayProgress("impossible", f"{reason}{hint}")
     except WorldError as error:
         return ReplayProgress("impossible", f"the world does not repeat it: {error}")
+
+
+async def _replay(
+    recording: Path,
+    world_dir: str | Path,
+    options: ReplayOptions,
+    run_dir: Path | None,
+    digest_ticks: Collection[int],
+    on_progress: OnProgress,
+    *,
+    is_whole: bool = False,
+) -> ReplayProgress:
+    """Repeat a recording once, with the files of the world's repository if it needs them."""
+    async with AsyncExitStack() as stack:
+        scratch = await stack.enter_async_context(scratch_directory("clawblox-verify-"))
+        opened = opened_recording(recording, run_dir)
+        reader = await run_blocking(stack.enter_context, opened)
+        if (obstacle := await run_blocking(_prepare, reader, scratch)) is not None:
+            return ReplayProgress("impossible", obstacle)
+        world = AsyncWorld(dir=world_dir, run_dir=scratch / "run")
+        if not options.in_place:
+            world = await copy_world(world, scratch, is_whole=is_whole)
+            await run_blocking(_keep_game_id, reader, world.dir)
+        script, run = scratch / "script.jsonl", scratch / "run"
+        plan = await run_blocking(_write_script, reader, script, digest_ticks)
+        if plan.is_empty:
+            return ReplayProgress("impossible", plan.obstacle)
+        await stack.enter_async_context(world)
+        started = await world.start(
+            name=_NAME,
+            env={**options.env, REPLAY_ENV: str(script)},
+            record=True,
+            datastore=options.datastore,
+            health_timeout=options.health_timeout,
+        )
+        stack.push_async_callback(_stop, world)
+        live = LiveWorld(started.url, started)
+        stack.callback(live.close)
+        made = stack.enter_context(NewRecording(run / "recordings", reader.size))
+        comparison = await run_blocking(Comparison, reader, plan)
+        follower = _Follower(live, made, comparison, plan)
+        return await follower.follow(world, options.stall_timeout, on_progress)
 
 
 async def _stop(world: AsyncWorld) -> None:

@@ -64,6 +64,17 @@ def files_in(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in found)
 
 
+def make_silent_repository(top: Path) -> Path:
+    """Write a repository whose world needs a module above that ``world.toml`` does not name."""
+    world = make_repository(top, '["{python}", "world.py"]')
+    lines = ["import runpy", "from pathlib import Path"]
+    lines.append(
+        "runpy.run_path(str(Path(__file__).parents[2] / 'server.py'), run_name='__main__')"
+    )
+    write(world / "world.py", "\n".join(lines))
+    return world
+
+
 def statuses(report: Report) -> set[str]:
     return {result.status for result in report.checks}
 
@@ -75,20 +86,29 @@ def test_a_world_whose_program_is_two_directories_above_is_checked(tmp_path: Pat
 
 
 def test_a_world_that_needs_a_module_above_without_naming_it_is_checked(tmp_path: Path) -> None:
-    world = make_repository(tmp_path, '["{python}", "world.py"]')
-    lines = ["import runpy", "from pathlib import Path"]
-    lines.append(
-        "runpy.run_path(str(Path(__file__).parents[2] / 'server.py'), run_name='__main__')"
-    )
-    write(world / "world.py", "\n".join(lines))
+    world = make_silent_repository(tmp_path)
     assert statuses(check(world)) == {"passed"}
 
 
-def test_a_recording_of_such_a_world_is_verified(tmp_path: Path) -> None:
-    world = make_repository(tmp_path / "repository")
+@pytest.mark.parametrize("make", [make_repository, make_silent_repository])
+def test_a_recording_of_such_a_world_is_verified(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    world = make(tmp_path / "repository")
     run = recorded_lives(world, tmp_path / "run", BETS, rounds=6)
     outcomes = [replay.progress.outcome for replay in verified(run, world_dir=world).replays]
     assert outcomes == ["equal", "equal"]
+
+
+def test_a_replay_that_starts_in_no_copy_says_why_it_did_not_in_the_first(tmp_path: Path) -> None:
+    world = make_silent_repository(tmp_path / "repository")
+    run = recorded_lives(world, tmp_path / "run", BETS, rounds=2)
+    write(tmp_path / "repository" / "server.py", "raise SystemExit('broken')")
+    [replay] = verified(run, number=1, world_dir=world).replays
+    assert replay.status == "impossible"
+    assert replay.progress.reason.startswith("the world did not start: ")
+    assert "No such file or directory" in replay.progress.reason
+    assert "--in-place" in replay.progress.reason
 
 
 def test_a_copy_has_what_git_tracks_or_would_track_at_the_same_place(tmp_path: Path) -> None:
