@@ -15,9 +15,9 @@ import attrs
 from clawblox.errors import RecordingError
 from clawblox.foreign_values import clean_text
 from clawblox.protocol import SEEDS
-from clawblox.recording.blocks import KIT_WRITER, Track, digest_value
+from clawblox.recording.blocks import KIT_WRITER, Track
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.recording.replay_script import Do, Order, ScriptStart
+from clawblox.recording.replay_script import Do, Order, ScriptStart, digest_history
 from clawblox.replay.progress import StateDigest
 
 MAX_GAP_TICKS: Final = 10**7
@@ -291,7 +291,7 @@ def _plan_start(start: Mapping[str, Any], digest_ticks: list[int]) -> ScriptStar
 def _digest_start(start: Mapping[str, Any]) -> StateDigest | None:
     if start.get("resumed") is not True or start.get("reseed") is not None:
         return None
-    return StateDigest(start["tick"], digest_value(start["snapshot"].get("state")))
+    return StateDigest(start["tick"], digest_history(start["snapshot"]))
 
 
 def _read_agents(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

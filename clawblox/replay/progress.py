@@ -11,11 +11,11 @@ Outcome: TypeAlias = Literal["running", "equal", "different", "impossible"]
 
 @attrs.frozen
 class StateDigest:
-    """A digest of the state that a replay has reached.
+    """A digest of the state that a replay has reached, with its agents and its chat.
 
     Attributes:
         tick: The tick. It can have several states, because inputs come between two ticks.
-        digest: SHA-256 of the encoded state, in hexadecimal digits.
+        digest: What ``digest_history`` returns for its snapshot.
     """
 
     tick: int

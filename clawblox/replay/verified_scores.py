@@ -29,7 +29,8 @@ from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.experiment.rescoring import Rescoring, find_end
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.foreign_values import parse_document, whole_number
-from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_value
+from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS
+from clawblox.recording.replay_script import digest_history
 from clawblox.replay.progress import StateDigest
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
@@ -138,7 +139,7 @@ def _read_end(
         tick = whole_number(snapshot.get("tick")) if isinstance(snapshot, dict) else None
         if tick is None or "state" not in snapshot:
             return expected(None, "its last checkpoint has no state of the kit")
-        return expected(StateDigest(tick, digest_value(snapshot["state"])))
+        return expected(StateDigest(tick, digest_history(snapshot)))
     except (ClawbloxError, OSError, ValueError, TypeError) as error:
         return expected(None, f"its last checkpoint cannot be read: {error}".partition("\n")[0])
 

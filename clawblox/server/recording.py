@@ -30,6 +30,7 @@ from clawblox.recording.blocks import (
     digest_value,
     format_moment_utc,
 )
+from clawblox.recording.replay_script import digest_history
 from clawblox.recording.writer import (
     FileDigest,
     RecordingFile,
@@ -181,10 +182,11 @@ class Recorder:
             self._add_parts(fields, digest, self._ask_view() if view else None)
 
     def digest(self) -> None:
-        """Record a digest of the state on request, apart from the frames."""
+        """Record a digest of state, agents and chat on request, apart from the frames."""
         with self._containing("digest"):
             after = self._writer.counts[Track.INPUTS]
-            if (digest := self._ask_digest()) is not None:
+            digest = self._ask("snapshot", lambda: digest_history(make_snapshot(self._world)))
+            if digest is not None:
                 self._add(Track.FRAMES, encode_json({"after": after, "digest": digest}))
 
     @contextmanager

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from clawblox.errors import RecordingError
 from clawblox.recording.blocks import Moment, Track, encode_block, require_zstandard
+from clawblox.recording.replay_script import digest_history
 from clawblox.recording.writer import BlockCollector, observation_fields
 from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
@@ -22,7 +23,7 @@ from clawblox.replay.plan import MAX_GAP_TICKS, find_obstacle, write_script
 from clawblox.replay.progress import ReplayProgress, StateDigest
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import Recorder, digest_state, open_recording
+from clawblox.server.recording import Recorder, open_recording
 from clawblox.server.replaying import Replay
 from clawblox.server.snapshot_document import make_snapshot, restore_document
 from tests.recording.files import Records, read_all, reading, rewrite
@@ -626,7 +627,7 @@ def test_a_replay_reaches_the_state_that_a_later_recording_begins_with(tmp_path:
     later.close()
 
     start = replay(later.path).start
-    assert start == StateDigest(20, digest_state(saved_at(later)))
+    assert start == StateDigest(20, digest_history(start_of(later)))
     progress = replay(first.path, digest_ticks=(20, 23, 1000))
     assert (progress.outcome, progress.is_complete) == ("equal", False)
     assert [digest.tick for digest in progress.digests] == [20, 20, 20, 23]
@@ -647,12 +648,9 @@ def test_inputs_that_waited_in_the_snapshot_are_applied_once(tmp_path: Path) -> 
     assert (progress.outcome, progress.events, progress.observations) == ("equal", 1, 1)
 
 
-def saved_at(script: Script) -> Dice:
+def start_of(script: Script) -> dict[str, Any]:
     with reading(script.path) as recorded:
-        state = recorded.start()["snapshot"]["state"]
-    simulation = Dice()
-    simulation.restore(state)  # type: ignore[no-untyped-call]
-    return simulation
+        return dict(recorded.start()["snapshot"])
 
 
 def test_a_killed_world_without_further_inputs_reaches_later_saves(tmp_path: Path) -> None:
@@ -661,7 +659,7 @@ def test_a_killed_world_without_further_inputs_reaches_later_saves(tmp_path: Pat
     path = script.close(is_clean=False)
     script.step(3)
     progress = replay(path, digest_ticks=(8,))
-    assert progress.digests == (StateDigest(8, digest_state(script.world.simulation)),)
+    assert progress.digests == (StateDigest(8, digest_history(make_snapshot(script.world))),)
     assert (progress.outcome, progress.tick, progress.last_tick) == ("equal", 5, 5)
 
 

@@ -143,10 +143,26 @@ def test_a_changed_world_begins_again_and_differs_at_its_tick(
     assert run.exit_status == 1
 
 
-def test_a_start_that_no_earlier_life_reached_is_a_difference(lives: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("state", "hidden"), 1),
+        (("chat", "messages", 0, "content"), "never said"),
+        (("chat", "messages", 0, "agent_name"), "Eve"),
+        (("sessions", 0, "name"), "Eve"),
+        (("seed",), 4),
+    ],
+)
+def test_a_start_that_no_earlier_life_reached_is_a_difference(
+    lives: Path, tmp_path: Path, place: tuple[str | int, ...], value: object
+) -> None:
     def edit(records: Records) -> Records:
-        start = records[0][1]
-        start["snapshot"]["state"]["hidden"] += 1
+        part: Any = records[0][1]["snapshot"]
+        *path, last = place
+        for key in path:
+            part = part[key]
+        assert part[last] != value
+        part[last] = value
         return [records[0]]
 
     run = verified(with_changed(lives, tmp_path / "run", 2, edit))
