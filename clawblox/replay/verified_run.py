@@ -357,8 +357,9 @@ def _find_link(
         )
         if start in states:
             return link
-        # Beyond its end, inputs may be missing.
-        if states and differs is None and start.tick <= replay.progress.last_tick:
+        # From the last record that was compared on, inputs of a killed world may be missing.
+        has_all_inputs = replay.progress.is_complete or start.tick < replay.progress.tick
+        if states and differs is None and has_all_inputs:
             differs = attrs.evolve(link, kind="differs")
     return differs or Link("unknown", start.tick)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawblox.errors import ConfigError, UsageError
-from clawblox.recording.blocks import Track
+from clawblox.recording.blocks import Block, Track, encode_block, require_zstandard
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.verified_run import Link
 from clawblox.rundir.manifest import manifest_path
@@ -26,7 +26,7 @@ from tests.conformance.lives import (
     verified,
     with_changed,
 )
-from tests.recording.files import Records, rewrite
+from tests.recording.files import Records, reading, rewrite
 from tests.support import make_world, marked_processes
 
 BETS: list[Action] = [("Bet", 3), ("Bet", 8), ("Bet", "all")]
@@ -169,6 +169,31 @@ def test_a_start_that_no_earlier_life_reached_is_a_difference(
     assert outcomes(run) == ["equal", "equal"]
     assert run.replays[1].link == Link("differs", run.replays[1].progress.first_tick, 1)
     assert run.exit_status == 1
+
+
+def without_last_inputs(source: Path, target: Path, since: int) -> None:
+    """Write a recording again whose world was killed before its last inputs were written."""
+    zstandard = require_zstandard()
+    with reading(source) as recorded, target.open("xb") as file:
+        for entry in recorded.index:
+            for number, line in enumerate(recorded.read_lines(entry), entry.number):
+                track, at = entry.header.track, recorded.parse_line(entry, number, line).moment
+                if track is not Track.INPUTS or at.tick < since:
+                    file.write(encode_block(Block(track, 1, at, at, line + b"\n"), zstandard))
+
+
+def test_inputs_that_a_killed_world_lost_accuse_no_later_life(lives: Path, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(lives, tmp_path / "run", symlinks=True)
+    first, second = (f"recordings/recording-{number:04}.jsonl.zst" for number in (1, 2))
+    with reading(run_dir / second) as recorded:
+        since = recorded.start()["tick"] - 6
+    (run_dir / first).unlink()
+    without_last_inputs(lives / first, run_dir / first, since)
+    run = verified(run_dir)
+    assert outcomes(run) == ["equal", "equal"], reasons(run)
+    assert run.replays[0].progress.last_tick > run.replays[1].progress.first_tick
+    assert run.replays[1].link == Link("unknown", run.replays[1].progress.first_tick)
+    assert run.exit_status == 0
 
 
 # ---------------------------------------------------------------------------- what cannot be
