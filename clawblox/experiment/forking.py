@@ -24,6 +24,7 @@ CONTROL: Final = "control"
 
 _MAX_BRANCHES: Final = 1000
 _MAX_LABEL_CHARS: Final = 24
+_DIGEST_CHARS: Final = 8
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 
 
@@ -79,7 +80,7 @@ def plan_fork(
         check_seed(fork.reseed, "reseed")
     _require_source(fork, state)
     _require_time_to_work(fork, chain)
-    labels = _check_labels(fork)
+    labels = _choose_labels(fork, state)
     _require_branching(chain)
     _require_separate_worlds(fork, chain, running, total)
     group = 1 + max((branch.group for branch in _branches(state)), default=0)
@@ -159,17 +160,26 @@ def _make_branch(fork: Fork, group: int, number: int, labels: Sequence[str]) -> 
     )
 
 
-def _check_labels(fork: Fork) -> Sequence[str]:
+def _choose_labels(fork: Fork, state: ExperimentState) -> Sequence[str]:
+    """Return the labels of the prompts; derived ones differ from those of all other prompts."""
     if not fork.labels:
-        return [_derive_label(prompt) for prompt in fork.prompts]
+        known: dict[str, str | None] = {CONTROL: None}
+        for branch in _branches(state):
+            known.setdefault(branch.label, branch.prompt)
+        return [_derive_label(prompt, known) for prompt in fork.prompts]
     if len(fork.labels) != len(fork.prompts):
         expected = f"a name for each of {len(fork.prompts)} prompts"
         raise ConfigError(f"must be {expected}, not {len(fork.labels)}", key="labels")
     return fork.labels
 
 
-def _derive_label(prompt: str | None) -> str:
-    """Return a short name of a prompt for tables."""
+def _derive_label(prompt: str | None, known: dict[str, str | None]) -> str:
+    """Return a short name of a prompt for tables, with a digest where another prompt has it.
+
+    Args:
+        prompt: The prompt.
+        known: The labels so far with their prompts; the new one is added.
+    """
     if prompt is None:
         return CONTROL
     label = ""
@@ -177,7 +187,11 @@ def _derive_label(prompt: str | None) -> str:
         if len(label) + len(word) >= _MAX_LABEL_CHARS:
             break
         label = f"{label}-{word.lower()}" if label else word.lower()
-    return label or hashlib.sha256(prompt.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(prompt.encode()).hexdigest()[:_DIGEST_CHARS]
+    label = label or digest
+    if known.setdefault(label, prompt) == prompt:
+        return label
+    return f"{label}-{digest}"
 
 
 def _require_branching(chain: Chain) -> None:

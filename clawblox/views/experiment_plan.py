@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.agents.usage import Budget
-from clawblox.errors.general import shorten
+from clawblox.columns import shorten
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.live.survey import Survey
 from clawblox.experiment.plan.naming import original_name
@@ -65,7 +65,7 @@ def _describe_chains(chains: Sequence[Chain]) -> list[str]:
 
 
 def _format_value(value: object) -> str:
-    return shorten(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS)
+    return shorten(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS, "middle")
 
 
 def _describe_time(plan: Plan, chains: Sequence[Chain]) -> str:

@@ -87,15 +87,16 @@ def test_the_chains_are_listed_with_their_values() -> None:
         sweep={"agents.*.model": ["m-1", "m-2"], "inherit.workspace": [False]},
         seeds=[3],
         repeats=1,
-        conditions=[{"name": "late", "set": {"duration": "2h", "save.prompt": "x" * 1000}}],
+        conditions=[{"name": "late", "set": {"duration": "2h", "save.prompt": "x" * 1000 + "end"}}],
     )
     notes = ["the world may not record"]
     _, _, _, note, blank, *chains = describe_plan(swept, survey(notes=notes))
     assert [note, blank] == [*notes, ""]
+    beginning, end = "x" * 29, "x" * 25 + "end"
     assert chains == [
         'm_1-no_workspace-s3  agents.*.model = "m-1", inherit.workspace = false, seed = 3',
         'm_2-no_workspace-s3  agents.*.model = "m-2", inherit.workspace = false, seed = 3',
-        f'late-s3              duration = 7200.0, save.prompt = "{"x" * 56}..., seed = 3',
+        f'late-s3              duration = 7200.0, save.prompt = "{beginning}…{end}", seed = 3',
     ]
     assert describe_plan(plan(sweep={}, repeats=1000), survey())[-2:] == [
         "r100",

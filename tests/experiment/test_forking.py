@@ -64,6 +64,27 @@ def test_the_names_of_a_further_fork_are_its_own(journal: Journal) -> None:
         journal.write("chain.forked", attrs.asdict(forked), chain=name)
 
 
+def test_prompts_that_begin_alike_have_labels_that_differ(journal: Journal) -> None:
+    start = "You have ten minutes left. "
+    labels = [
+        one.label
+        for one in branch(journal, prompts=(None, f"{start}Go left.", f"{start}Go right.")).values()
+    ]
+    assert labels[:2] == ["control", "you-have-ten-minutes"]
+    assert labels[2].startswith("you-have-ten-minutes-")
+    assert branch(journal, prompts=("Control!",))["r1-f1-1"].label.startswith("control-")
+
+
+def test_the_labels_of_a_further_fork_are_those_of_the_same_prompts(journal: Journal) -> None:
+    start = "You have ten minutes left. "
+    first = branch(journal, prompts=(f"{start}Go left.",))
+    for name, forked in first.items():
+        journal.write("chain.forked", attrs.asdict(forked), chain=name)
+    same, other = branch(journal, prompts=(f"{start}Go left.", f"{start}Go right.")).values()
+    assert same.label == "you-have-ten-minutes"
+    assert other.label.startswith("you-have-ten-minutes-")
+
+
 @pytest.mark.parametrize(
     "fork",
     [

@@ -187,7 +187,8 @@ def _spellings(path: str, value: Any, naming: int) -> Iterator[str]:  # noqa: AN
 
 def _text_words(key: str, text: str, naming: int) -> tuple[str, str]:
     if naming > 1 and (len(text) > _MAX_PLAIN_CHARS or len(text.split()) > 1):
-        long = _fit(text, key, text)
+        has_word = _NOT_IN_WORDS.sub("", text).strip(".")
+        long = _fit(text, key, text) if has_word else _cut(text, key, text)
         return long, long
     whole = _to_word(text) if naming == 1 else _fit(text, key, text)
     if not any(character.isalpha() for character in whole):

@@ -94,7 +94,8 @@ def _check_address(text: str, key: str) -> None:
         is_address = has_login = False
     is_plain = text.isascii() and text.isprintable() and not set(text) & set(" #\\")
     if not is_address or not is_plain or len(text) > _MAX_WORD_CHARS:
-        raise mismatch(key, "an address such as https://example.org/notices", text)
+        shown = f"{text.partition('://')[0]}://…"  # the rest may be a secret
+        raise mismatch(key, "an address such as https://example.org/notices", shown)
     if has_login:
         raise mismatch(
             key,

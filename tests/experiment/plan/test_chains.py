@@ -142,6 +142,15 @@ def test_long_values_have_short_different_names_and_labels_that_are_readable() -
     assert chains[2].condition == {"agents.Eko.prompt": PUSHES[2]}
 
 
+def test_long_texts_without_letters_of_names_are_distinguished_by_a_digest() -> None:
+    first, second = "日本語" * 20, "中国話です " * 3
+    words = [chain.name for chain in plan(sweep={"save.prompt": [first, second]}).chains()]
+    again = [chain.name for chain in plan(sweep={"save.prompt": [second, first]}).chains()]
+    assert words[::2][0].startswith("prompt_")
+    assert set(words) == set(again)
+    assert len(set(words)) == len(words)
+
+
 def test_long_texts_that_begin_alike_differ_in_name_and_label() -> None:
     texts = ["Play the game of marbles. " * 20 + str(number) for number in range(300)]
     chains = plan(sweep={"agents.Eko.prompt": texts}).chains()

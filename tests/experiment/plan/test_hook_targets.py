@@ -65,6 +65,17 @@ def test_what_is_no_address_of_the_web_is_refused(address: str) -> None:
         plan(address)
 
 
+def test_a_wrong_address_is_refused_without_its_path() -> None:
+    for address in (
+        "https://a.org:99999/sk-secret",
+        "wss://a.org/sk-secret",
+        "https://a.org/sk-secret#",
+    ):
+        with pytest.raises(ConfigError, match="must be an address such as") as caught:
+            plan(address)
+        assert "sk-secret" not in str(caught.value)
+
+
 def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
     with pytest.raises(ConfigError, match="without a name and a password") as caught:
         plan("https://me:sk-secret@a.org/")
