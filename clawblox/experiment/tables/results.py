@@ -43,6 +43,7 @@ from clawblox.experiment.tables.groups import (
 )
 from clawblox.experiment.tables.rows import AgentRow, Row, make_chain_rows
 from clawblox.experiment.tables.text_tables import (
+    NO_PAIRS,
     format_cell,
     format_differences,
     format_groups,
@@ -126,7 +127,11 @@ class Results:
         table = format_groups(complete, keys, wanted, width)
         compared = [name for name, is_full in wanted.items() if is_full]
         found = [] if agents else self._compare(complete, keys, compared)
-        return f"{table}\n\n{format_differences(found, width)}" if found else table
+        if found:
+            return f"{table}\n\n{format_differences(found, width)}"
+        are_branches = any(branch.prompt is not None for branch in self._branches.values())
+        is_lacking = are_branches and compared and PROMPT in keys and not agents
+        return f"{table}\n\n{NO_PAIRS}" if is_lacking else table
 
     def summary(self, column: str, *, by: By = (), agents: bool = False) -> list[GroupSummary]:
         """Return the estimates of a column in groups of the complete generations.

@@ -19,6 +19,10 @@ KEPT_NOTE: Final = (
 )
 """Line below a table that explains the mark."""
 _DIFFERENCES: Final = "Difference from the control branches of the same checkpoint, in pairs:"
+NO_PAIRS: Final = (
+    "No differences: no checkpoint has complete branches both without a message and with one."
+)
+"""Line below a table of branches that have no control."""
 _LARGE: Final = 1000.0
 _COUNT: Final = "n"
 _ERROR: Final = "se"

@@ -147,6 +147,21 @@ def test_a_table_by_prompt_has_the_differences_below_and_others_have_none() -> N
     assert "Difference" not in forks.results.table(by="prompt", mean=["turns"], agents=True)
 
 
+def test_a_table_of_branches_without_a_control_says_that_they_are_not_compared() -> None:
+    forks = Forks("r1")
+    forks.fork("r1", {HINT: [3.0, 7.0]})
+    assert (
+        forks.results.table(by="prompt", mean=["points"])
+        .splitlines()[-1]
+        .endswith("no checkpoint has complete branches both without a message and with one.")
+    )
+    for others in ({"by": "chain"}, {"by": "prompt", "agents": True, "mean": ["turns"]}):
+        assert "No differences" not in forks.results.table(**others)
+    forks = Forks("r1")
+    forks.fork("r1", {None: [3.0, 7.0]})
+    assert "No differences" not in forks.results.table(by="prompt", mean=["points"])
+
+
 def test_an_experiment_without_branches_has_no_differences() -> None:
     assert Forks("r1").results.differences("points") == []
 
