@@ -60,8 +60,8 @@ _MAX_LINES: Final = 100_000
 def list_experiments(directory: str, *, as_json: bool) -> None:
     """List the experiments in a directory, the latest first.
 
-    DIR is the current directory by default. It is searched 5 levels deep, and the 100 experiments
-    that were changed last are shown.
+    DIR is the current directory by default. It is searched 5 levels deep, in the first 20000
+    directories, and the 100 experiments that were changed last are shown.
 
     \f
     Raises:
