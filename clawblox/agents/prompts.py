@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from clawblox.config.arguments import describe_mismatch
+from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
 
 AUTO_CONTINUE: Final = "Please don't stop. Just continue doing whatever you want to do."
@@ -46,7 +46,7 @@ def check_text(value: object, key: str) -> str:
         ConfigError: The value is not text, or has a character that no program can receive.
     """
     if not isinstance(value, str):
-        raise ConfigError(describe_mismatch("text", value), key=key, value=value)
+        raise mismatch(key, "text", value)
     match = _UNUSABLE.search(value)
     if match is not None:
         raise ConfigError(
@@ -69,5 +69,5 @@ def check_prompt(value: object, key: str) -> str:
             receive.
     """
     if not check_text(value, key).strip():
-        raise ConfigError(describe_mismatch("text, not empty", value), key=key, value=value)
+        raise mismatch(key, "text, not empty", value)
     return str(value)

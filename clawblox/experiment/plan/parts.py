@@ -83,6 +83,7 @@ _ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
 _AMOUNT: Final = checked(check_amount, optional=True)
 _OPTIONAL_COUNT: Final = checked(check_count, optional=True)
 _NO_LIMIT: Final = {HINT: LEFT_OUT}
+_OWN_PROGRAM: Final = 'a program of your own has driver = "command", and the program in command'
 
 
 def _seconds_or_none(default: float | None, **metadata: str) -> Any:  # noqa: ANN401 - as attrs.field
@@ -158,7 +159,9 @@ class AgentSpec:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    driver: str = attrs.field(validator=checked(check_known, names=DRIVER_NAMES))
+    driver: str = attrs.field(
+        validator=checked(check_known, names=DRIVER_NAMES), metadata={HINT: _OWN_PROGRAM}
+    )
     name: str | None = attrs.field(
         default=None,
         kw_only=True,

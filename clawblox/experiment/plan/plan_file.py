@@ -29,11 +29,23 @@ _HOOK: Final = "hook"
 """Name by which it calls the program of a hook."""
 _WORLD_PATH: Final = "world.dir"
 _SCORE: Final = "score"
+_TABLE_LISTS: Final = ("agents", "conditions")
+_BY_PATHS: Final = ("sweep", "conditions")
+"""Keys of values that are set by paths."""
+_STAND_INS: Final[Mapping[str, object]] = {
+    "world": {"dir": "."},
+    "world.dir": ".",
+    "agents": [{"driver": "claude"}],
+    "agents.*": {"driver": "claude"},
+    "agents.*.driver": "claude",
+}
+"""Valid values in place of invalid ones that plans need, so that other faults are found too."""
 _UNKNOWN: Final = ("unknown key", "unknown path", "no such path")
 """Beginnings of errors about keys that their tables do not have."""
 
 _Built = TypeVar("_Built")
 _Tables = dict[str, Any]
+_Copied = TypeVar("_Copied", bound=_Tables | list[Any])
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -165,7 +177,8 @@ def build_all(
 ) -> _Built:
     """Construct a plan, or raise one error that names all faults with their lines.
 
-    After a fault, construction is repeated without the value, or without the table that lacks one.
+    After a fault, construction is repeated without the value, or with another in its place if it
+    is required, or without the table that lacks one.
 
     Args:
         tables: The values of the document.
@@ -186,11 +199,11 @@ def build_all(
             keys = _find_keys(tables, error.key or "")
             if keys not in removed:
                 faults.append(_locate(error, keys, text, path, known))
+            rest = _repair(tables, keys, is_again=keys in removed)
             removed.add(keys)
-            rest = keys if has_value(tables, keys) else keys[:-1]  # the table that lacks a key
-            if not _is_removable(rest) or len(faults) == _MAX_FAULTS:
+            if rest is None or len(faults) == _MAX_FAULTS:
                 raise join_faults(faults) from error
-            tables = _without(tables, rest)
+            tables = rest
         else:
             if faults:
                 raise join_faults(faults)
@@ -209,19 +222,38 @@ def _find_keys(tables: Any, key: str) -> Keys:  # noqa: ANN401
     return (".".join(steps),) if steps else ()
 
 
-def _is_removable(keys: Keys) -> bool:
-    """Return whether a value can be left out without changing the position of another."""
-    return bool(keys) and isinstance(keys[-1], str)
+def _repair(tables: _Tables, keys: Keys, *, is_again: bool) -> _Tables | None:
+    """Return the values without one that is invalid or missing; None if that is impossible.
+
+    Args:
+        tables: The values.
+        keys: Position of the value.
+        is_again: Whether it was repaired before.
+    """
+    while len(keys) > 1 and not isinstance(_read(tables, keys[:-1]), dict | list):
+        keys = keys[:-1]  # such as world.dir of world = ""
+    pattern = ".".join("*" if isinstance(key, int) else key for key in keys)
+    if pattern in _STAND_INS and not is_again:
+        # Paths may name agents that are not there now.
+        others = {key: value for key, value in tables.items() if key not in _BY_PATHS}
+        return _with(others, keys, _STAND_INS[pattern])
+    rest = keys if has_value(tables, keys) else keys[:-1]  # the table that lacks a key
+    if rest and rest[0] in _BY_PATHS and not isinstance(rest[-1], str):
+        rest = rest[:1]
+    return _with(tables, rest) if rest and isinstance(rest[-1], str) else None
 
 
-def _without(tables: Any, keys: Keys) -> Any:  # noqa: ANN401
+def _with(tables: _Copied, keys: Keys, *values: object) -> _Copied:
+    """Return a copy with another value, or without one."""
     first, *rest = keys
-    copy: Any = list(tables) if isinstance(tables, list) else dict(tables)
+    copy: Any = tables.copy()
     if rest:
-        copy[first] = _without(copy[first], tuple(rest))
+        copy[first] = _with(copy[first], tuple(rest), *values)
+    elif values:
+        [copy[first]] = values
     else:
         del copy[first]
-    return copy
+    return copy  # type: ignore[no-any-return]
 
 
 def _locate(
@@ -233,8 +265,9 @@ def _locate(
     hint = None
     if not has_value(tables, keys) or error.message.startswith(_UNKNOWN):
         hint = advise(keys, tables, known)
-    elif error.expected is not None:
-        hint = advise_brackets(str(keys[0]), written) if len(keys) == 1 else None
+    elif error.expected is not None and len(keys) == 1:
+        is_misread = isinstance(written, list) or keys[0] in _TABLE_LISTS
+        hint = advise_brackets(str(keys[0]), written) if is_misread else None
     error = in_toml(error, written).but(path=path, line=_find_line(text, keys))
     return error if hint is None else error.but(hint=hint)
 

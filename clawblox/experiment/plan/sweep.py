@@ -60,7 +60,9 @@ def normalise_sweep(plan: Any, sweep: Mapping[str, Any]) -> Mapping[str, Any]:  
         normal[path] = [_normalise(plan, path, value, key) for value in values]
         for index, value in enumerate(normal[path]):
             if value in normal[path][:index]:
-                raise ConfigError(f"must be different values, not {value!r} twice", key=key)
+                raise ConfigError(
+                    "must be different values; this one is there twice", key=key, value=value
+                )
     if math.prod(map(len, normal.values())) > MAX_CHAINS:
         raise ConfigError(f"must be at most {MAX_CHAINS} combinations", key="sweep")
     return FrozenMapping(normal)

@@ -125,7 +125,10 @@ class Callbacks:
             return None
         try:
             with anyio.move_on_after(MAX_HOOK_S):
-                return _read_scored(await _call_score(score, attempt.view()))
+                scored = _read_scored(await _call_score(score, attempt.view()))
+                if "error" in scored:
+                    scored["error"] += _find_place(None, score)
+                return scored
             place = _find_place(None, score)
             error_text = f"TimeoutError: it did not return within {MAX_HOOK_S:g} s{place}"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - its error belongs to the row

@@ -43,6 +43,8 @@ def refuse_part(*, top: str = "", agent: str = "", world: str = "") -> str:
         ({"world": ", record = 1"}, "world.record: must be true or false, not 1"),
         ({"top": "limits = { dollars = 0 }"}, "limits.dollars: must be a number above 0, not 0"),
         ({"top": "limits = 3"}, "limits: must be a table of its fields (worlds, agents, dollars"),
+        ({"agent": "prompt = { a = true }"}, "agents.0.prompt: must be text, not { a = true }"),
+        ({"top": "sweep = { 'inherit.world' = [true, true] }"}, "twice\n  value: true"),
     ],
 )
 def test_values_and_types_are_those_of_toml(part: dict[str, str], line: str) -> None:
@@ -80,6 +82,43 @@ def test_variables_of_a_world_in_a_list_are_shown_as_a_table_without_their_value
     error = refuse_part(world=', env = ["TOKEN=s3cret"]')
     assert 'world.env: must be a table of names to values, such as { TOKEN = "…" }' in error
     assert "s3cret" not in error
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "agents = 'claude'\nworld = 'w'",
+        "agents = ['claude']\nworld = 'w'",
+        "agents = [{ driver = 'clod' }]\nworld = 'w'",
+        "agents = [{ name = 'Eko' }]\nworld = 'w'",
+        "agents = [{ driver = 'claude' }]",
+        "agents = [{ driver = 'claude' }]\nworld = ''",
+        "agents = [{ driver = 'claude' }]\nworld = 5",
+        "agents = [{ driver = 'claude' }]\nworld = { dir = 5 }",
+        "worlds = 'w'\nagent = []",
+        "agents = [{ driver = 'claude' }]\nworld = 'w'\nconditions = [{ set = {} }]",
+    ],
+)
+def test_a_fault_in_what_a_plan_needs_hides_no_other_fault(head: str) -> None:
+    error = refuse(f"{head}\ngenerations = '3'\nduration = true\nretry = {{ attempts = 'x' }}")
+    keys = {fault.key for fault in (error, *error.others)}
+    assert {"generations", "duration", "retry.attempts"} < keys
+
+
+def test_paths_of_agents_that_are_invalid_are_no_faults() -> None:
+    error = refuse("agents = 'x'\nworld = 'w'\nsweep = { 'agents.Bo.model' = ['a', 'b'] }")
+    assert (error.key, error.others) == ("agents", ())
+
+
+@pytest.mark.parametrize("top", ["on_done = { argv = ['x'] }", "seeds = { a = 1 }"])
+def test_a_list_of_other_values_gets_no_brackets(top: str) -> None:
+    assert "in place of" not in refuse_part(top=top)
+
+
+def test_a_program_in_place_of_a_driver_is_told_where_it_belongs() -> None:
+    error = refuse("world = 'w'\n[[agents]]\ndriver = './agent.py'")
+    assert error.hint is not None
+    assert 'driver = "command"' in error.hint
 
 
 def test_a_list_of_agents_that_was_written_as_a_table_gets_its_brackets() -> None:

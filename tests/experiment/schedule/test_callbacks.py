@@ -135,12 +135,17 @@ class Unprintable:
 async def test_a_value_that_is_no_score_drops_its_name_only(
     name: Any, value: Any, text: str
 ) -> None:
-    scored = await Callbacks(lambda _end: {"cubes": 3.0, name: value}).score(ATTEMPT)
+    def score(_end: Any) -> Any:
+        return dict(scores)
+
+    scores = {"cubes": 3.0, name: value}
+    scored = await Callbacks(score).score(ATTEMPT)
     assert scored is not None
     assert scored["scores"] == {"cubes": 3.0}
     assert scored["error"].startswith(text)
-    alone = await Callbacks(lambda _end: {name: value}).score(ATTEMPT)
-    assert alone == {"error": scored["error"]}
+    assert scored["error"].endswith(f" ({__file__}:{score.__code__.co_firstlineno})")
+    del scores["cubes"]
+    assert await Callbacks(score).score(ATTEMPT) == {"error": scored["error"]}
 
 
 async def test_hooks_that_do_not_return_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
