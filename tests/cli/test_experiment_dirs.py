@@ -46,7 +46,19 @@ COUNTERPARTS = {
     ("run",): "resume",
     ("up",): "resume",
     **dict.fromkeys(
-        [(name,) for name in ("save", "logs", "restart", "lineage", "act", "play", "trajectory")],
+        [
+            (name,)
+            for name in (
+                "save",
+                "logs",
+                "restart",
+                "lineage",
+                "act",
+                "play",
+                "trajectory",
+                "replay",
+            )
+        ],
         "status",
     ),
     ("ckpt repair",): "status",

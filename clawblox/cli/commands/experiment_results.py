@@ -89,7 +89,8 @@ def results(
     """Show the results of an experiment, running or ended.
 
     A row is a generation, or with --agents an agent in a generation. Means are those of complete
-    generations. On a terminal, columns that do not fit are left out. A picture has a colour for
+    generations. TURNS has those that answer the save prompt, too, which count to no budget. On a
+    terminal, columns that do not fit are left out. A picture has a colour for
     each value of --by, by default of the labels in which chains differ; with more than 12 chains it
     has bands. DIR is by default the experiment in the current directory that was changed last.
 

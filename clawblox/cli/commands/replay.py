@@ -11,6 +11,7 @@ from typing import Final
 import anyio
 import click
 
+from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.parameters import PATH, SECONDS, count_type, examples, existing_path, json_option
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.running.viewer import run_viewer
@@ -112,9 +113,9 @@ def command(
         ClawbloxError: RUN does not exist, or the viewer cannot be started.
         ManifestError: RUN is a directory without a manifest.
         RecordingError: The recording is damaged, or no recording.
-        UsageError: RUN is left out, and there is not exactly one run; it has no recordings, or
-            several; options exclude each other; or the world of the viewer is not known, or must be
-            given.
+        UsageError: RUN is left out, and there is not exactly one run; it is an experiment; it has
+            no recordings, or several; options exclude each other; or the world of the viewer is
+            not known, or must be given.
         OSError: The recording cannot be read.
     """
     has_part = bool(tracks) or since is not None
@@ -127,7 +128,9 @@ def command(
     place = existing_path(choose_only_run(run))
     if number is not None and not place.is_dir():
         raise UsageError("--recording is for run directories; RUN is a file")
-    if not place.is_dir():
+    if place.is_dir():
+        refuse_experiment(place)
+    else:
         refuse_archive(place)
     run_dir = resolve_run_dir(place) if place.is_dir() else None
     found = _choose(run_dir, number) if run_dir else FoundRecording(place.absolute())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import os
 import sys
 import threading
@@ -32,6 +33,7 @@ from clawblox.spelling import nearest_name
 _PACKAGE: Final = "_clawblox_scores_"
 """Beginning of the names of the packages."""
 _DIGEST_CHARS: Final = 16
+_MOST_NAMED: Final = 8
 
 _importing: Final = threading.Lock()
 _imported: Final[dict[Path, tuple[object, ModuleType]]] = {}
@@ -78,6 +80,13 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
     if not callable(function):
         names = [word for word in vars(imported) if not word.startswith("_") and word != name]
         nearest, kind = nearest_name(name, names), type(function).__name__
+        own = [
+            word
+            for word in names
+            if inspect.isfunction(value := vars(imported)[word])
+            and value.__module__ == imported.__name__
+        ]
+        others = f"its functions are {', '.join(own[:_MOST_NAMED])}" if own else None
         raise ConfigError(
             f"must be a function, not of the type {kind}"
             if hasattr(imported, name)
@@ -85,7 +94,7 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
             key=key,
             value=text,
             path=file,
-            hint=None if nearest is None else f"did you mean {nearest!r}?",
+            hint=others if nearest is None else f"did you mean {nearest!r}?",
         )
     return function  # type: ignore[no-any-return]
 

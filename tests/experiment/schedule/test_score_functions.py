@@ -126,6 +126,14 @@ def test_a_fault_names_the_file_and_the_line(
         assert (caught.value.key, caught.value.path, caught.value.line) == ("--score", file, line)
 
 
+def test_a_name_like_no_other_gets_the_functions_that_there_are(tmp_path: Path) -> None:
+    text = f"from os.path import join\nLIMIT = 3\n{GOLD.format(number=3)}"
+    write(tmp_path / "scores.py", text)
+    with pytest.raises(ConfigError) as caught:
+        load_score(f"{tmp_path}/scores:silverware")
+    assert caught.value.hint == "its functions are gold"
+
+
 def test_a_fault_of_an_imported_sibling_names_that_one(tmp_path: Path) -> None:
     write(tmp_path / "scores.py", f"from .helpers import x\n{GOLD.format(number=3)}")
     helpers = write(tmp_path / "helpers.py", "\nx = y\n")
