@@ -152,7 +152,7 @@ def label_value(path: str, value: Any, naming: int) -> str | int | float | bool:
     if isinstance(value, Path):
         return original_name(value.name)[:_MAX_LABEL_CHARS] or "_"
     if isinstance(value, str) and value.strip() and naming > 1:
-        start = "".join(c if c.isprintable() else "?" for c in " ".join(value.split()))
+        start = "".join(filter(str.isprintable, " ".join(value.split())))
         return f"{start[:_LABEL_START_CHARS].rstrip()}… {_digest(value)}".lstrip("… ")
     return next(_spellings(path, value, naming))
 

@@ -176,6 +176,14 @@ def test_tables_that_do_not_fit_differ_by_a_digest_and_paths_by_their_last_step(
     assert choose_words("agents.*.command", commands) == [*first, f"{first[0]}.2"]
 
 
+def test_hidden_signs_of_a_text_are_left_out_of_its_label() -> None:
+    for text, start in (
+        ("Zoë \U0001f469\u200d\U0001f52c", "Zoë \U0001f469\U0001f52c… "),
+        ("a\x1b[2J\u202eb", "a[2Jb… "),
+    ):
+        assert str(naming.label_value("agents.*.prompt", text, 2)).startswith(start)
+
+
 def test_files_of_the_same_name_have_different_labels() -> None:
     paths = ["/calm/system.md", "/wild/system.md"]
     chains = plan(sweep={"agents.*.system_prompt": paths}).chains()
