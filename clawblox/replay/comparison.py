@@ -131,6 +131,7 @@ class Comparison:
         self._has_started = True
         progress, start = self.progress, self._plan.start_fields
         progress.has_other_files = fields.get("scene_hash") != start.get("scene_hash")
+        progress.is_of_earlier_version = "world_files" not in start
         is_fresh = self._plan.start.snapshot is None
         is_changed = progress.has_other_files and not self._plan.start.is_resumed
         progress.has_begun_again = is_fresh or is_changed

@@ -60,6 +60,8 @@ class ReplayProgress:
         fingerprints: Number of ticks whose fingerprints were equal.
         states: Number of digests of the whole state that were equal.
         unchecked: Number of records that follow an input which a killed world did not write.
+        is_of_earlier_version: Whether the recording looks like one of a version of clawblox that
+            wrote no digest of the world's files into it; anybody can remove that.
         has_begun_again: Whether the fresh world began again with its seed, instead of with the
             recorded state.
         has_other_files: Whether the files of the world have changed since it was recorded.
@@ -83,6 +85,7 @@ class ReplayProgress:
     fingerprints: int = 0
     states: int = 0
     unchecked: int = 0
+    is_of_earlier_version: bool = False
     has_begun_again: bool = False
     has_other_files: bool = False
     has_given_rows: bool = False

@@ -109,6 +109,11 @@ def _describe_start(replay: VerifiedReplay) -> str:
         parts.append(f"{_name_changes(replay.changed_files)} changed since the recording")
     elif progress.has_other_files:
         parts.append("the files of the world have changed since it was recorded")
+    if progress.outcome == "different" and progress.is_of_earlier_version:
+        parts.append(
+            "the recording looks like one of an earlier version of clawblox, whose answers may"
+            " differ: verify it with that version"
+        )
     if progress.outcome == "equal" and replay.start_checked_by is None:
         parts.append(_describe_unchecked(replay))
     return "".join(f"; {part}" for part in parts)

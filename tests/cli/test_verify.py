@@ -74,6 +74,11 @@ def test_a_result_is_a_line() -> None:
         "recording 2 (w003): differs at tick 120 (t = 2.000 s): the observation of 'Ada' "
         r'player.score: recorded 7, replayed "x\u001b[0m"'
     )
+    older = replayed("different", divergence=found, is_of_earlier_version=True)
+    assert describe_replay(older).endswith(
+        "; the recording looks like one of an earlier version of clawblox, whose answers may"
+        " differ: verify it with that version"
+    )
     impossible = replayed("impossible", tick=30, reason="\x1b[31m")
     assert describe_replay(impossible).endswith(r"cannot be verified: \x1b[31m (equal to tick 30)")
     run = VerifiedRun((equal, broken, given, impossible))

@@ -672,3 +672,14 @@ def test_a_recording_with_another_seed_continues_nothing(tmp_path: Path) -> None
     reseeded = rewrite(path, tmp_path / "reseeded", changing({"event": "start"}, reseed=3))
     assert replay(path).start is not None
     assert replay(reseeded).start is None
+
+
+def test_a_recording_without_a_digest_of_files_is_of_an_earlier_version(
+    recording: Path, tmp_path: Path
+) -> None:
+    def without_digest(records: Records) -> Records:
+        del records[0][1]["world_files"]
+        return records
+
+    assert not replay(recording).is_of_earlier_version
+    assert replay(rewrite(recording, tmp_path / "old", without_digest)).is_of_earlier_version
