@@ -8,6 +8,7 @@ document or command is reported where it is used.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ _log = OwnLog(__name__)
 
 
 CONFIG_NAME: Final = "world.toml"
+_MAX_FAULTS: Final = 20
 
 START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
     protocol.HOST_ENV: "{host}",
@@ -292,9 +294,10 @@ def read_world_config(world_dir: Path) -> WorldConfig:
     path = root / CONFIG_NAME
     text = _read_text(root, path)
     config = parse_toml(text, path)
-    fault = next(SCHEMA(config), None)
-    if fault is not None:
-        raise _config_error(fault, config, text, path)
+    faults = {fault.keys: fault for fault in itertools.islice(SCHEMA(config), _MAX_FAULTS)}
+    if faults:
+        first, *others = (_config_error(fault, config, text, path) for fault in faults.values())
+        raise first.but(others=tuple(others))
     return WorldConfig(root, config, tuple(_warnings(config, text, path)))
 
 
@@ -337,6 +340,8 @@ def _config_error(fault: Fault, config: dict[str, Any], text: str, path: Path) -
     line = find_line(text, where) if where else None
     if where == fault.keys:
         hint = advise_brackets(key, fault.value) if "table" in fault.complaint else None
+        if "list of strings" in fault.complaint and isinstance(fault.value, str):
+            hint = f"write {format_toml(fault.value.split())}" if fault.value.strip() else None
     else:
         hint = _misspelled_hint(fault, config) or advise(fault.keys, config, ())
     error = ConfigError(fault.complaint, path=path, key=key, value=fault.value, line=line)

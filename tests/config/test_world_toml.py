@@ -708,3 +708,15 @@ def test_a_key_of_the_world_below_a_header_is_a_warning(tmp_path: Path) -> None:
         "run.max_players: keys below [run] belong to it:"
         " write those of the whole file above the first header"
     )
+
+
+def test_all_faults_are_told_together_each_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text(
+        'name = 5\n[run]\ncommand = "python w.py"\n[run.liveness]\nlistener = 0\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_world_config(tmp_path)
+    faults = [caught.value, *caught.value.others]
+    found = {(fault.key, fault.line) for fault in faults}
+    assert found == {("name", 1), ("run.command", 3), ("run.liveness.listener", 5)}
+    assert "write ['python', 'w.py']" in {fault.hint for fault in faults}
