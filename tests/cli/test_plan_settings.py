@@ -75,3 +75,10 @@ def test_errors_name_the_whole_path(text: str, message: str) -> None:
 def test_a_setting_without_a_value_is_refused() -> None:
     with pytest.raises(click.BadParameter, match="must be PATH=VALUE"):
         parse("limits.worlds")
+
+
+def test_all_faults_of_settings_are_told_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply("limits.worlds=x", "duration=1h", "generations=0", "nope=1")
+    keys = [fault.key for fault in (caught.value, *caught.value.others)]
+    assert keys == ["limits.worlds", "generations", "nope"]

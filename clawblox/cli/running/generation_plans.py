@@ -253,7 +253,8 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, Any]]
 
 
 def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
-    """Return an error about a field of the plan with the option that sets it."""
+    """Return an error about fields of the plan with the options that set them."""
+    error = error.but(others=tuple(_in_options(other, names) for other in error.others))
     name = names.get(error.key or "")
     if name is None:
         return error

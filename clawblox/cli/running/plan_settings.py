@@ -16,7 +16,7 @@ from clawblox.config.toml_words import in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.dotted import set_value
-from clawblox.experiment.plan.plan_file import locate_fault
+from clawblox.experiment.plan.plan_file import join_faults, locate_fault
 from clawblox.experiment.plan.values import check_function, to_function
 from clawblox.experiment.schedule.score_functions import load_score
 
@@ -55,13 +55,16 @@ def apply_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
         settings: The values by dotted path, such as ``limits.worlds`` or ``agents.*.model``.
 
     Raises:
-        ConfigError: A path is unknown, or a value is invalid; the key is the whole path.
+        ConfigError: Paths are unknown, or values are invalid; the key is the whole path.
     """
+    faults: list[ConfigError] = []
     for path, value in settings.items():
         try:
             plan = set_value(plan, path, value, _FIELDS)
         except ConfigError as error:
-            raise in_toml(error, value).but(key=path) from error
+            faults.append(in_toml(error, value).but(key=path))
+    if faults:
+        raise join_faults(faults)
     return plan
 
 
