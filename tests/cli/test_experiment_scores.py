@@ -51,12 +51,13 @@ def plan(tmp_path: Path) -> Path:
 def test_scores_are_computed_and_kept_without_the_secrets_of_agents(call: Start) -> None:
     run = call("experiment", "run", "exp.toml", env=KEYS)
     assert run.wait() == 0, run.out + run.err
-    fault = "score.broken: must be a finite number, not nan"
+    file = Path("scores.py").absolute()
+    first = POINTS.splitlines().index("def points(end):") + 1
+    fault = f"score.broken: must be a finite number, not nan ({file}:{first})"
     assert f"r1 generation 1 scored: counter 0; {fault}" in run.out
     failed = call("experiment", "rescore", DIRECTORY, "scores:fails")
     line = POINTS.splitlines().index('    raise KeyError("points")') + 1
     assert failed.wait() == 1, failed.err
-    file = Path("scores.py").absolute()
     assert failed.out == f"r1 generation 1: counter 0; KeyError: 'points' ({file}:{line})\n"
     assert failed.err == ""
     added = call("experiment", "rescore", DIRECTORY, "scores:agents")

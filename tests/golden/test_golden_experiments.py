@@ -105,7 +105,9 @@ async def test_an_experiment_that_an_earlier_version_left_killed_is_resumed_and_
     assert [row.scores["size"] for row in rows] == [1.0, 1.0, 1.0]
     assert [row.scores.get("speed") for row in rows] == [1.5, 1.5, None]
     assert [row.kept_scores for row in rows] == [("cubes",), (), ()]
-    assert [row.error for row in rows] == ["score.cubes: must be a finite number, not nan", "", ""]
+    place = f"{__file__}:{cubes_of_some.__code__.co_firstlineno}"
+    fault = f"score.cubes: must be a finite number, not nan ({place})"
+    assert [row.error for row in rows] == [fault, "", ""]
 
 
 def test_an_experiment_of_a_later_format_is_refused_with_advice(experiment_dir: Path) -> None:
