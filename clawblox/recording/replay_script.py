@@ -49,12 +49,15 @@ class ScriptStart:
         is_resumed: Whether the recorded world was restored from a snapshot. One that was not begins
             from its seed where its files have changed since, and refuse the snapshot.
         digest_ticks: Ticks for which digests of the state are recorded.
+        is_reseeded: Whether the seed is set after the snapshot was restored; it is the snapshot of
+            a save then. That of a recording was made afterwards.
     """
 
     snapshot: dict[str, Any] | None = attrs.field(repr=False)
     seed: int | None
     is_resumed: bool
     digest_ticks: tuple[int, ...] = ()
+    is_reseeded: bool = False
 
     def encode(self) -> bytes:
         """Return it as a line."""

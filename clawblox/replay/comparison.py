@@ -59,6 +59,7 @@ class Comparison:
             is_complete=plan.is_complete,
             has_given_rows=plan.start_fields.get("rows") is not None,
             start=plan.state,
+            saved=plan.saved_state,
         )
         self.problem = ""
         self.compared = 0
@@ -139,11 +140,11 @@ class Comparison:
         if recorded.moment.tick != replayed.moment.tick:
             tick = recorded.moment.tick
             self._find("the tick at the start", recorded, tick, replayed.moment.tick)
-        elif is_fresh and not progress.has_other_files:
+        elif (is_fresh or self._plan.start.is_reseeded) and not progress.has_other_files:
             self._compare_state(recorded, start["snapshot"], fields.get("snapshot"))
 
     def _compare_state(self, recorded: Record, before: object, after: object) -> None:
-        """Compare the states at the start of a fresh world."""
+        """Compare the states at the start of a world that began from a seed or a save."""
         what = "the state at the start"
         if isinstance(after, dict) and "unavailable" in after:
             self._find(what, recorded, None, f"the world fails: {after['unavailable']}")

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import attrs
 
 from clawblox.errors import RecordingError
-from clawblox.foreign_values import clean_text
+from clawblox.foreign_values import clean_text, whole_number
 from clawblox.protocol import SEEDS
 from clawblox.recording.blocks import KIT_WRITER, Track
 from clawblox.recording.reader import Record, RecordingReader
@@ -40,8 +40,9 @@ class ReplayPlan:
     Attributes:
         start: How the new process begins.
         start_fields: The fields of the first record.
-        state: A digest of the state at the start; None for one of a fresh world, and where the
-            state was given another seed.
+        state: A digest of the state at the start, before it was given another seed; None for one
+            of a fresh world, and where no save is known from before another seed.
+        saved_state: The same of the save that it began from; None if that is not known.
         counts: Number of records on each track that are compared, from the first on.
         names: The agents' names by their ids.
         first_tick: The tick at which the recording begins.
@@ -56,6 +57,7 @@ class ReplayPlan:
     start: ScriptStart
     start_fields: dict[str, Any] = attrs.field(repr=False)
     state: StateDigest | None
+    saved_state: StateDigest | None
     first_tick: int
     last_tick: int
     tick: int
@@ -98,7 +100,11 @@ def find_obstacle(reader: RecordingReader) -> str | None:
 
 
 def write_script(
-    reader: RecordingReader, script: BinaryIO, *, digest_ticks: Collection[int] = ()
+    reader: RecordingReader,
+    script: BinaryIO,
+    *,
+    digest_ticks: Collection[int] = (),
+    saved: dict[str, Any] | None = None,
 ) -> ReplayPlan:
     """Write the script of a recording without an obstacle. Blocks.
 
@@ -107,6 +113,8 @@ def write_script(
         script: Where the script is written.
         digest_ticks: Ticks for which digests of the state are wanted: another recording may begin
             there.
+        saved: The snapshot in the save that a resumed recording began from; None if that is not
+            known. Where the world was given another seed, the new process begins with it.
 
     Returns:
         What is to be compared.
@@ -115,7 +123,7 @@ def write_script(
         OSError: A file cannot be read or written.
         RecordingError: The start of the recording is damaged.
     """
-    planner = _Planner(reader, sorted(digest_ticks)[:MAX_DIGESTS])
+    planner = _Planner(reader, sorted(digest_ticks)[:MAX_DIGESTS], saved)
     script.write(planner.plan.start.encode())
     for order in planner.orders():
         script.write(order.encode())
@@ -125,7 +133,9 @@ def write_script(
 class _Planner:
     """Makes the orders of a recording, and notes what is to be compared."""
 
-    def __init__(self, reader: RecordingReader, digest_ticks: list[int]) -> None:
+    def __init__(
+        self, reader: RecordingReader, digest_ticks: list[int], saved: dict[str, Any] | None
+    ) -> None:
         self._reader = reader
         self._digest_ticks = digest_ticks
         self._is_halted = False
@@ -133,12 +143,14 @@ class _Planner:
         self._inputs = sum(h.records for h in headers if h.track is Track.INPUTS)
         self._records = sum(header.records for header in headers)
         start = reader.start()
-        begin = _plan_start(start, digest_ticks)
+        begin = _plan_start(start, digest_ticks, saved)
+        saved_state = _digest(saved) if saved is not None and begin.is_resumed else None
         self._first_tick = 0 if begin.snapshot is None else start["snapshot"].get("tick")
         self.plan = ReplayPlan(
             start=begin,
             start_fields=start,
-            state=_digest_start(start),
+            state=saved_state if begin.is_reseeded else _digest_start(start),
+            saved_state=saved_state,
             first_tick=start["tick"],
             last_tick=max(header.last.tick for header in headers),
             tick=start["tick"],
@@ -270,8 +282,12 @@ class _Planner:
         return agent_id
 
 
-def _plan_start(start: Mapping[str, Any], digest_ticks: list[int]) -> ScriptStart:
+def _plan_start(
+    start: Mapping[str, Any], digest_ticks: list[int], saved: dict[str, Any] | None
+) -> ScriptStart:
     """Return how a replay begins: a fresh world from its seed, if that gives the same state.
+
+    A world that was given another seed begins with its save, if that is known.
 
     The recorded rows are those after ``begin``, which may have changed them; that of the engine
     does not.
@@ -280,18 +296,27 @@ def _plan_start(start: Mapping[str, Any], digest_ticks: list[int]) -> ScriptStar
     is_seed = isinstance(seed, int) and not isinstance(seed, bool) and seed in SEEDS
     is_resumed = start.get("resumed") is not False
     keeps_rows = start.get("rows") is None or bool(start.get("datastore"))
+    is_fresh = is_seed and keeps_rows and not is_resumed
+    is_reseeded = is_seed and is_resumed and saved is not None
+    snapshot = saved if is_reseeded else start["snapshot"]
     return ScriptStart(
-        snapshot=None if is_seed and keeps_rows and not is_resumed else start["snapshot"],
+        snapshot=None if is_fresh else snapshot,
         seed=seed if is_seed else None,
         is_resumed=is_resumed,
         digest_ticks=tuple(digest_ticks),
+        is_reseeded=is_reseeded,
     )
 
 
 def _digest_start(start: Mapping[str, Any]) -> StateDigest | None:
     if start.get("resumed") is not True or start.get("reseed") is not None:
         return None
-    return StateDigest(start["tick"], digest_history(start["snapshot"]))
+    return _digest(start["snapshot"])
+
+
+def _digest(snapshot: Mapping[str, Any]) -> StateDigest | None:
+    tick = whole_number(snapshot.get("tick"))
+    return None if tick is None else StateDigest(tick, digest_history(snapshot))
 
 
 def _read_agents(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -68,8 +68,9 @@ class ReplayProgress:
         has_given_rows: Whether its data stores began with the recorded rows.
         is_complete: Whether the recording has an end; that of a killed world has none.
         divergence: The first difference; None without one.
-        start: The state that a resumed recording begins with; None for one of a fresh world, and
-            where the state was given another seed.
+        start: The state that a resumed recording begins with, before another seed; None for one of
+            a fresh world, and where no save is known from before another seed.
+        saved: The state in the save that it began from; None if that is not known.
         digests: The states at the ticks for which digests were wanted.
     """
 
@@ -92,6 +93,7 @@ class ReplayProgress:
     is_complete: bool = False
     divergence: Divergence | None = None
     start: StateDigest | None = None
+    saved: StateDigest | None = None
     digests: tuple[StateDigest, ...] = ()
 
     def document(self) -> dict[str, Any]:

@@ -17,8 +17,10 @@ import attrs
 from clawblox.errors import ClawbloxError, ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.instance.launch import find_variables
 from clawblox.replay.attempts import AttemptPlace, RecordedAttempt, is_experiment, list_attempts
+from clawblox.replay.saved_starts import find_save
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.lineage import read_lineage
+from clawblox.rundir.lives import Origin
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.manifest_entries import objects_in
 from clawblox.rundir.paths import resolve_run_dir
@@ -53,6 +55,7 @@ class ReplaySource:
         env: Additional environment variables of the world.
         datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
         first_tick: Tick at which it begins.
+        first_time: Simulation time at which it begins, in seconds.
         last_tick: Its last tick.
         obstacle: Why it cannot be repeated; empty if it can.
         changed_files: Files of its world that changed since, by relative path: ``.`` where only
@@ -60,6 +63,7 @@ class ReplaySource:
         damage: How its file has changed since it was finished; None if it has not, or is not known.
         saves: Digests of the saves of its instance.
         origins: Digests of the saves that lives of its instance began from.
+        save: The save that it began from; None for a fresh world, or if that is not known.
     """
 
     found: FoundRecording
@@ -71,12 +75,14 @@ class ReplaySource:
     env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     datastore: DataStoreBackend | None = None
     first_tick: int = 0
+    first_time: float = 0.0
     last_tick: int = 0
     obstacle: str = ""
     damage: Damage | None = None
     changed_files: tuple[str, ...] | None = None
     saves: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    save: Origin | None = None
 
     def is_instance_of(self, other: ReplaySource) -> bool:
         """Return whether the same instance has made another recording."""
@@ -194,21 +200,23 @@ def _find_in_attempt(attempt: RecordedAttempt, options: SourceOptions) -> Iterat
 def _link(run_dir: Path | None, sources: Iterator[ReplaySource]) -> Iterator[ReplaySource]:
     """Yield recordings of a run with the digests of the saves of their instances."""
     saves: dict[str, set[str]] = {}
-    origins: dict[str, set[str]] = {}
+    origins: dict[str, set[Origin]] = {}
     if run_dir is not None:
         with suppress(ClawbloxError):  # of another version: then nothing is connected
             for instance in read_lineage(run_dir).instances:
                 made = {save.sha256 for save in instance.saves if save.sha256}
-                begun = {life.origin.sha256 for life in instance.lives if life.origin}
+                begun = {life.origin for life in instance.lives if life.origin}
                 for name in (instance.name, ""):  # the only one has no name
                     saves.setdefault(name, set()).update(made)
-                    origins.setdefault(name, set()).update(filter(None, begun))
+                    origins.setdefault(name, set()).update(begun)
     for source in sources:
         name = source.found.instance
+        begun = origins.get(name, set())
         yield attrs.evolve(
             source,
             saves=frozenset(saves.get(name, ())),
-            origins=frozenset(origins.get(name, ())),
+            origins=frozenset(origin.sha256 for origin in begun if origin.sha256),
+            save=find_save(begun, source.first_time),
         )
 
 
@@ -255,6 +263,7 @@ def _read_source(
         datastore=_choose_backend(start.get("datastore"), backend),
         changed_files=_find_changes(found, start.get("world_files"), world),
         first_tick=start["tick"],
+        first_time=start["time"],
         last_tick=last_tick,
     )
 

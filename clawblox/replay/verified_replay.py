@@ -32,7 +32,9 @@ from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import ReplayPlan, find_obstacle, write_script
 from clawblox.replay.progress import ReplayProgress
+from clawblox.replay.saved_starts import read_saved_start
 from clawblox.results import DataStoreBackend
+from clawblox.rundir.lives import Origin
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
 from clawblox.system.scratch import scratch_directory
@@ -83,6 +85,7 @@ async def replay_recording(
     *,
     run_dir: Path | None = None,
     digest_ticks: Collection[int] = (),
+    save: Origin | None = None,
     on_progress: OnProgress = lambda _progress: None,
 ) -> ReplayProgress:
     """Repeat a recording in a new process of its world, and compare what the recording has.
@@ -94,6 +97,7 @@ async def replay_recording(
         run_dir: The run directory that the file is in; no link below it is followed. None where a
             person has named the file.
         digest_ticks: Ticks for which digests of the state are wanted.
+        save: The save that it began from; None for a fresh world, or if that is not known.
         on_progress: Called now and then.
 
     Returns:
@@ -106,7 +110,8 @@ async def replay_recording(
 
     Cancellation: the process is ended, and every file removed.
     """
-    replay = partial(_replay, recording, world_dir, options, run_dir, digest_ticks, on_progress)
+    write = partial(_write_script, digest_ticks=digest_ticks, save=save)
+    replay = partial(_replay, recording, world_dir, options, run_dir, write, on_progress)
     try:
         try:
             return await replay()
@@ -133,7 +138,7 @@ async def _replay(
     world_dir: str | Path,
     options: ReplayOptions,
     run_dir: Path | None,
-    digest_ticks: Collection[int],
+    write_plan: Callable[[RecordingReader, Path], ReplayPlan],
     on_progress: OnProgress,
     *,
     is_whole: bool = False,
@@ -150,7 +155,7 @@ async def _replay(
             world = await copy_world(world, scratch, is_whole=is_whole)
             await run_blocking(_keep_game_id, reader, world.dir)
         script, run = scratch / "script.jsonl", scratch / "run"
-        plan = await run_blocking(_write_script, reader, script, digest_ticks)
+        plan = await run_blocking(write_plan, reader, script)
         if plan.is_empty:
             return ReplayProgress("impossible", plan.obstacle)
         await stack.enter_async_context(world)
@@ -206,11 +211,12 @@ def _keep_game_id(reader: RecordingReader, world: Path) -> None:
 
 
 def _write_script(
-    reader: RecordingReader, script: Path, digest_ticks: Collection[int]
+    reader: RecordingReader, script: Path, *, digest_ticks: Collection[int], save: Origin | None
 ) -> ReplayPlan:
+    saved = None if save is None else read_saved_start(save)
     with script.open("xb") as file:
         script.chmod(0o600)
-        return write_script(reader, file, digest_ticks=digest_ticks)
+        return write_script(reader, file, digest_ticks=digest_ticks, saved=saved)
 
 
 class _Follower:

@@ -27,7 +27,7 @@ from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import Damage
 
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
-StartCheck: TypeAlias = Literal["seed", "earlier"]
+StartCheck: TypeAlias = Literal["seed", "earlier", "save"]
 Status: TypeAlias = Literal[
     "equal", "equal_unchecked_start", "different", "incomplete", "impossible"
 ]
@@ -44,10 +44,12 @@ class Link:
             begins; ``differs`` if it has other states at that tick; ``unknown`` if no replay
             reaches that tick.
         tick: The tick at which this recording begins.
-        number: Number of the earlier recording; None if it is unknown.
+        number: Number of the earlier recording; None if it is unknown, and where this one differs
+            from the save that it began from.
         instance: Name of its instance in a run of many; empty for the only one.
         attempt: Its attempt, in an experiment.
-        save: Digest of the save by which another instance continues it; empty for the same.
+        save: Digest of the save by which another instance continues it, or from which this one
+            differs; empty for the same instance.
     """
 
     kind: LinkKind
@@ -78,7 +80,8 @@ class VerifiedReplay:
         world: The directory or address of the world that repeats it; empty if it is not repeated.
         start_checked_by: What shows that the first state is genuine: ``seed`` if a fresh world
             began again with its seed and reached it, ``earlier`` if the replay of an earlier
-            recording with a checked start reached it; None if nothing does.
+            recording with a checked start reached it, ``save`` if it is that of the save that the
+            world began from; None if nothing does.
         attempt: The attempt that made it, in an experiment.
         damage: How its file has changed since its writer closed it: ``incomplete``, ``changed``, or
             None if it has not, or its manifest has no digest.
@@ -262,6 +265,7 @@ async def verify_run(
                 source.world,
                 attrs.evolve(options, env=source.env, datastore=source.datastore),
                 run_dir=source.run_dir,
+                save=source.save,
                 digest_ticks={*(other.first_tick for other in later), *_end_ticks(source, ends)},
                 on_progress=reach,
             )
@@ -331,7 +335,7 @@ def _find_link(
     sources: Sequence[ReplaySource],
     replays: Sequence[VerifiedReplay],
 ) -> Link | None:
-    """Return how the start of a recording is connected with those before it.
+    """Return how the start of a recording is connected with those before it, or with its save.
 
     Args:
         source: The recording.
@@ -339,6 +343,22 @@ def _find_link(
         sources: All recordings.
         replays: The results of those before it.
     """
+    link, start = _find_earlier(source, progress, sources, replays), progress.start
+    has_other_save = start is not None and progress.saved not in (None, start)
+    if start is None or source.save is None or not has_other_save:
+        return link
+    if link is not None and link.kind != "unknown":
+        return link
+    return Link("differs", start.tick, save=source.save.sha256 or "")
+
+
+def _find_earlier(
+    source: ReplaySource,
+    progress: ReplayProgress,
+    sources: Sequence[ReplaySource],
+    replays: Sequence[VerifiedReplay],
+) -> Link | None:
+    """Return how the start of a recording is connected with those before it."""
     start = progress.start
     before = zip(sources, replays, strict=False)
     earlier = [(other, replay) for other, replay in before if source.may_continue(other)]
@@ -372,7 +392,8 @@ def _find_check(
         return None
     if progress.has_begun_again:
         return "seed"
-    if link is None or link.kind != "continues":
-        return None
-    earlier = next(other for other in before if link.leads_to(other))
-    return "earlier" if earlier.start_checked_by else None
+    if link is not None and link.kind == "continues":
+        earlier = next(other for other in before if link.leads_to(other))
+        if earlier.start_checked_by:
+            return "earlier"
+    return "save" if progress.start is not None and progress.saved == progress.start else None

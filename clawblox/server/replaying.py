@@ -152,12 +152,18 @@ class Replay:
             self._begin_fresh(start.seed)
         else:
             self._restore(snapshot)
+            if start.is_reseeded:
+                self._reseed(start.seed)
 
     def _has_changed(self, snapshot: Mapping[str, Any]) -> bool:
         recorded = snapshot.get("scene_hash")
         return isinstance(recorded, str) and recorded != self._world.simulation.content_hash()
 
     def _begin_fresh(self, seed: int | None) -> None:
+        self._reseed(seed)
+        self._world.begin()
+
+    def _reseed(self, seed: int | None) -> None:
         if seed is None or seed not in SEEDS:
             text = "the recording names no seed with which the world could begin again"
             raise Unrepeatable(text)
@@ -165,7 +171,6 @@ class Replay:
             self._world.reseed(seed)
         except NotImplementedError:
             raise Unrepeatable(f"the world cannot begin again with the seed {seed}") from None
-        self._world.begin()
 
     def _restore(self, snapshot: dict[str, Any]) -> None:
         try:

@@ -60,8 +60,12 @@ def _summarise_scores(score: CheckedScore) -> str:
 
 
 def _summarise_start(replay: VerifiedReplay) -> str:
+    by_save = f"its save at tick {replay.progress.first_tick}"
     if (link := replay.link) is not None:
-        return _describe_link(link, replay.attempt)
+        also = f"; equals {by_save}" if replay.start_checked_by == "save" else ""
+        return f"{_describe_link(link, replay.attempt)}{also}"
+    if replay.start_checked_by == "save":
+        return by_save
     if replay.progress.outcome == "impossible":
         return ""
     return "fresh" if replay.progress.has_begun_again else "unchecked"
@@ -70,6 +74,8 @@ def _summarise_start(replay: VerifiedReplay) -> str:
 def _describe_link(link: Link, own: AttemptPlace | None) -> str:
     if link.kind == "unknown":
         return f"unknown: nothing was verified up to tick {link.tick}"
+    if link.kind == "differs" and link.number is None:
+        return f"differs from its save at tick {link.tick}"
     word = "continues" if link.kind == "continues" else "differs from"
     return f"{word} {_name_earlier(link, own)} at tick {link.tick}"
 

@@ -105,6 +105,8 @@ def _cut(text: str, begin: int) -> str:
 def _describe_start(replay: VerifiedReplay) -> str:
     progress = replay.progress
     parts = [] if replay.link is None else [_describe_link(replay.link)]
+    if replay.start_checked_by == "save":
+        parts.append(f"begins with the state of its save, at tick {progress.first_tick}")
     if replay.changed_files:
         parts.append(f"{_name_changes(replay.changed_files)} changed since the recording")
     elif progress.has_other_files:
@@ -142,6 +144,8 @@ def _describe_unchecked(replay: VerifiedReplay) -> str:
 def _describe_link(link: Link) -> str:
     if link.kind == "continues":
         return f"continues recording {link.number} at tick {link.tick}"
+    if link.kind == "differs" and link.number is None:
+        return f"does not begin with the state of its save, at tick {link.tick}"
     if link.kind == "differs":
         return f"does not continue recording {link.number}, whose state at tick {link.tick} differs"
     return f"no earlier recording was verified up to tick {link.tick}, at which this one begins"

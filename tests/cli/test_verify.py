@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -126,12 +127,21 @@ def test_a_run_is_verified_and_a_signal_leaves_nothing(
 
     command = call("verify", str(lives), "--recording", "2", "--json")
     document = json.loads(command.out)
-    assert (document["equal"], command.err, command.wait()) == (False, shown, 0)
-    assert document["recordings"][0]["outcome"] == "equal_unchecked_start"
-    assert call("verify", str(lives), "--recording", "2", "--strict").wait() == 3
+    assert (document["equal"], command.err, command.wait()) == (True, shown, 0)
+    assert document["recordings"][0]["start_checked_by"] == "save"
+    assert [replay["number"] for replay in document["recordings"]] == [2]
+    shutil.copy(lives / "recordings" / "recording-0002.jsonl.zst", tmp_path / "alone")
+    alone = [str(tmp_path / "alone"), "--world", str(lives.parent / "dice")]
+    document = json.loads(call("verify", *alone, "--json").out)
+    assert (document["equal"], document["recordings"][0]["outcome"]) == (
+        False,
+        "equal_unchecked_start",
+    )
+    assert call("verify", *alone).wait() == 0
+    assert call("verify", *alone, "--strict").wait() == 3
     assert call("verify", str(lives), "--strict").wait() == 0
     assert document["recordings"][0]["world"] == str(lives.parent / "dice")
-    assert [replay["number"] for replay in document["recordings"]] == [2]
+    assert [replay["number"] for replay in document["recordings"]] == [1]
     assert call("verify", str(lives), "--recording", "3").wait() == 2
 
     line = "        self.ticks += 1\n"
