@@ -5,6 +5,8 @@
 - ``comparison``: compares the recording of a new process with the earlier one.
 - ``new_recording``: reads the recording of a new process while it grows.
 - ``verified_replay``: repeats a recording in a new process of its world.
+- ``saved_starts``: the save that a resumed recording began from.
+- ``attempt_places``, ``checked_scores``: attempts and scores as values.
 - ``attempts``: the attempts of an experiment, in the order of its journal.
 - ``sources``: the recordings of a run or an experiment, and which of them may continue which.
 - ``verified_scores``: computes scores again, in worlds that begin with replayed ends.

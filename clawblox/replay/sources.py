@@ -16,7 +16,7 @@ import attrs
 
 from clawblox.errors import ClawbloxError, ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.instance.launch import find_variables
-from clawblox.replay.attempts import AttemptPlace, RecordedAttempt, is_experiment, list_attempts
+from clawblox.replay.attempt_places import AttemptPlace, RecordedAttempt, is_experiment
 from clawblox.replay.saved_starts import find_save
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.lineage import read_lineage
@@ -172,6 +172,9 @@ def no_recording(run: Path, number: int | None, recordings: Sequence[FoundRecord
 def _find_in_experiment(directory: Path, options: SourceOptions) -> list[ReplaySource]:
     if options.number is not None:
         raise UsageError("a recording has a number in its run: give the run directory with it")
+    # Here, because a run needs nothing of experiments, which take long to import.
+    from clawblox.replay.attempts import list_attempts
+
     attempts = list_attempts(directory)
     if not attempts:
         raise UsageError(f"no world of the experiment in {directory} has run")

@@ -10,21 +10,23 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.errors import UsageError
-from clawblox.experiment.schedule.callbacks import Score
-from clawblox.replay.attempts import AttemptPlace, is_experiment
+from clawblox.replay.attempt_places import AttemptPlace, is_experiment
+from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd
 from clawblox.replay.progress import ReplayProgress
 from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
-from clawblox.replay.verified_scores import CheckedScore, ExpectedEnd, check_scores, find_ends
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import Damage
+
+if TYPE_CHECKING:
+    from clawblox.experiment.schedule.callbacks import Score
 
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
 StartCheck: TypeAlias = Literal["seed", "earlier", "save"]
@@ -291,6 +293,8 @@ async def verify_run(
     verified = VerifiedRun(tuple(replays), strict)
     if not scores:
         return verified
+    from clawblox.replay.verified_scores import check_scores
+
     worlds = _find_reached(replays, ends)
     directory = await run_blocking(resolve_run_dir, run)
     checked = await check_scores(directory, ends, worlds, score=score, in_place=in_place)
@@ -300,6 +304,9 @@ async def verify_run(
 def _find_ends(run: Path, score: Score | None) -> Sequence[ExpectedEnd]:
     if not is_experiment(run):
         raise UsageError("scores are those of an experiment: give its directory")
+    # Here, because a run needs nothing of experiments, which take long to import.
+    from clawblox.replay.verified_scores import find_ends
+
     return find_ends(resolve_run_dir(run), score)
 
 

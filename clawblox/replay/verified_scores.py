@@ -31,6 +31,7 @@ from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.foreign_values import parse_document, whole_number
 from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS
 from clawblox.recording.replay_script import digest_history
+from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd
 from clawblox.replay.progress import StateDigest
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
@@ -40,53 +41,6 @@ from clawblox.world.recorded_worlds import find_forger
 from clawblox.world.sources import copy_sources
 
 _NOT_REACHED: Final = "no replay has reached the state of its last checkpoint"
-
-
-@attrs.frozen
-class ExpectedEnd:
-    """The checkpoint at the end of a committed generation.
-
-    Attributes:
-        chain: Its chain.
-        generation: Its generation.
-        attempt: Name of the attempt that made it.
-        recorded: The scores that the journal has.
-        state: The state of the world in it; None if it has none that can be compared.
-        problem: Why not; empty if it has one.
-    """
-
-    chain: str
-    generation: int
-    attempt: str
-    recorded: Mapping[str, float]
-    state: StateDigest | None
-    problem: str = ""
-
-
-@attrs.frozen
-class CheckedScore:
-    """The scores of a generation, recorded and computed again.
-
-    Attributes:
-        chain: Its chain.
-        generation: Its generation.
-        attempt: Name of the attempt that made its last checkpoint.
-        recorded: The scores that the journal has.
-        computed: The scores of a world that was started from the replayed end.
-        reason: Why some were not computed; empty if all were.
-    """
-
-    chain: str
-    generation: int
-    attempt: str
-    recorded: Mapping[str, float]
-    computed: Mapping[str, float] = attrs.field(factory=dict)
-    reason: str = ""
-
-    @property
-    def differences(self) -> Sequence[str]:
-        """The names of the scores that were computed and are others."""
-        return [name for name, new in self.computed.items() if self.recorded.get(name) != new]
 
 
 def find_ends(directory: Path, score: Score | None) -> Sequence[ExpectedEnd]:

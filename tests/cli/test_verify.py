@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +204,14 @@ def test_a_score_function_without_scores_is_refused(call: Start, lives: Path) ->
     command = call("verify", str(lives), "--score", "scores:points")
     assert command.wait() == 2
     assert "--score is the function for --scores: add that" in command.err
+
+
+@pytest.mark.parametrize("command", ["verify", "replay"])
+def test_the_recordings_of_a_run_need_nothing_of_experiments(command: str) -> None:
+    """Importing all of it takes longer than the replay of a short recording."""
+    code = (
+        f"import sys, clawblox.cli.commands.{command}; "
+        "print(*(name for name in sys.modules if name.startswith('clawblox.experiment')))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == []

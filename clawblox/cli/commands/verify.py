@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -14,17 +15,18 @@ from clawblox.cli.options import VerifyOptions
 from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
-from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import Output
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.experiment.schedule.callbacks import Score
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
-from clawblox.replay.attempts import is_experiment
+from clawblox.replay.attempt_places import is_experiment
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up
+
+if TYPE_CHECKING:
+    from clawblox.experiment.schedule.callbacks import Score
 
 
 @click.command(
@@ -112,7 +114,7 @@ def command(
     if function is not None and not scores:
         raise UsageError("--score is the function for --scores: add that")
     configure_logging()
-    score = None if function is None else load_function(function, "--score")
+    score = None if function is None else _load_score(function)
     signals = CommandSignals()
     try:
         verified = anyio.run(
@@ -140,6 +142,13 @@ def command(
             click.echo(format_attempts(verified))
         click.echo(sum_up(verified))
     return verified.exit_status
+
+
+def _load_score(text: str) -> Score:
+    # Here, because a run needs nothing of experiments, which take long to import.
+    from clawblox.cli.running.plan_settings import load_function
+
+    return load_function(text, "--score")
 
 
 async def _verify(

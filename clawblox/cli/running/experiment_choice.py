@@ -11,7 +11,6 @@ import click
 from clawblox.cli.parameters import PATH, existing_experiment
 from clawblox.cli.terminal.output import note
 from clawblox.errors import UsageError
-from clawblox.experiment.overview import is_experiment, sort_experiments
 from clawblox.printable import printable_name
 from clawblox.rundir.experiments import find_experiment_part
 from clawblox.rundir.find_runs import find_runs_below
@@ -88,6 +87,9 @@ def _find_around() -> Path | None:
 
 
 def _find_experiments() -> list[Path]:
+    # Here, because a directory that was typed needs nothing of experiments, slow to import.
+    from clawblox.experiment.overview import is_experiment, sort_experiments
+
     return list(filter(is_experiment, sort_experiments(Path.cwd())))
 
 
