@@ -22,6 +22,8 @@ from clawblox.replay.progress import Divergence, ReplayProgress, StateDigest
 _HOST_FIELDS: Final = frozenset({"time", "utc"})
 _OWN_EVENTS: Final = ("halted", "removed")
 """Events that a world causes itself, within a tick."""
+_WORLD_FIELDS: Final = ("world_format", "tick_rate", "ticks_per_input")
+"""Fields of the event ``start`` that only the world decides."""
 _DIGEST: Final = "digest"
 _DIGEST_CHARS: Final = 64
 
@@ -137,9 +139,13 @@ class Comparison:
         is_changed = progress.has_other_files and not self._plan.start.is_resumed
         progress.has_begun_again = is_fresh or is_changed
         self._advance(recorded)
+        other = [name for name in _WORLD_FIELDS if start.get(name) != fields.get(name)]
         if recorded.moment.tick != replayed.moment.tick:
             tick = recorded.moment.tick
             self._find("the tick at the start", recorded, tick, replayed.moment.tick)
+        elif other and not progress.has_other_files:
+            name = other[0]
+            self._find("the event 'start'", recorded, start.get(name), fields.get(name), name)
         elif (is_fresh or self._plan.start.is_reseeded) and not progress.has_other_files:
             self._compare_state(recorded, start["snapshot"], fields.get("snapshot"))
 

@@ -22,7 +22,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.conformance.live import LiveWorld
 from clawblox.conformance.start_failures import summarize_start
-from clawblox.errors import RecordingError, WorldError, WorldStartError
+from clawblox.errors import ConfigError, RecordingError, WorldError, WorldStartError
 from clawblox.foreign_values import clean_text, whole_number
 from clawblox.protocol import OPERATOR_HEADER, REPLAY_ENV, REPLAY_ROUTE
 from clawblox.recording.blocks import MAX_START_BYTES
@@ -129,6 +129,10 @@ async def replay_recording(
         reason = summarize_start("did not start", error)
         hint = "" if options.in_place else _COPY_HINT
         return ReplayProgress("impossible", f"{reason}{hint}")
+    except ConfigError as error:
+        if error.key != "datastore":
+            raise
+        return ReplayProgress("impossible", f"its 'datastore' is not possible: {error.headline}")
     except WorldError as error:
         return ReplayProgress("impossible", f"the world does not repeat it: {error}")
 

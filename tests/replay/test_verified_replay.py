@@ -249,6 +249,24 @@ def test_what_cannot_be_verified_has_a_reason(lives: Path, tmp_path: Path) -> No
         assert part in reason
 
 
+def test_a_data_store_that_the_world_cannot_have_ends_no_other_replay(
+    lives: Path, tmp_path: Path
+) -> None:
+    run = verified(with_changed(lives, tmp_path / "run", 1, start_with(datastore="none")))
+    assert outcomes(run) == ["impossible", "equal"]
+    assert reasons(run)[0].startswith("its 'datastore' is not possible: ")
+
+
+@pytest.mark.parametrize("name", ["world_format", "tick_rate", "ticks_per_input"])
+def test_what_only_the_world_decides_about_its_time_is_compared(
+    lives: Path, tmp_path: Path, name: str
+) -> None:
+    run_dir = with_changed(lives, tmp_path / "run", 1, start_with(**{name: 999}))
+    found = verified(run_dir, number=1).replays[0].progress.divergence
+    assert found is not None
+    assert (found.tick, found.what, found.path) == (0, "the event 'start'", name)
+
+
 def test_hostile_rows_are_opened_by_the_world_alone(lives: Path, tmp_path: Path) -> None:
     run_dir = with_changed(lives, tmp_path / "run", 1, start_with(rows="AAAA"))
     assert outcomes(verified(run_dir, number=1)) == ["equal"]  # this world has no rows
