@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -90,6 +90,29 @@ def digest_value(value: object) -> str:
         TypeError: It is not a JSON value.
     """
     return hashlib.sha256(_ENCODER.encode(value).encode("ascii")).hexdigest()
+
+
+def digest_history(snapshot: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the parts of a snapshot that a replay must reach again.
+
+    They are the state, the seed, the agents with their names, and the chat. What the host made is
+    not among them, nor inputs that wait: those are events where they are applied.
+
+    Args:
+        snapshot: The snapshot of a save or of a recording; a stranger may have written it.
+
+    Raises:
+        ValueError: A number is not finite.
+        TypeError: It is not JSON.
+    """
+    sessions = snapshot.get("sessions")
+    agents = [
+        (session.get("agent_id"), session.get("name"))
+        for session in (sessions if isinstance(sessions, list) else ())
+        if isinstance(session, dict)
+    ]
+    parts = [snapshot.get(key) for key in ("tick", "seed", "state", "chat")]
+    return digest_value([*parts, agents])
 
 
 @attrs.frozen

@@ -8,13 +8,10 @@ observation, a frame, a fingerprint or an event that the world caused itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Self
 
 import attrs
-
-from clawblox.recording.blocks import digest_value
 
 FORMAT: Final = "clawblox-replay-v1"
 
@@ -106,29 +103,6 @@ def parse_order(line: bytes) -> Order:
     """
     fields = json.loads(line)
     return Order(fields.pop("tick"), Do(fields.pop("do")), fields)
-
-
-def digest_history(snapshot: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the parts of a snapshot that a replay must reach again.
-
-    They are the state, the seed, the agents with their names, and the chat. What the host made is
-    not among them, nor inputs that wait: those are events where they are applied.
-
-    Args:
-        snapshot: The snapshot of a save or of a recording; a stranger may have written it.
-
-    Raises:
-        ValueError: A number is not finite.
-        TypeError: It is not JSON.
-    """
-    sessions = snapshot.get("sessions")
-    agents = [
-        (session.get("agent_id"), session.get("name"))
-        for session in (sessions if isinstance(sessions, list) else ())
-        if isinstance(session, dict)
-    ]
-    parts = [snapshot.get(key) for key in ("tick", "seed", "state", "chat")]
-    return digest_value([*parts, agents])
 
 
 def _encode_line(value: object) -> bytes:

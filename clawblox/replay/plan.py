@@ -15,9 +15,9 @@ import attrs
 from clawblox.errors import RecordingError
 from clawblox.foreign_values import clean_text, whole_number
 from clawblox.protocol import SEEDS
-from clawblox.recording.blocks import KIT_WRITER, Track
+from clawblox.recording.blocks import KIT_WRITER, Track, digest_history
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.recording.replay_script import Do, Order, ScriptStart, digest_history
+from clawblox.recording.replay_script import Do, Order, ScriptStart
 from clawblox.replay.progress import StateDigest
 
 MAX_GAP_TICKS: Final = 10**7

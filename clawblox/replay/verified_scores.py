@@ -29,8 +29,7 @@ from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.experiment.rescoring import Rescoring, find_end
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.foreign_values import parse_document, whole_number
-from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS
-from clawblox.recording.replay_script import digest_history
+from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_history
 from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd
 from clawblox.replay.progress import StateDigest
 from clawblox.system.clock import SystemClock

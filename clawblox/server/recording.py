@@ -27,10 +27,10 @@ from clawblox.recording.blocks import (
     MAX_START_BYTES,
     Moment,
     Track,
+    digest_history,
     digest_value,
     format_moment_utc,
 )
-from clawblox.recording.replay_script import digest_history
 from clawblox.recording.writer import (
     FileDigest,
     RecordingFile,

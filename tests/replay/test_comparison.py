@@ -14,8 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawblox.errors import RecordingError
-from clawblox.recording.blocks import Moment, Track, encode_block, require_zstandard
-from clawblox.recording.replay_script import digest_history
+from clawblox.recording.blocks import (
+    Moment,
+    Track,
+    digest_history,
+    encode_block,
+    require_zstandard,
+)
 from clawblox.recording.writer import BlockCollector, observation_fields
 from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
