@@ -111,7 +111,7 @@ class Exchange:
         """
         words = ["curl", "-i"]
         if self.method != "GET":
-            words += ["-X", self.method]
+            words += ["-X", quote_words([self.method])]
         for name, value in self.headers.items():
             words += ["-H", _header_word(name, value)]
         if self.host is not None:

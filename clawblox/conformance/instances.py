@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -71,6 +71,7 @@ class Instances:
         health_timeout: Seconds until an instance must be ready.
         files: Digests of the world's files, by path.
         disk: Searches what its lives write; None for an instance at an address.
+        listeners: Inodes of the Unix listeners before any instance was started.
         fault: Why the ``world.toml`` cannot be used; there is no world then.
         source: The world of which ``world`` is a private copy; None if it is none.
         is_whole: Whether that copy has the files of the repository because it needs them to start.
@@ -88,10 +89,12 @@ class Instances:
         env: All variables that they get besides those of this process.
         fault: Why the ``world.toml`` cannot be used; empty if it can.
         start_failure: Why no instance could be started; None if one could, or none was.
+        is_startable: Whether starts are tried at all.
         since: UTC time in seconds since 1970 before the first start.
         places: Limits the instances that run at the same time.
         findings: The evidence for an exact restore, filled by the checks.
         disk: The same as the argument.
+        listeners: The same as the argument.
         lives: The instances that were talked to, those that have ended included.
         mask: The secrets of all instances so far, which no result shows.
         once: Calls functions once for all checks.
@@ -107,6 +110,7 @@ class Instances:
         health_timeout: float,
         files: Mapping[str, str] | None = None,
         disk: DiskSearch | None = None,
+        listeners: Collection[int] = (),
         fault: str = "",
         source: AsyncWorld | None = None,
         is_whole: bool = False,
@@ -114,6 +118,7 @@ class Instances:
     ) -> None:
         self.world = world
         self.start_failure = start_failure
+        self.is_startable = start_failure is None
         self.scratch = scratch
         self.seed = seed
         self.files = files or {}
@@ -125,6 +130,7 @@ class Instances:
         self.findings = Findings()
         self.lives: list[LiveWorld] = []
         self.disk = disk
+        self.listeners = listeners
         self.mask = SecretMask()
         self.mask.add_all(self.secret)
         self._url = url

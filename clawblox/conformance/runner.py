@@ -20,6 +20,7 @@ from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.fresh.footprints import list_listeners
 from clawblox.conformance.fresh.views import COARSE_S
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.masking import SecretMask
@@ -213,7 +214,16 @@ class _Opening:
         skip = (lambda path: not is_source(path)) if self.in_place else lambda _path: False
         disk = DiskSearch(world.dir, skip, scratch / "run")
         await run_blocking(disk.begin)
-        lab = self.make_lab(world, scratch=scratch, files=files, disk=disk, source=source, **fields)
+        listeners = await run_blocking(list_listeners)
+        lab = self.make_lab(
+            world,
+            scratch=scratch,
+            files=files,
+            disk=disk,
+            listeners=listeners,
+            source=source,
+            **fields,
+        )
         self.stack.push_async_callback(lab.close)
         return lab
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+import attrs
 import pytest
 
 from clawblox.conformance.exchange import Exchange, compare_answers, number_names
@@ -89,3 +90,8 @@ def test_the_first_difference_has_a_path(first: Exchange, second: Exchange, path
 def test_numbered_names_keep_the_length_of_a_body() -> None:
     numbered = number_names(exchange(b'{"session":"abcdef","id":"abcdefg"}'), ["abcdef"])
     assert numbered.content == b'{"session":"#1----","id":"abcdefg"}'
+
+
+def test_no_method_of_a_command_is_read_by_the_shell() -> None:
+    sent = attrs.evolve(exchange(b"{}"), method="GET; touch owned")
+    assert read_by_shell(sent.command(""))[:3] == [b"-i", b"-X", b"GET; touch owned"]

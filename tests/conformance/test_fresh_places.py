@@ -93,9 +93,14 @@ NOT_FOUND = ("passwd-home", "daemon")
 
 @pytest.mark.usefixtures("without_bubblewrap")
 @pytest.mark.parametrize("place", usually(PLACES, "recordings", "tmp"))
-async def test_most_state_outside_is_found_without_bubblewrap(tmp_path: Path, place: str) -> None:
+async def test_most_state_outside_is_found_without_bubblewrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(lives, "_SHOWN", 10_000)  # other programs may make listeners meanwhile
     ids = ALL if place in NOT_FOUND else COMPARED
     report = await check(tmp_path, "--place", place, ids=ids)
+    if place == "daemon":
+        assert "@orchard-" in find(report).evidence
     if place in NOT_FOUND:
         assert report.verdict.grade == "exact"
         assert "no bubblewrap" in report.verdict.sentence
@@ -198,6 +203,23 @@ def test_not_even_the_name_of_a_new_file_is_shown(tmp_path: Path) -> None:
     assert ["--symlink", "still", str(tmp_path / "link")] in [
         arguments[at : at + 3] for at in range(len(arguments))
     ]
+
+
+def test_sockets_and_pipes_of_any_age_are_covered(tmp_path: Path) -> None:
+    for name in ("bound", "rebuilt"):
+        (tmp_path / name).mkdir()
+        os.mkfifo(tmp_path / name / "pipe")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / name / "socket"))
+    since = passed_ctime(tmp_path / "rebuilt" / "socket")
+    (tmp_path / "rebuilt" / "new").touch()
+    bound, rebuilt = tmp_path / "bound", tmp_path / "rebuilt"
+    arguments = View(str(tmp_path), since).arguments()
+    triples = [arguments[at : at + 3] for at in range(len(arguments))]
+    assert triples.index(["--ro-bind", str(bound), str(bound)]) < min(
+        triples.index(["--ro-bind", os.devnull, str(bound / name)]) for name in ("pipe", "socket")
+    )
+    assert not [word for word in arguments if word.startswith(f"{rebuilt}/")]
 
 
 def test_a_directory_with_too_many_changes_is_not_shown(tmp_path: Path) -> None:

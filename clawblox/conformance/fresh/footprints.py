@@ -62,14 +62,16 @@ class Watch:
     Args:
         is_alone: Whether all other processes that can be seen are the world's.
         without: Paths that are ours.
+        known: Inodes of the Unix listeners before the first life of the world; a process that an
+            earlier life left could listen already.
     """
 
-    def __init__(self, *, is_alone: bool, without: Sequence[str]) -> None:
+    def __init__(self, *, is_alone: bool, without: Sequence[str], known: Sequence[int]) -> None:
         self._is_alone = is_alone
         self._without = tuple(without)
         self._roots = tuple(dict.fromkeys((*SHARED_DIRS, tempfile.gettempdir())))
         self._files = dict(self._list_files())
-        self._sockets = _list_listeners()
+        self._known = frozenset(known)
         self._opened = set[str]()
         self._listeners = dict[int, str]()
         self._foreign = dict[int, str]()
@@ -88,8 +90,8 @@ class Watch:
         ours = _find_sockets(os.getpid())
         fresh = {
             inode: name
-            for inode, name in _list_listeners().items()
-            if inode not in self._sockets and inode not in ours and not self._is_own(name)
+            for inode, name in list_listeners().items()
+            if inode not in self._known and inode not in ours and not self._is_own(name)
         }
         if self._is_alone:
             self._listeners |= fresh
@@ -143,7 +145,7 @@ class Watch:
         return Footprint(
             tuple(files),
             tuple(sorted(self._listeners.values())),
-            (*foreign, *sorted(self._foreign.values())),
+            (*sorted(self._foreign.values()), *foreign),
         )
 
     def _is_own(self, path: str) -> bool:
@@ -210,8 +212,8 @@ def _find_sockets(pid: int) -> set[int]:
     return {int(path.removeprefix(_SOCKET).removesuffix("]")) for path in paths}
 
 
-def _list_listeners() -> dict[int, str]:
-    """Return the names of the Unix listeners by inode; an abstract one begins with ``@``."""
+def list_listeners() -> dict[int, str]:
+    """Return the names of the Unix listeners by inode; abstract ones begin with ``@``. Blocks."""
     try:
         rows = Path(_UNIX_TABLE).read_text(errors="replace").splitlines()[1:]
     except OSError:

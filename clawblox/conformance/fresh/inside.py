@@ -38,7 +38,9 @@ async def live(order: Order) -> Result:
     """Return what was seen of a life."""
     result = Result()
     without = (order.run_dir, order.world, str(Path(order.run_dir).parent))
-    watch = await run_blocking(lambda: Watch(is_alone=order.is_alone, without=without))
+    watch = await run_blocking(
+        lambda: Watch(is_alone=order.is_alone, without=without, known=order.listeners)
+    )
     async with AsyncWorld(dir=order.world, run_dir=order.run_dir) as world:
         try:
             started = await world.start(

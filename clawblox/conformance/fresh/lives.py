@@ -166,6 +166,7 @@ def _order(lab: Lab, players: Sequence[Player], *, is_realtime: bool) -> Order:
         is_realtime=is_realtime,
         agents=tuple(Agent(player.name, player.session, player.agent_id) for player in players),
         is_alone=False,
+        listeners=tuple(lab.listeners),
     )
 
 
@@ -279,7 +280,7 @@ class _Places:
             )
             data, log = await _run(place, order, pass_fds=[self._views])
             try:
-                result = await run_blocking(decode_result, data)
+                result = await run_blocking(decode_result, data, order)
             except ValueError:
                 last = log.decode(errors="replace").strip().rpartition("\n")[2]
                 raise CouldNotRun(f"nothing was lived in fresh places: {last}") from None

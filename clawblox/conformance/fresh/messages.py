@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -11,8 +12,11 @@ import msgspec
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.live import LiveWorld, Player, Step
+from clawblox.conformance.masking import find_secrets
 
 MAX_RESULT_BYTES: Final = 1 << 30
+_METHODS: Final = ("GET", "POST")
+_URL: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/[!-~]*")
 Fault: TypeAlias = Literal["", "start", "life"]
 
 
@@ -53,6 +57,7 @@ class Order:
         observed_until: Simulated time until which a running world is observed at least.
         saved_until: Simulated time until which its snapshots are compared.
         is_alone: Whether all other processes that can be seen are the world's.
+        listeners: Inodes of the Unix listeners before the first life of the world.
     """
 
     world: str
@@ -68,6 +73,7 @@ class Order:
     observed_until: float = -math.inf
     saved_until: float = -math.inf
     is_alone: bool
+    listeners: tuple[int, ...]
 
 
 @attrs.define(kw_only=True)
@@ -117,13 +123,35 @@ def decode_order(data: bytes) -> Order:
     return msgspec.msgpack.decode(data, type=Order)
 
 
-def decode_result(data: bytes) -> Result:
+def decode_result(data: bytes, order: Order) -> Result:
     """Return a result from its bytes, which the world could have changed.
 
+    Args:
+        data: The bytes.
+        order: The order that it answers.
+
     Raises:
-        ValueError: They are none.
+        ValueError: They are none, or do not answer this order.
     """
     try:
-        return msgspec.msgpack.decode(data, type=Result)
+        result = msgspec.msgpack.decode(data, type=Result)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    _require_whole(result, order)
+    result.secrets = find_secrets(result.secrets)
+    return result
+
+
+def _require_whole(result: Result, order: Order) -> None:
+    """Require what the life of an order always has, and a request that can be shown as a command.
+
+    Raises:
+        ValueError: A part is missing or of another form.
+    """
+    sent = result.evidence
+    if sent is not None and not (sent.method in _METHODS and _URL.fullmatch(sent.url)):
+        raise ValueError("its evidence is no request to a world")
+    if result.fault or order.is_realtime:
+        return
+    if result.final is None or len(result.exchanges) != len(order.script):
+        raise ValueError("its script did not come to an end")

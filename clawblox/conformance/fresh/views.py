@@ -2,7 +2,8 @@
 
 A directory in which nothing has changed is bound as it is. Any other is made anew, and what has not
 changed in it is bound, one by one: so not even the name of a new file can be seen. A change shows
-in the ctime, which no program can set.
+in the ctime, which no program can set. Sockets and pipes are covered whatever their age: a process
+of an earlier check may listen there.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class View:
         self._since_ns = int((since - COARSE_S) * 1e9)
         self._changed = set[str]()
         self._above = set[str]()
+        self._channels = list[str]()
         self._mounts = 0
         self._search()
 
@@ -56,7 +58,7 @@ class View:
         if not os.path.isdir(self._path):  # noqa: PTH112 - paths are texts here
             return []
         if not is_writable and not self._is_touched(self._path):
-            return ["--ro-bind", self._path, self._path]
+            return ["--ro-bind", self._path, self._path, *self._cover(self._path)]
         return ["--tmpfs", self._path, *self._rebuild(self._path)]
 
     def _search(self) -> None:
@@ -67,6 +69,8 @@ class View:
             for entry, status in _entries(directory):
                 if status.st_ctime_ns >= self._since_ns:
                     self._note(entry.path)
+                elif stat.S_ISSOCK(status.st_mode) or stat.S_ISFIFO(status.st_mode):
+                    self._channels.append(entry.path)
                 if stat.S_ISDIR(status.st_mode):
                     waiting.append(entry.path)
             if count % _LOOK_EVERY == 0 and time.monotonic() > deadline:
@@ -97,7 +101,14 @@ class View:
                 yield from ("--symlink", os.readlink(path), path)  # noqa: PTH115
             elif is_directory or stat.S_ISREG(status.st_mode):
                 self._count()
-                yield from ("--ro-bind", path, path)
+                yield from ("--ro-bind", path, path, *(self._cover(path) if is_directory else ()))
+
+    def _cover(self, directory: str) -> Iterator[str]:
+        """Yield the arguments that hide the sockets and pipes in a directory that is bound."""
+        for path in self._channels:
+            if path.startswith(f"{directory}/"):
+                self._count()
+                yield from ("--ro-bind", os.devnull, path)
 
     def _count(self) -> None:
         self._mounts += 1
