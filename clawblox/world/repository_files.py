@@ -33,6 +33,7 @@ _SETTINGS: Final = (
     "credential.helper=",
     "protocol.allow=never",
     "safe.bareRepository=explicit",
+    "safe.directory=*",  # another user's repository can start nothing either
     "submodule.recurse=false",
 )
 """Settings that no configuration of the repository overrides."""

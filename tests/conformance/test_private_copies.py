@@ -197,10 +197,11 @@ def test_a_path_that_a_copy_cannot_have_is_named_and_nothing_is_started(
 ) -> None:
     world = make_repository(tmp_path)
     change(tmp_path, monkeypatch)
-    report = check(world, "restore.trace", "refuse.missing", "static.world_toml")
+    report = check(world, "restore.trace", "refuse.missing", "static.world_toml", "contract.ready")
     assert report.exit_status() == 3
     assert [result.status for result in report.checks] == [
         "passed",
+        "could_not_run",
         "could_not_run",
         "could_not_run",
     ]
@@ -208,6 +209,14 @@ def test_a_path_that_a_copy_cannot_have_is_named_and_nothing_is_started(
     assert reason in report.verdict.sentence
     assert "--in-place" in report.obstacle
     assert {result.evidence for result in report.unverified} == {report.obstacle.splitlines()[0]}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_repository_of_another_user_is_listed(tmp_path: Path) -> None:
+    world = make_repository(tmp_path)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 12345, 12345)
+    assert statuses(check(world, "contract.ready")) == {"passed"}
 
 
 def test_such_a_world_is_checked_in_place_where_the_caller_asks_for_it(tmp_path: Path) -> None:
