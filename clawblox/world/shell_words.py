@@ -13,12 +13,15 @@ _BODY_OPTION: Final = re.compile(
     r"(?<!\S)(?:-[a-zA-Z]{0,8}d|--data(?:-raw|-binary|-ascii)?|--json)(?:=|\s+(?:\\\n\s*)?)?"
 )
 _PIECE: Final = re.compile(
-    r"\$?'([^']*)'"  # as it is
+    r"\$'((?:[^'\\]++|\\.)*+)'"  # with the escapes of C
+    r"|'([^']*)'"  # as it is
     r'|"((?:[^"\\]++|\\.)*+)"?'
     r"|\\(.)"
     r"|([^\s'\"\\]++)",
     re.DOTALL,
 )
+_ESCAPE_OF_C: Final = re.compile(r"\\(.)", re.DOTALL)
+_CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t"}
 _ESCAPE: Final = re.compile(r'\\(["\\$`\n])')
 
 
@@ -44,12 +47,18 @@ def _read_word(code: str, start: int) -> tuple[str, int]:
     pieces: list[str] = []
     while piece := _PIECE.match(code, start):
         start = piece.end()
-        literal, quoted, escaped, plain = piece.groups()
-        if quoted is not None:
+        in_c, literal, quoted, escaped, plain = piece.groups()
+        if in_c is not None:
+            pieces.append(_ESCAPE_OF_C.sub(_unescape_of_c, in_c))
+        elif quoted is not None:
             pieces.append(_ESCAPE.sub(_unescape, quoted))
         else:
             pieces.append(literal or escaped or plain or "")
     return "".join(pieces), start
+
+
+def _unescape_of_c(match: re.Match[str]) -> str:
+    return _CONTROLS.get(match[1], match[1])
 
 
 def _unescape(match: re.Match[str]) -> str:

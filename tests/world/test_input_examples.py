@@ -106,6 +106,7 @@ SHELL_DOUBLE = BODY.replace('"', '\\"')
         f'curl --json "{SHELL_DOUBLE}" x',
         f'curl -sd"{SHELL_DOUBLE}"',
         f"curl --data $'{BODY.replace(chr(39), '')}' x",
+        f"curl --data $'{BODY.replace(chr(39), chr(92) + chr(39))}' x",
     ],
 )
 @pytest.mark.parametrize("form", ["```sh\n{}\n```", "{}", "Text:\n\n    {}\n", "`{}`"])
