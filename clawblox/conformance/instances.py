@@ -98,6 +98,7 @@ class Instances:
         lives: The instances that were talked to, those that have ended included.
         mask: The secrets of all instances so far, which no result shows.
         once: Calls functions once for all checks.
+        runs_by_itself: Whether the world was seen to run without inputs.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class Instances:
         # in its place.
         self._names = instance_names(())
         self.once = Once()
+        self.runs_by_itself = False
 
     async def close(self) -> None:
         """Stop every instance that still runs, and close the connections."""
@@ -163,6 +165,12 @@ class Instances:
     def random(self, purpose: str) -> Random:
         """Return the source of all choices for a purpose; it depends on the seed only."""
         return Random(f"{self.seed}/{purpose}")  # noqa: S311 - no secrets
+
+    @property
+    def slowness(self) -> float:
+        """Real seconds for a simulated one in the slowest life of a world that runs by itself."""
+        paces = [live.pace.seen_slowness for live in self.lives] if self.runs_by_itself else []
+        return max(paces, default=1.0)
 
     # -- instances ----------------------------------------------------------------------------
 

@@ -80,6 +80,7 @@ class Lab(Instances):
                     await anyio.sleep(_LOOK_INTERVAL_S)
                     second = await players[0].observe()
                     if has_moved(first, second):
+                        self.runs_by_itself = True
                         return "realtime"
                     if anyio.current_time() > deadline:
                         return "lockstep"

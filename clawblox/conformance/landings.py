@@ -21,16 +21,12 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import Action, Player, read_time
+from clawblox.conformance.live import Action, Player
+from clawblox.conformance.looks import BETWEEN_S, LEAST_COMMON, Documents, collect
 from clawblox.conformance.pace import Pace, has_time_for
-from clawblox.conformance.realtime import (
-    BETWEEN_S,
-    LEAST_COMMON,
-    Documents,
-    collect,
-    compare_documents,
-)
+from clawblox.conformance.realtime import compare_documents
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
+from clawblox.conformance.simulated_time import read_time
 from clawblox.results import SavedSnapshot
 
 _RESTORES: Final = 9
@@ -157,7 +153,9 @@ async def _restore_landings(lab: Lab, landings: Landings) -> tuple[Landing, ...]
         is_complete = False in hits and (True in hits or is_opaque)
         life_begun = anyio.current_time()
         slowness = attrs.evolve(landings, restored=tuple(restored)).slowness
-        is_late = life_begun - begun > _SEARCH_S * slowness or not has_time_for(longest)
+        lasted = life_begun - begun
+        # As much time is left for the lives that look for an input that waits.
+        is_late = lasted > _SEARCH_S * slowness or not has_time_for(lasted + longest)
         if is_complete or is_late:
             break
         is_saved = False in hits or (number % 2 == 1 and not is_opaque)

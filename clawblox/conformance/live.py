@@ -10,15 +10,15 @@ from urllib.parse import urlencode
 
 import anyio
 import attrs
-import msgspec
 
 from clawblox import protocol
 from clawblox.conformance.disguise import draw_sentence
 from clawblox.conformance.exchange import Exchange, number_names
 from clawblox.conformance.masking import SESSION, SecretMask
+from clawblox.conformance.pace import Pace
 from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.simulated_time import read_times
 from clawblox.errors import ConfigError, WorldCallError
-from clawblox.foreign_values import MAX_NUMBER, finite_number
 from clawblox.protocol import (
     OPERATOR_HEADER,
     OPERATOR_TOKEN_ENV,
@@ -73,6 +73,7 @@ class LiveWorld:
         players: Agents that have joined it and stay, for checks that need any.
         timeouts: Number of requests that it left without an answer for :data:`CALL_TIMEOUT_S`.
         largest_bytes: Size of its largest answer to agents.
+        pace: Its pace, by its observations.
         too_large: A request whose answer was larger than is read; None if there was none.
     """
 
@@ -93,6 +94,7 @@ class LiveWorld:
         self.timeouts = 0
         self.largest_bytes = 0
         self.too_large: Exchange | None = None
+        self.pace = Pace(anyio.current_time())
         self._connections = Connections(url)
 
     @property
@@ -238,7 +240,10 @@ class Player:
 
     async def observe(self) -> Exchange:
         """Ask for an observation."""
-        return await self.live.call("GET", protocol.OBSERVE_ROUTE, headers=self._headers)
+        exchange = await self.live.call("GET", protocol.OBSERVE_ROUTE, headers=self._headers)
+        if times := read_times(exchange.content):
+            self.live.pace.note(times[0], anyio.current_time())
+        return exchange
 
     async def act(self, action: Action) -> Exchange:
         """Send an input."""
@@ -463,34 +468,3 @@ async def welcome(live: LiveWorld, players: Sequence[Player]) -> Newcomer | None
     except Failed:  # the world may be full
         return None
     return Newcomer(joined, await joined.say("hello"))
-
-
-class _Times(msgspec.Struct):
-    """The members of a document that state its simulated time."""
-
-    time: Any = None
-    tick: Any = None
-
-
-_decoder = msgspec.json.Decoder(_Times)
-
-
-def read_times(body: bytes) -> list[float]:
-    """Return the simulated time of a JSON object, and its tick, as far as they are numbers.
-
-    Only these members are read, because a snapshot can be large.
-    """
-    try:
-        times = _decoder.decode(body)
-    except (ValueError, RecursionError):
-        return []
-    values = (finite_number(value, low=-MAX_NUMBER) for value in (times.time, times.tick))
-    return [value for value in values if value is not None]
-
-
-def read_time(document: object) -> float | None:
-    """Return the simulated time of a document, or None: its ``time``, else its ``tick``."""
-    if not isinstance(document, dict):
-        return None
-    values = (finite_number(document.get(key), low=-MAX_NUMBER) for key in ("time", "tick"))
-    return next((value for value in values if value is not None), None)

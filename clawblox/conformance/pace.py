@@ -6,14 +6,19 @@ time as it is slower, down to a fiftieth. The time limit of the check stays abov
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import anyio
 
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.live import read_time
 from clawblox.conformance.registry import CouldNotRun
+from clawblox.conformance.simulated_time import read_time
 
+_SLOW: Final = 2.0
+"""Real seconds for a simulated one from which a world is called slow."""
+_ADVISED_S: Final = 60
+"""Seconds of simulated time in which every check of a world ends."""
 SLOWEST: Final = 50.0
 """Real seconds for a simulated one that are believed at most."""
 
@@ -29,6 +34,11 @@ class Pace:
         self._begun_at = self._moved_at = self._first_at = now
         self._first: float | None = None
         self._latest = 0.0
+
+    @property
+    def seen_slowness(self) -> float:
+        """The slowness until the world was last seen to move."""
+        return self.slowness(self._moved_at)
 
     def note(self, time: float, now: float) -> bool:
         """Note a simulated time that was seen; return whether the world has moved on.
@@ -77,3 +87,19 @@ def has_moved(first: Exchange, second: Exchange) -> bool:
             raise CouldNotRun(f"an observation was not accepted: {exchange.outcome}")
     before, after = read_time(first.fields), read_time(second.fields)
     return first.content != second.content if None in (before, after) else before != after
+
+
+def advise_time(slowness: float, timeout: float) -> str:
+    """Return the advice to give the checks of a slow world more time; empty for others.
+
+    Args:
+        slowness: Real seconds for a simulated one.
+        timeout: The time limit of a check, in seconds.
+    """
+    if slowness < _SLOW:
+        return ""
+    seconds = math.ceil(max(2 * timeout, _ADVISED_S * slowness) / _ADVISED_S) * _ADVISED_S
+    return (
+        f"the world ran at 1/{slowness:.1f} of real time; give each check more time with"
+        f" --check-timeout {seconds}"
+    )

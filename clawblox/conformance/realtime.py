@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
@@ -25,37 +24,25 @@ from clawblox.conformance.live import (
     Newcomer,
     Player,
     arrive,
-    read_times,
     welcome,
 )
-from clawblox.conformance.pace import Pace, has_time_for
-from clawblox.conformance.registry import CouldNotRun, Failed, preparing
+from clawblox.conformance.looks import LEAST_COMMON, Documents, collect
+from clawblox.conformance.pace import has_time_for
+from clawblox.conformance.registry import Failed, TooLittleSeen, preparing
+from clawblox.conformance.simulated_time import read_times
 from clawblox.differences import Difference, find_differences
 from clawblox.results import SavedSnapshot
 
-LEAST_COMMON: Final = 20
-"""Equal times that two lives must have in common, or the check could not run."""
-WANTED_TIMES: Final = 60
-"""Different times after which enough has been seen of a life."""
 _QUIET_TIMES: Final = 30
 """Different times at which a life is observed before it is also saved."""
-_EXPECTED: Final = 4 * LEAST_COMMON
-"""Expected common times after which enough has been seen; luck and load may quarter them."""
-BETWEEN_S: Final = 0.002
-"""Real time in seconds between two looks at a world that has not ticked."""
-_DENSE: Final = 0.7
-"""Share of the ticks that is seen of a life after which it needs no more time."""
-_SHORT_S, _LONG_S, _LONGEST_S = 1.2, 8.0, 60.0
-"""Real time in seconds for which documents without a time are asked for, for which more than the
-necessary is seen, and for which documents are asked for at most, of a world in real time."""
 _MOST_LIVES: Final = 6
 """Maximum number of lives from a save that are watched to see enough times of an earlier life."""
 WARM_ROUNDS: Final = 4
 """How often each agent acts before the save."""
-_SAVE_EVERY: Final = 5
-
-Documents = dict[float, Exchange]
-"""The answers of a life by their simulated time; the first of each time."""
+_SAVE_EVERY, _SAVES = 5, 12
+"""Number of observations from one save to the next, and maximum number of saves."""
+_FEW_SAVES: Final = LEAST_COMMON // 2
+"""Expected common snapshots that are enough besides observations."""
 
 Seen: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
 """Documents of the same kind from two lives."""
@@ -112,122 +99,16 @@ class Original:
         return [player.moved(live) for player in self.players]
 
 
-async def collect(
-    ask: Callable[[], Awaitable[Exchange]],
-    documents: Documents,
-    *,
-    wanted: int = WANTED_TIMES,
-    until: float = -math.inf,
-) -> None:
-    """Ask again and again, until enough has been seen to meet another life.
-
-    Two lives that are each seen at n of N ticks have n²/N ticks in common, on average.
-
-    Args:
-        ask: Asks for a document.
-        documents: Filled with the answers by time.
-        wanted: Least number of further times.
-        until: Simulated time that has to be reached.
-
-    Raises:
-        Failed: An answer is an error.
-    """
-    begun = anyio.current_time()
-    pace = Pace(begun)
-    seen = _Seen()
-    while True:
-        exchange = await ask()
-        if not exchange.is_accepted:
-            raise Failed(f"the world did not answer: {exchange.outcome}", exchange=exchange)
-        time, now = seen.add(exchange.content), anyio.current_time()
-        if time is not None:
-            documents.setdefault(time, exchange)
-        if time is None or not pace.note(time, now):
-            # The world has not ticked: asking on would only slow it down.
-            await anyio.sleep(BETWEEN_S)
-        is_timeless = seen.count == 0 and now - begun > _SHORT_S
-        has_all = seen.count >= wanted and seen.latest >= until and seen.is_enough(wanted)
-        is_met = seen.latest >= until or not has_time_for(
-            (until - seen.latest) * pace.slowness(now)
-        )
-        has_least = is_met and now - begun > _LONG_S and seen.expected() >= 2 * LEAST_COMMON
-        # A world that ticks faster than it answers is met by luck, which further lives bring too.
-        is_late = not seen.is_dense and now - begun > _LONGEST_S
-        is_hopeless = is_late or pace.is_hopeless(now, still_s=_LONG_S, longest_s=_LONGEST_S)
-        if has_all or has_least or is_timeless or is_hopeless:
-            return
-
-
-class _Seen:
-    """The simulated times at which a life was seen."""
-
-    def __init__(self) -> None:
-        self._times = set[float]()
-        self._ticks: dict[float, float] = {}
-
-    @property
-    def count(self) -> int:
-        """Number of different times."""
-        return len(self._times)
-
-    @property
-    def latest(self) -> float:
-        """The latest time."""
-        return max(self._times, default=-math.inf)
-
-    def is_enough(self, wanted: int) -> bool:
-        """Return whether more times would help little to meet another life.
-
-        Args:
-            wanted: Least number of times; one is enough by itself.
-        """
-        return wanted == 1 or self.is_dense or self.expected() >= _EXPECTED
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether most of the ticks were seen."""
-        return self.count >= _DENSE * self._ticks_passed()
-
-    def expected(self) -> float:
-        """Return how many times another life, seen as often, has in common, on average."""
-        return self.count**2 / max(self._ticks_passed(), self.count, 1)
-
-    def _ticks_passed(self) -> float:
-        """Return the number of ticks in which the times were seen."""
-        if self.count < 2:
-            return self.count
-        length = self._tick_length()
-        return (max(self._times) - min(self._times)) / length if length else self.count
-
-    def add(self, body: bytes) -> float | None:
-        """Note a document, and return its time; None if it has none."""
-        times = read_times(body)
-        if not times:
-            return None
-        self._times.add(times[0])
-        if len(times) > 1:
-            self._ticks[times[0]] = times[1]
-        return times[0]
-
-    def _tick_length(self) -> float:
-        """Return the time between two ticks: by their numbers, else the smallest step seen."""
-        first, last = min(self._times), max(self._times)
-        ticks = self._ticks.get(last, 0.0) - self._ticks.get(first, 0.0)
-        if ticks > 0:
-            return (last - first) / ticks
-        times = sorted(self._times)
-        return min(after - before for before, after in pairwise(times))
-
-
 def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
     """Return a function that observes, and saves the world before some of the observations."""
     number = 0
 
     async def observe() -> Exchange:
         nonlocal number
-        if number % _SAVE_EVERY == 0:
+        is_saved = number % _SAVE_EVERY == 0 and number < _SAVES * _SAVE_EVERY
+        number += 1  # before others observe too
+        if is_saved:
             await player.live.snapshot()
-        number += 1
         return await player.observe()
 
     return observe
@@ -275,7 +156,7 @@ async def _watch_saves(player: Player, until: float) -> tuple[Documents, bool]:
     snapshots: Documents = {}
     opaque = await is_opaque(player.live)
     if not opaque:
-        await collect(player.live.snapshot, snapshots, until=until)
+        await collect(player.live.snapshot, snapshots, until=until, least=_FEW_SAVES)
     return snapshots, opaque
 
 
@@ -432,7 +313,7 @@ def require_equal(who: str, *seen: Seen) -> int:
 
     Raises:
         Failed: Documents of the same time differ; the first difference is given.
-        CouldNotRun: There are too few common times.
+        TooLittleSeen: There are too few common times.
     """
     count = 0
     for expected, actual in seen:
@@ -445,7 +326,7 @@ def require_equal(who: str, *seen: Seen) -> int:
                 raise Failed(evidence, exchange=actual[time], difference=found)
     if count < LEAST_COMMON:
         counts = ", ".join(f"{len(first)} and {len(second)}" for first, second in seen)
-        raise CouldNotRun(
+        raise TooLittleSeen(
             f"only {count} simulated times were seen in both lives, of {counts};"
             f" {LEAST_COMMON} are needed"
         )

@@ -52,6 +52,10 @@ class CouldNotRun(Exception):  # noqa: N818 - named after the outcome
     """There is too little evidence to decide; the text is the reason."""
 
 
+class TooLittleSeen(CouldNotRun):
+    """A slow world would show enough in more time."""
+
+
 @attrs.frozen
 class Check:
     """A check of one requirement.

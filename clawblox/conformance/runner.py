@@ -24,11 +24,13 @@ from clawblox.conformance.fresh.footprints import list_listeners
 from clawblox.conformance.fresh.views import COARSE_S
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.masking import SecretMask
+from clawblox.conformance.pace import advise_time
 from clawblox.conformance.registry import (
     Check,
     CouldNotRun,
     Failed,
     NotApplicable,
+    TooLittleSeen,
     is_absent,
     select_checks,
 )
@@ -285,6 +287,9 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
         return end("failed", failure.evidence, **fields)
     except NotApplicable as reason:
         return end("not_applicable", str(reason))
+    except TooLittleSeen as reason:
+        parts = [str(reason), advise_time(lab.slowness, timeout)]
+        return end("could_not_run", "; ".join(filter(None, parts)))
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
@@ -294,7 +299,8 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
     except WorldError as error:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:
-        return end("could_not_run", f"it took longer than {timeout:g} s: {_TIMEOUT_HINT}")
+        advice = advise_time(lab.slowness, timeout) or _TIMEOUT_HINT
+        return end("could_not_run", f"it took longer than {timeout:g} s: {advice}")
     except (ClawbloxError, OSError) as error:  # a full disk, for example
         return end("could_not_run", f"the check itself failed: {error}", is_own_error=True)
     except Exception as error:  # noqa: BLE001 - a check must not end the others

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from clawblox.conformance import landings, pace, realtime
+from clawblox.conformance import landings, looks, pace
+from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.lab import Lab
 from clawblox.conformance.landings import Landing, Landings
-from clawblox.conformance.live import Action
+from clawblox.conformance.live import Action, LiveWorld
 from clawblox.conformance.pace import SLOWEST, Pace, has_time_for
+from clawblox.conformance.registry import Check, TooLittleSeen
+from clawblox.conformance.runner import _run_check
 from clawblox.system.request import Answer
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +61,7 @@ class SlowWorld:
 @pytest.fixture
 def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run_in(world: SlowWorld) -> None:
-        for module in (landings, realtime):
+        for module in (landings, looks):
             clock = SimpleNamespace(
                 current_time=world.current_time, sleep=world.sleep, Event=anyio.Event
             )
@@ -86,8 +92,8 @@ async def test_a_world_below_a_fiftieth_of_real_time_is_not_waited_for(run_in: A
 
 async def test_a_world_that_stands_still_is_not_taken_for_a_slow_one(run_in: Any) -> None:
     run_in(world := SlowWorld(0.1, stops_at=0.1))
-    documents: realtime.Documents = {}
-    await realtime.collect(world.player.observe, documents, until=10.0)
+    documents: looks.Documents = {}
+    await looks.collect(world.player.observe, documents, until=10.0)
     assert max(documents) == pytest.approx(0.1)
     assert world.now < 10
 
@@ -96,8 +102,8 @@ async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_w
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.021))
-    documents: realtime.Documents = {}
-    await realtime.collect(world.player.observe, documents, wanted=1, until=3.0)
+    documents: looks.Documents = {}
+    await looks.collect(world.player.observe, documents, wanted=1, until=3.0)
     assert max(documents) >= 3.0, "143 s of real time"
 
 
@@ -146,6 +152,61 @@ async def test_a_slow_world_that_is_seen_at_few_of_its_ticks_is_not_watched_for_
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.18, answer_s=0.25))
-    documents: realtime.Documents = {}
-    await realtime.collect(world.player.observe, documents)
+    documents: looks.Documents = {}
+    await looks.collect(world.player.observe, documents)
     assert world.now == pytest.approx(60, abs=1), "it was seen at one of 22 ticks"
+
+
+@pytest.mark.parametrize(("slowness", "seconds"), [(1.5, 0), (3.0, 240), (10.9, 660), (50.0, 3000)])
+def test_a_slow_world_is_said_to_be_slow_with_the_time_to_give(
+    slowness: float, seconds: int
+) -> None:
+    advice = pace.advise_time(slowness, 120.0)
+    rate = f"the world ran at 1/{slowness:.1f} of real time"
+    assert advice == (
+        f"{rate}; give each check more time with --check-timeout {seconds}" if seconds else ""
+    )
+
+
+@pytest.mark.parametrize("outcome", [TooLittleSeen("nothing was seen"), None])
+async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
+    outcome: Exception | None, tmp_path: Path
+) -> None:
+    async def look(_lab: Lab) -> str:
+        await anyio.lowlevel.checkpoint()
+        if outcome is not None:
+            raise outcome
+        await anyio.sleep_forever()
+        return ""
+
+    lab = Lab(None, url="http://127.0.0.1:1", scratch=tmp_path, seed=1, health_timeout=1.0)
+    live = LiveWorld("http://127.0.0.1:1")
+    live.pace.note(0.0, 10.0)
+    live.pace.note(1.0, 20.0)
+    lab.lives.append(live)
+    check = Check("restore.trace", "must", "It is.", look)
+    assert "1/10.0" not in (await _run_check(lab, check, 0.0, BodyFiles(tmp_path))).evidence
+    lab.runs_by_itself = True
+    result = await _run_check(lab, check, 0.0 if outcome is None else 9.0, BodyFiles(tmp_path))
+    live.close()
+    assert result.status == "could_not_run"
+    assert "; give each check more time with --check-timeout 600" in result.evidence
+    assert "1/10.0 of real time" in result.evidence
+
+
+async def test_the_search_for_landings_leaves_as_much_time_as_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = SlowWorld(0.1)
+    monkeypatch.setattr(landings, "anyio", world)
+    monkeypatch.setattr(landings, "has_time_for", lambda seconds: world.now + seconds < 120)
+    original = Landing(0.0, {}, {}, "it", 10.0)
+    lived = Landings((), None, Action("Push"), original, (), False)  # type: ignore[arg-type]
+
+    async def restore(*_: object, is_saved: bool) -> Landing:
+        world.now += 20.0
+        return Landing(world.now, {}, {}, "it", 10.0)
+
+    monkeypatch.setattr(landings, "_restore_landing", restore)
+    await landings._restore_landings(None, lived)  # type: ignore[arg-type]
+    assert world.now <= 60

@@ -19,13 +19,13 @@ from clawblox.conformance.live import (
     LiveWorld,
     Player,
     is_missing,
-    read_time,
     require_accepted,
     require_control,
     require_refused,
 )
 from clawblox.conformance.ordinary import find_identity
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.conformance.simulated_time import read_time
 from clawblox.conformance.start_failures import summarize_start
 from clawblox.differences import Difference
 from clawblox.errors import (

@@ -20,7 +20,7 @@ from clawblox.conformance.fresh import lives as fresh
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Arrival
 from clawblox.conformance.ordinary import find_newcomers
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable, TooLittleSeen
 from clawblox.extras import install_command
 
 CHECKS: Final = Checks("restore")
@@ -90,7 +90,7 @@ async def look_at_landings(lab: Lab) -> str:
     pairs, times = _require_equal_pairs(lives.pairs(saved=False))
     if not pairs:
         landed = ", ".join(f"{life.time:g}" for life in (lives.original, *lives.restored))
-        raise CouldNotRun(f"no two inputs landed at the same simulated time: {landed}")
+        raise TooLittleSeen(f"no two inputs landed at the same simulated time: {landed}")
     with_original = sum(first is lives.original for first, _ in lives.pairs(saved=False))
     lab.findings.equal_landings = pairs
     if not realtime.has_changes([*lives.original.documents.values()]):
@@ -139,7 +139,7 @@ async def look_at_pending(lab: Lab) -> str:
     _require_equal_pairs(lives.pairs(saved=True))
     waiting = await landings.find_waiting(lab)
     if waiting is None:
-        raise CouldNotRun("no save had an input waiting")
+        raise TooLittleSeen("no save had an input waiting")
     landing, exchange = waiting
     restored = await landings.continue_waiting(lab, exchange)
     who = "a life restored from a save that was made while the input waited"

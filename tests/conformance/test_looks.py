@@ -1,0 +1,110 @@
+"""A life that is seen at few of its ticks is asked several times at once, if it bears that."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from anyio import Event, lowlevel
+
+from clawblox.conformance import looks, realtime
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.looks import LEAST_COMMON, Documents, collect
+from clawblox.conformance.registry import Failed
+from clawblox.system.request import Answer
+
+pytestmark = pytest.mark.anyio
+
+BEAR: Any = 99
+
+
+class Busy:
+    """A world that answers one request after the other, and ticks a few times for each."""
+
+    def __init__(
+        self, *, ticks: int, answer_s: float = 0.1, bears: int = BEAR, padding: int = 0
+    ) -> None:
+        self.now = 0.0
+        self.tick = 0
+        self.most = self.saves = 0
+        self._waiting = 0
+        self._ticks, self._answer_s, self._bears, self._padding = ticks, answer_s, bears, padding
+
+    async def answer(self) -> Exchange:
+        self._waiting += 1
+        self.most = max(self.most, self._waiting)
+        status = 200 if self._waiting <= self._bears else 429
+        await lowlevel.checkpoint()
+        self.now += self._answer_s
+        self.tick += self._ticks
+        self._waiting -= 1
+        document = {"time": self.tick / 64, "tick": self.tick, "padding": "x" * self._padding}
+        return Exchange(
+            "GET", "/observe", {}, None, None, Answer(status, json.dumps(document).encode())
+        )
+
+    async def save(self) -> Exchange:
+        self.saves += 1
+        return await self.answer()
+
+
+@pytest.fixture
+def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run_in(world: Busy) -> Documents:
+        async def sleep(seconds: float) -> None:
+            world.now += seconds
+            await lowlevel.checkpoint()
+
+        clock = SimpleNamespace(current_time=lambda: world.now, sleep=sleep, Event=Event)
+        monkeypatch.setattr(looks, "anyio", clock)
+        return {}
+
+    return run_in
+
+
+@pytest.mark.parametrize(
+    ("world", "most"),
+    [
+        (Busy(ticks=5), 8),
+        (Busy(ticks=1), 1),
+        (Busy(ticks=5, answer_s=2.0), 1),
+        (Busy(ticks=5, padding=1 << 20), 1),
+    ],
+    ids=["sparse", "dense", "slow to answer", "large"],
+)
+async def test_a_sparse_life_has_several_requests_at_once_if_it_answers_them_soon(
+    run_in: Any, world: Busy, most: int
+) -> None:
+    documents = run_in(world)
+    await collect(world.answer, documents)
+    assert (world.most, len(documents) >= LEAST_COMMON) == (most, True)
+
+
+async def test_a_life_that_refuses_several_requests_at_once_gets_them_one_by_one(
+    run_in: Any,
+) -> None:
+    documents = run_in(world := Busy(ticks=5, bears=1))
+    await collect(world.answer, documents)
+    assert (world.most, len(documents) >= LEAST_COMMON) == (8, True)
+
+
+async def test_a_life_that_refuses_its_only_request_fails(run_in: Any) -> None:
+    with pytest.raises(Failed, match="429"):
+        await collect(Busy(ticks=5, bears=0).answer, run_in(Busy(ticks=5)))
+
+
+async def test_a_sparse_life_is_not_watched_past_the_time_of_the_one_it_is_compared_with(
+    run_in: Any,
+) -> None:
+    documents = run_in(world := Busy(ticks=50, answer_s=0.5))
+    await collect(world.answer, documents, until=400 / 64)
+    assert world.tick <= 1200, "it was far from the expected number of common times"
+
+
+async def test_a_life_is_saved_a_few_times_however_long_it_is_watched(run_in: Any) -> None:
+    documents = run_in(world := Busy(ticks=9))
+    player: Any = SimpleNamespace(observe=world.answer, live=SimpleNamespace(snapshot=world.save))
+    await collect(realtime._saving_too(player), documents, least=1000)
+    assert world.saves == realtime._SAVES
