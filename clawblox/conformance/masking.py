@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.conformance.report import CheckResult
+from clawblox.conformance.report import CheckResult, Report
 from clawblox.protocol import LEASE_ENV, SECRET_ENV
 
 SESSION: Final = "SESSION"
@@ -92,6 +92,11 @@ class SecretMask:
             expected=self.mask_value(result.expected),
             got=self.mask_value(result.got),
         )
+
+    def mask_verdict(self, report: Report) -> Report:
+        """Return a report with everything masked that a world may have said, but in its results."""
+        verdict = attrs.evolve(report.verdict, sentence=self.mask(report.verdict.sentence))
+        return attrs.evolve(report, verdict=verdict, obstacle=self.mask(report.obstacle))
 
 
 def _mask(text: str, size: int, variables: Mapping[str, str]) -> str:

@@ -120,20 +120,19 @@ async def check_world(
         results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
         name = lab.config.get("name", str(target))
         failure = lab.start_failure
-    return Report(
-        world=str(name),
-        target=str(target),
-        verdict=judge(
-            results,
-            lab.findings,
-            obstacle="" if failure is None else summarize_start(_DID_NOT_START, failure),
-        ),
-        obstacle="" if failure is None else describe_start(_DID_NOT_START, failure),
-        seed=chosen_seed,
-        checks=tuple(results),
-        seconds=time.monotonic() - begun,
-        in_place=in_place,
-    )
+        obstacle = "" if failure is None else summarize_start(_DID_NOT_START, failure)
+        report = Report(
+            world=str(name),
+            target=str(target),
+            verdict=judge(results, lab.findings, obstacle=obstacle),
+            obstacle="" if failure is None else describe_start(_DID_NOT_START, failure),
+            seed=chosen_seed,
+            checks=tuple(results),
+            seconds=time.monotonic() - begun,
+            in_place=in_place,
+        )
+        report = await run_blocking(lab.mask.mask_verdict, report)
+    return attrs.evolve(report, seconds=time.monotonic() - begun)
 
 
 @asynccontextmanager

@@ -84,3 +84,19 @@ async def test_a_world_that_answers_with_its_token_shows_it_in_no_report(
     assert results["restore.trace"].got == f"${OPERATOR}"
     assert results["invisible.operator"].status == "failed"
     assert re.findall(r"[\w-]{43,}", json.dumps(report.document())) == []
+
+
+@pytest.mark.anyio
+async def test_a_world_that_ends_with_a_secret_in_its_log_shows_it_in_no_report(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "world.py").write_text(
+        "import os\n"
+        'raise SystemExit([v for k, v in os.environ.items() if k.endswith("_API_KEY")])\n'
+    )
+    (tmp_path / "world.toml").write_text('name = "it"\n[run]\ncommand = ["{python}", "world.py"]\n')
+    report = await check_world(tmp_path, ["contract.ready"], seed=5)
+    assert report.verdict.grade == "not_shown"
+    assert re.search(r"\$\w+_API_KEY", report.verdict.sentence)
+    assert re.search(r"\$\w+_API_KEY", report.obstacle)
+    assert re.findall(r"[0-9a-f]{32}", json.dumps(report.document())) == []
