@@ -231,13 +231,13 @@ class WorldConfig:
 
     @property
     def asks_for_probes(self) -> bool:
-        """Whether ``[run.liveness]`` is there, and has not only its ``listener``."""
+        """Return whether ``[run.liveness]`` has more keys than ``listener``."""
         table = self.run.get("liveness")
         return table is not None and table.keys() != {"listener"}
 
     @property
     def watches_listener(self) -> bool:
-        """Whether an instance that was ready has to have a listening socket."""
+        """Return whether an instance must keep listening once it was ready."""
         return bool(self.run.get("liveness", {}).get("listener", True))
 
     @property

@@ -16,7 +16,7 @@ _LIST_SOME: Final = (
     'list some in world.toml, [conformance] actions = [{ type = "…", data = … }], or show them in'
     " the documentation for agents"
 )
-"""What to do where the documentation shows no inputs."""
+"""The advice where the documentation shows no inputs."""
 
 _MAX_SUGGESTED: Final = 8
 _MAX_SHOWN_CHARS: Final = 120
@@ -55,7 +55,7 @@ class KnownInputs:
 
     @property
     def advice(self) -> str:
-        """What to write, where no input is known."""
+        """The lines to write in ``world.toml`` where no input is known."""
         return self.describe_unsent() or _LIST_SOME
 
     def describe_unsent(self) -> str:

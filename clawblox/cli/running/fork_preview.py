@@ -1,4 +1,4 @@
-"""What a fork of an experiment would make. Nothing is started or written."""
+"""Preview what a fork of an experiment would make. Nothing is started or written."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SIGNALS: Final = 128
 
 @attrs.frozen
 class SmokeResult:
-    """What became of a condition.
+    """Describes how the trial of a condition ended.
 
     Attributes:
         condition: The name of its chains, without repeat or seed; empty for the only condition.
