@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -22,6 +22,7 @@ from clawblox.conformance.live import (
     run_script,
 )
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
+from clawblox.differences import find_differences
 from clawblox.results import SavedSnapshot
 
 WARM_ROUNDS: Final = 6
@@ -185,6 +186,22 @@ class Resaved:
     def middle(self) -> int:
         """Number of the step in the middle of the script."""
         return len(self.saves) // 2
+
+    def find_liveliest(self) -> int:
+        """Return the number of the step before which most values of an observation had changed.
+
+        What moves there is still at many other saves, so that they do not need it. A third of the
+        script follows at least. Blocks.
+        """
+        seen: dict[int, dict[str, Any]] = {}
+        counts = {self.middle: 0}
+        for number in range(len(self.saves) * 2 // 3):
+            step, fields = self.life.trace.steps[number], self.life.trace.exchanges[number].fields
+            if step.kind == "observe":
+                before = seen.get(step.player, fields)
+                counts[number + 1] = len(find_differences(before, fields))
+                seen[step.player] = fields
+        return max(counts, key=counts.__getitem__)
 
 
 async def live_resaved(lab: Lab) -> Resaved:

@@ -26,7 +26,7 @@ from clawblox.world.sources import copy_sources
 _COPY_NAME: Final = "world"
 _RUN_NAME: Final = "run"
 _UP: Final = ".."
-_HINT: Final = "replace it by what it leads to, or run the world in place: --in-place"
+_HINT: Final = "replace it by what it leads to, or run the world in place with in_place=True"
 _BREAK: Final = re.compile(r"[\s=:;,'\"()<>|&]+")
 _MAX_TEXTS: Final = 1000
 """Number of texts of a ``world.toml`` that are searched for paths."""

@@ -63,6 +63,13 @@ async def test_state_outside_of_the_snapshot_is_found(tmp_path: Path, place: str
 
 
 @pytest.mark.needs("bwrap")
+async def test_state_that_is_missing_only_in_later_saves_is_found(tmp_path: Path) -> None:
+    report = await check(tmp_path, "--place", "tmp", "--part", "carrying")
+    assert [result.id for result in report.checks if result.status == "failed"] == [FRESH]
+    assert find(report).path == "body.you.carrying"
+
+
+@pytest.mark.needs("bwrap")
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["tmp", "above"])
 async def test_state_outside_of_the_snapshot_is_found_in_real_time(

@@ -259,4 +259,4 @@ async def test_a_link_in_the_directory_is_refused_with_a_way_out(tmp_path: Path)
     await run_blocking((directory / "assets").symlink_to, "/usr/share")
     with pytest.raises(ConfigError, match="assets") as caught:
         await check_world(directory, ["static"])
-    assert "--in-place" in (caught.value.hint or "")
+    assert "in_place=True" in (caught.value.hint or "")

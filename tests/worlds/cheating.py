@@ -2,9 +2,10 @@
 
 ``--place NAME`` says where: under the digest of the snapshot, in a file or with a daemon. The
 snapshot lacks the state of the random generator then, so a restore is exact only where the world
-still finds the place. ``--watch NAME`` cheats in another way: it loses that state in each restore,
-unless it recognises that a check runs. With ``--honest`` the snapshot is complete, and the places
-get a copy, as a cache may.
+still finds the place. With ``--part carrying`` it lacks what the first agent carries instead, and
+lacks nothing while that is nothing. ``--watch NAME`` cheats in another way: it loses the state of
+the random generator in each restore, unless it recognises that a check runs. With ``--honest`` the
+snapshot is complete, and the places get a copy, as a cache may.
 
 ``--frozen`` answers always the same, ``--asks-port`` shows in observations whether a port of this
 machine can be reached, and ``--reads`` ends the world where a file is missing.
@@ -30,7 +31,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import provable
 
-LOST = f"{0:016x}"
+PARTS = {"chance": f"{0:016x}", "carrying": None}
+"""What a snapshot can lack, and what it has there instead."""
+NOT_FOUND = "-"
 _DAEMON = """
 import signal, socket, sys
 signal.alarm(300)
@@ -97,11 +100,11 @@ def ask_daemon(text: str) -> str:
                 return peer.recv(4096).decode()
         except OSError:
             if text.startswith("get"):
-                return "-"
+                return NOT_FOUND
             if not attempt:
                 leave_daemon()
             time.sleep(0.01)
-    return "-"
+    return NOT_FOUND
 
 
 def leave_daemon() -> None:
@@ -132,38 +135,50 @@ def keep(key: str, value: str) -> None:
 
 def find(key: str) -> str:
     if options.place == "daemon":
-        found = ask_daemon(f"get {key}")
-        return LOST if found == "-" else found
+        return ask_daemon(f"get {key}")
     try:
         return (DIRECTORIES[options.place]() / key).read_text()
     except OSError:
-        return LOST
+        return NOT_FOUND
 
 
-def key_of(document: dict[str, Any]) -> str:
-    state = {**document, "chance": LOST, "digest": ""}
+def replace_part(document: dict[str, Any], value: Any) -> Any:
+    """Replace the part that is kept elsewhere, and return what it was."""
+    owner = document["agents"][0] if options.part == "carrying" else document
+    owner[options.part], part = value, owner[options.part]
+    return part
+
+
+def find_key(document: dict[str, Any]) -> str:
+    state = {**document, "digest": ""}
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def save(orchard: Any) -> dict[str, Any]:
     document = honest_save(orchard)
-    if options.place:
-        keep(key_of(document), document["chance"])
-        if not options.honest:
-            document["chance"] = LOST
-            document["digest"] = provable.digest(document)
+    if not has_part(document):
+        return document
+    part = replace_part(document, PARTS[options.part])
+    keep(find_key(document), json.dumps(part))
+    if options.honest:
+        replace_part(document, part)
+    document["digest"] = provable.digest(document)
     return document
 
 
 def restore(orchard: Any, document: dict[str, Any]) -> None:
+    if has_part(document) and not options.honest:
+        found = find(find_key(document))
+        if found != NOT_FOUND:
+            replace_part(document, json.loads(found))
     honest_restore(orchard, document)
     restored[:] = document["agents"]
-    if options.honest:
-        return
-    if options.place:
-        orchard.chance.state = int(find(key_of(document)), 16)
-    elif options.watch and not WATCHES[options.watch]():
+    if options.watch and not options.honest and not WATCHES[options.watch]():
         orchard.chance.state = 0
+
+
+def has_part(document: dict[str, Any]) -> bool:
+    return bool(options.place and document["agents"])
 
 
 def observe(orchard: Any, agent_id: str) -> dict[str, Any]:
@@ -190,6 +205,7 @@ def main() -> None:
     global options
     parser = provable.build_parser()
     parser.add_argument("--place", choices=PLACES)
+    parser.add_argument("--part", choices=PARTS, default="chance")
     parser.add_argument("--watch", choices=WATCHES)
     parser.add_argument("--honest", action="store_true")
     parser.add_argument("--frozen", action="store_true")

@@ -1,13 +1,14 @@
-"""Lives a life in fresh places, and compares it with the original."""
+"""Lives lives in fresh places, and compares each with the one that was saved."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +28,11 @@ from clawblox.conformance.fresh.messages import (
 )
 from clawblox.conformance.fresh.places import BYTECODE_ENV, Place, find_bubblewrap, make_place
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import Arrival, Player, Trace
+from clawblox.conformance.live import Arrival, Player, Step, Trace
 from clawblox.conformance.masking import SESSION
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.protocol import INSTANCE_ENV
+from clawblox.results import SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
 from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.files import make_private_dir, write_all
@@ -45,10 +47,10 @@ _LAST_BYTES: Final = 2000
 
 @attrs.frozen
 class Compared:
-    """A life in fresh places that was equal to the original.
+    """Lives in fresh places that were equal to the originals.
 
     Attributes:
-        count: Number of answers or simulated times that were equal.
+        counts: Number of answers or simulated times that were equal, for each life.
         what: What was counted, in words.
         described: The places, in words.
         left: What the world left there, where another life could have found it.
@@ -56,7 +58,7 @@ class Compared:
         not_searched: Directories that were too large to hide what is new in them.
     """
 
-    count: int
+    counts: tuple[int, ...]
     what: str
     described: str
     left: tuple[str, ...]
@@ -66,7 +68,8 @@ class Compared:
     @property
     def evidence(self) -> str:
         """What was seen, a sentence."""
-        parts = [f"{self.count} {self.what} were equal in a life with {self.described}"]
+        lives = "a life" if len(self.counts) == 1 else f"{len(self.counts)} lives"
+        parts = [f"{sum(self.counts)} {self.what} were equal in {lives} with {self.described}"]
         if self.left:
             parts.append(f"it left {shorten(self.left)}")
         if self.foreign:
@@ -83,33 +86,51 @@ def shorten(names: Sequence[str]) -> str:
 
 
 async def live_fresh(lab: Lab) -> Compared:
-    """Return how a restored life in fresh places continued; it was equal to the original.
+    """Return how restored lives in fresh places continued; each was equal to the one saved.
 
     Raises:
-        Failed: It differs from the original, and a life that began in fresh places differs from its
-            restore in others in the same way: so the places are not the reason.
-        CouldNotRun: It does not start, or behaves differently in such places even before a save.
+        Failed: One differs, and a life that began in fresh places differs from its restore in
+            others in the same way: so the places are not the reason.
+        CouldNotRun: One does not start, or behaves differently in such places even before a save.
     """
-    subject = await _find_subject(lab)
+    subjects = await _find_subjects(lab)
     bubblewrap = await run_blocking(find_bubblewrap)
     # Without bubblewrap, files of other lives could be taken for those of this one.
     async with lab.places if bubblewrap else lab.alone():
         with memory_log("views") as views:
             places = _Places(lab, bubblewrap, views)
-            life = await places.live(subject.order, subject.files)
-            try:
-                count, what = subject.compare(life)
-            except Failed as difference:
-                await _require_difference(places, subject.order, difference)
-                raise
+            lives = [await _live_equal(places, subject) for subject in subjects]
+    left = [(*life.result.files, *_name_listeners(life.result)) for life, _ in lives]
     return Compared(
-        count,
-        what,
-        life.place.described,
-        (*life.result.files, *(f"the Unix listener {name}" for name in life.result.listeners)),
-        life.result.foreign,
-        life.not_searched,
+        tuple(count for _, count in lives),
+        subjects[0].what,
+        lives[0][0].place.described,
+        _unite(left),
+        _unite(life.result.foreign for life, _ in lives),
+        _unite(life.not_searched for life, _ in lives),
     )
+
+
+def _name_listeners(result: Result) -> list[str]:
+    return [f"the Unix listener {name}" for name in result.listeners]
+
+
+def _unite(parts: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(parts)))
+
+
+async def _live_equal(places: _Places, subject: _Subject) -> tuple[_Life, int]:
+    """Return a life in fresh places, and how much of it was equal.
+
+    Raises:
+        Failed, CouldNotRun: As :func:`live_fresh`.
+    """
+    life = await places.live(subject.order, subject.files)
+    try:
+        return life, subject.compare(life)
+    except Failed as difference:
+        await _require_difference(places, subject.order, difference)
+        raise
 
 
 @attrs.frozen
@@ -128,23 +149,37 @@ class _Subject:
     Attributes:
         order: Its order, without places.
         files: Its save, and the rows beside it.
-        compare: Compares a life with it; raises as the comparisons of lives do.
+        compare: Returns how much of a life is equal; raises as the comparisons of lives do.
+        what: What is counted, in words.
     """
 
     order: Order
     files: Mapping[str, Path]
-    compare: Callable[[_Life], tuple[int, str]]
+    compare: Callable[[_Life], int]
+    what: str
 
 
-async def _find_subject(lab: Lab) -> _Subject:
-    if await lab.clock() == "lockstep":
-        original = await lockstep.live_original(lab)
-        beginning = original.beginning
-        order = _order(lab, beginning.players, is_realtime=False)
-        order = attrs.evolve(
-            order, script=beginning.script, warm=await lab.warm_script(rounds=lockstep.WARM_ROUNDS)
-        )
-        return _Subject(order, _files(beginning.save.path), partial(_equal_answers, original.life))
+async def _find_subjects(lab: Lab) -> list[_Subject]:
+    if await lab.clock() == "realtime":
+        return [await _find_running(lab)]
+    original = await lockstep.live_original(lab)
+    resaved = await lockstep.live_resaved(lab)
+    cut = await run_blocking(resaved.find_liveliest)
+    beginning = original.beginning
+    warm = await lab.warm_script(rounds=lockstep.WARM_ROUNDS)
+    order = _order(lab, beginning.players, is_realtime=False)
+
+    def make(save: SavedSnapshot, life: lockstep.Life, past: Sequence[Step]) -> _Subject:
+        own = attrs.evolve(order, warm=(*warm, *past), script=life.trace.steps)
+        return _Subject(own, _files(save.path), partial(_equal_answers, life), "answers")
+
+    return [
+        make(beginning.save, original.life, ()),
+        make(resaved.saves[cut], resaved.life.since(cut), beginning.script[:cut]),
+    ]
+
+
+async def _find_running(lab: Lab) -> _Subject:
     running = await realtime.live_original(lab)
     watched = running.watched
     order = attrs.evolve(
@@ -153,7 +188,9 @@ async def _find_subject(lab: Lab) -> _Subject:
         saved_until=max(watched.snapshots, default=-1.0),
         warm=await lab.warm_script(rounds=realtime.WARM_ROUNDS),
     )
-    return _Subject(order, _files(running.save.path), partial(_equal_times, watched))
+    return _Subject(
+        order, _files(running.save.path), partial(_equal_times, watched), "simulated times"
+    )
 
 
 def _order(lab: Lab, players: Sequence[Player], *, is_realtime: bool) -> Order:
@@ -174,22 +211,22 @@ def _files(save: Path) -> dict[str, Path]:
     return {path.name: path for path in (save, rows_beside(save))}
 
 
-def _equal_answers(expected: lockstep.Life, life: _Life) -> tuple[int, str]:
+def _equal_answers(expected: lockstep.Life, life: _Life) -> int:
     result = life.result
     _require_life(result)
     assert result.final is not None
     trace = Trace(expected.trace.steps, result.exchanges)
     actual = lockstep.Life(Arrival((), (), ()), trace, result.final, None, Trace((), ()))
-    return lockstep.require_equal(expected, actual, WHO), "answers"
+    return lockstep.require_equal(expected, actual, WHO)
 
 
-def _equal_times(expected: realtime.Watched, life: _Life) -> tuple[int, str]:
+def _equal_times(expected: realtime.Watched, life: _Life) -> int:
     result = life.result
     _require_life(result)
     seen = [(expected.observations, result.observations)]
     if not expected.is_opaque:
         seen.append((expected.snapshots, result.snapshots))
-    return realtime.require_equal(WHO, *seen), "simulated times"
+    return realtime.require_equal(WHO, *seen)
 
 
 def _require_life(result: Result) -> None:
