@@ -187,20 +187,21 @@ class Resaved:
         """Number of the step in the middle of the script."""
         return len(self.saves) // 2
 
-    def find_liveliest(self) -> int:
-        """Return the number of the step before which most values of an observation had changed.
+    def find_other_state(self) -> int:
+        """Return the number of the step before which observations differed most from the first.
 
-        What moves there is still at many other saves, so that they do not need it. A third of the
-        script follows at least. Blocks.
+        What was of no use at the first save, because it stood still for example, is needed there. A
+        third of the script follows at least. Blocks.
         """
-        seen: dict[int, dict[str, Any]] = {}
+        first: dict[int, dict[str, Any]] = {}
+        changes: dict[int, int] = {}
         counts = {self.middle: 0}
         for number in range(len(self.saves) * 2 // 3):
             step, fields = self.life.trace.steps[number], self.life.trace.exchanges[number].fields
             if step.kind == "observe":
-                before = seen.get(step.player, fields)
-                counts[number + 1] = len(find_differences(before, fields))
-                seen[step.player] = fields
+                before = first.setdefault(step.player, fields)
+                changes[step.player] = len(find_differences(before, fields))
+                counts[number + 1] = sum(changes.values())
         return max(counts, key=counts.__getitem__)
 
 

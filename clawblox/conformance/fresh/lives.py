@@ -164,7 +164,7 @@ async def _find_subjects(lab: Lab) -> list[_Subject]:
         return [await _find_running(lab)]
     original = await lockstep.live_original(lab)
     resaved = await lockstep.live_resaved(lab)
-    cut = await run_blocking(resaved.find_liveliest)
+    cut = await run_blocking(resaved.find_other_state)
     beginning = original.beginning
     warm = await lab.warm_script(rounds=lockstep.WARM_ROUNDS)
     order = _order(lab, beginning.players, is_realtime=False)
