@@ -14,3 +14,11 @@ def sampled(values: Iterable[object], every: int) -> list[Any]:
         pytest.param(value, marks=pytest.mark.thorough if at % every else ())
         for at, value in enumerate(values)
     ]
+
+
+def usually(values: Iterable[str], *usual: str) -> list[Any]:
+    """Return parameters of which those in ``usual`` run by default; the others are thorough."""
+    return [
+        pytest.param(value, marks=() if value in usual else pytest.mark.thorough)
+        for value in values
+    ]

@@ -16,6 +16,7 @@ from clawblox.checkpoint.collect.git_config import write_config
 from clawblox.checkpoint.model import Repository
 from clawblox.checkpoint.names import _MAX_DEPTH as MAX_DEPTH
 from tests.checkpoint.repositories import ask, commit, git, make_upstream, serve
+from tests.sampling import sampled, usually
 
 pytestmark = pytest.mark.needs("git")
 
@@ -119,7 +120,7 @@ def test_a_shallow_clone_works(workspace: Path, upstream: Path, travel: Travel) 
 
 
 @pytest.mark.needs("openssl")
-@pytest.mark.parametrize("is_old_style", [False, True])
+@pytest.mark.parametrize("is_old_style", sampled([False, True], every=2))
 def test_git_fetches_what_a_partial_clone_lacks_after_a_load(
     workspace: Path, upstream: Path, travel: Travel, tmp_path: Path, is_old_style: bool
 ) -> None:
@@ -461,6 +462,7 @@ def test_submodules_that_are_not_checked_out_stay_so(
     assert (new / "repo/libs/middle/top").exists()
 
 
+@pytest.mark.thorough
 def test_a_sparse_submodule_with_a_worktree_works(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
@@ -526,7 +528,9 @@ def test_a_workspace_that_is_itself_a_worktree_of_a_repository_in_it_works(
     assert_same(workspace, new, "")
 
 
-@pytest.mark.parametrize("common", ["../../../../elsewhere/.git", "/etc", ".", "", "../../refs"])
+@pytest.mark.parametrize(
+    "common", sampled(["../../../../elsewhere/.git", "/etc", ".", "", "../../refs"], every=4)
+)
 def test_a_worktree_with_another_common_directory_is_not_rebuilt(
     workspace: Path, travel: Travel, common: str
 ) -> None:
@@ -542,14 +546,17 @@ def test_a_worktree_with_another_common_directory_is_not_rebuilt(
 
 @pytest.mark.parametrize(
     "pointer",
-    [
-        "../repo/.git",
-        "../repo/.git/refs",
-        "../repo/.git/hooks",
-        "../store.git",
-        "../repo/.git/modules/none",
-        "../repo/.git/worktrees/wt/../../",
-    ],
+    sampled(
+        [
+            "../repo/.git",
+            "../repo/.git/refs",
+            "../repo/.git/hooks",
+            "../store.git",
+            "../repo/.git/modules/none",
+            "../repo/.git/worktrees/wt/../../",
+        ],
+        every=3,
+    ),
 )
 def test_a_file_that_leads_to_another_place_in_the_workspace_is_not_rebuilt(
     workspace: Path, travel: Travel, pointer: str
@@ -590,6 +597,7 @@ def test_odd_files_in_place_of_those_of_git_hinder_no_save(
         assert not (moved(loaded) / f"wt-{name}" / ".git").exists()
 
 
+@pytest.mark.thorough
 def test_the_settings_of_all_repositories_together_are_bounded(
     workspace: Path, travel: Travel
 ) -> None:
@@ -656,7 +664,10 @@ def test_a_worktree_at_the_greatest_depth_hinders_no_save(workspace: Path, trave
     assert "repo/.git/worktrees/deep" in reasons(loaded)
 
 
-@pytest.mark.parametrize("name", ['a "repo"', "back\\slash", "line\nbreak", "tab\t", "cr\r", " . "])
+@pytest.mark.parametrize(
+    "name",
+    usually(['a "repo"', "back\\slash", "line\nbreak", "tab\t", "cr\r", " . "], "line\nbreak"),
+)
 def test_repositories_with_odd_paths_are_connected_again(
     workspace: Path, nested: Path, travel: Travel, name: str
 ) -> None:

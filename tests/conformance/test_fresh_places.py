@@ -14,6 +14,7 @@ from clawblox.conformance import CheckResult, Report, check_world
 from clawblox.conformance.fresh import lives
 from clawblox.conformance.fresh.views import TooMuch, View
 from tests.conformance.cheats import PLACES, WATCHES, cheating_world
+from tests.sampling import usually
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +48,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home))
 
 
-def usually(names: Sequence[str], *usual: str) -> list[object]:
-    return [
-        pytest.param(name, marks=() if name in usual else pytest.mark.thorough) for name in names
-    ]
-
-
 @pytest.mark.needs("bwrap")
-@pytest.mark.parametrize("place", usually(PLACES, "daemon", "home"))
+@pytest.mark.parametrize("place", usually(PLACES, "daemon"))
 async def test_state_outside_of_the_snapshot_is_found(tmp_path: Path, place: str) -> None:
     report = await check(tmp_path, "--place", place)
     assert [result.id for result in report.checks if result.status == "failed"] == [FRESH]
@@ -81,7 +76,7 @@ async def test_state_outside_of_the_snapshot_is_found_in_real_time(
 
 
 @pytest.mark.needs("bwrap")
-@pytest.mark.parametrize("place", usually(PLACES, "tmp", "bytecode"))
+@pytest.mark.parametrize("place", usually(PLACES, "tmp"))
 async def test_a_copy_of_the_state_outside_is_no_cheat(tmp_path: Path, place: str) -> None:
     report = await check(tmp_path, "--place", place, "--honest", ids=ALL)
     assert [result for result in report.checks if result.status == "failed"] == []
@@ -99,7 +94,7 @@ NOT_FOUND = ("passwd-home", "daemon")
 
 
 @pytest.mark.usefixtures("without_bubblewrap")
-@pytest.mark.parametrize("place", usually(PLACES, "recordings", "tmp"))
+@pytest.mark.parametrize("place", usually(PLACES, "tmp"))
 async def test_most_state_outside_is_found_without_bubblewrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -120,6 +115,7 @@ async def test_most_state_outside_is_found_without_bubblewrap(
 
 
 @pytest.mark.usefixtures("without_bubblewrap")
+@pytest.mark.thorough
 async def test_caches_are_no_cheat_without_bubblewrap(tmp_path: Path) -> None:
     report = await check(tmp_path, "--place", "home", "--honest", ids=ALL)
     assert report.verdict.grade == "exact", report
@@ -156,6 +152,7 @@ async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path
 
 
 @pytest.mark.needs("bwrap")
+@pytest.mark.thorough
 async def test_a_cheat_that_depends_on_the_network_is_found_all_the_same(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
         port = str(server.getsockname()[1])
@@ -164,6 +161,7 @@ async def test_a_cheat_that_depends_on_the_network_is_found_all_the_same(tmp_pat
 
 
 @pytest.mark.needs("bwrap")
+@pytest.mark.thorough
 async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -> None:
     with cheating_world(tmp_path, flags=["--place", "bytecode"]) as world:
         report = await check_world(world, [FRESH, "restore.trace"], seed=1, in_place=True)
@@ -172,7 +170,7 @@ async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -
 
 
 async def test_a_world_whose_answers_never_change_has_nothing_to_lose(tmp_path: Path) -> None:
-    report = await check(tmp_path, "--frozen", ids=ALL)
+    report = await check(tmp_path, "--frozen")
     assert report.verdict.grade == "exact_as_far_as_seen"
     assert "no answer to an accepted input ever changed" in report.verdict.sentence
 

@@ -295,6 +295,7 @@ def test_scores_are_computed_again_from_the_replayed_ends(trial: Path, tmp_path:
     assert all(line.endswith("  equal") for line in table[2:])
 
 
+@pytest.mark.thorough
 def test_another_score_is_reported_beside_and_is_no_difference(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
@@ -323,6 +324,7 @@ def find_archive(directory: Path, place: tuple[str, int]) -> Path:
     return archive_path(directory / "chains" / chain, end.ref.attempt, end.ref.file)
 
 
+@pytest.mark.thorough
 def test_an_end_that_no_replay_has_reached_is_not_scored(trial: Path, tmp_path: Path) -> None:
     copy = copied(trial, tmp_path / "exp")
     other, end = (find_archive(copy, place) for place in ((CHAIN, 2), (BRANCH, 1)))
