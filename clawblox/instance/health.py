@@ -267,11 +267,11 @@ def require_own_listener(probe: Probe, mark: Mark) -> None:
     if is_proven:
         return
     inodes = {listener.inode for listener in listeners_at(probe.host, probe.port)}
-    if not inodes or find_owners(inodes, members_of(mark)).keys() != inodes:
+    if not inodes or find_owners(inodes, find_members(mark)).keys() != inodes:
         raise StrangerAnswers(describe_owner(probe.port))
 
 
-def members_of(mark: Mark) -> Iterator[int]:
+def find_members(mark: Mark) -> Iterator[int]:
     """Yield the pids of an instance; the tree is only searched when the leaders are not enough."""
     yield from (pid for pid, _ in mark.leaders)
     yield from (proc.pid for proc in find_tree([mark]))

@@ -16,10 +16,10 @@ import attrs
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking
-from clawblox.instance.health import members_of
+from clawblox.instance.health import find_members
 from clawblox.system.ports import every_listener, find_owners, serves
 from clawblox.system.process_tree import Mark, all_processes
-from clawblox.system.sock_diag import Listener, sees_sockets_of
+from clawblox.system.sock_diag import Listener, can_list_sockets
 from clawblox.telemetry.own_log import OwnLog
 
 LOOK_INTERVAL_S = 5.0
@@ -103,7 +103,7 @@ class ListenerWatch:
 
         Cancellation: has no effect.
         """
-        is_visible = self.is_proven or await run_blocking(sees_sockets_of, self.pid)
+        is_visible = self.is_proven or await run_blocking(can_list_sockets, self.pid)
         misses = 0
         while misses <= GONE_AFTER_S:
             try:
@@ -128,5 +128,5 @@ class ListenerWatch:
 
     def _find_own(self, inodes: set[int]) -> Collection[int]:
         """Return the sockets of the instance among new ones; an owner that is unreadable may be."""
-        own = find_owners(inodes, members_of(self.mark)).keys()
+        own = find_owners(inodes, find_members(self.mark)).keys()
         return own or inodes - find_owners(inodes, all_processes()).keys()

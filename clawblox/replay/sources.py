@@ -84,25 +84,25 @@ class ReplaySource:
     origins: frozenset[str] = frozenset()
     save: Origin | None = None
 
-    def is_instance_of(self, other: ReplaySource) -> bool:
-        """Return whether the same instance has made another recording."""
+    def is_same_instance(self, other: ReplaySource) -> bool:
+        """Return whether the same instance made both recordings."""
         same = (self.attempt, self.found.instance) == (other.attempt, other.found.instance)
         return same and self.number > 0 and other.number > 0
 
-    def find_saves_of(self, other: ReplaySource) -> Sequence[str]:
-        """Return the digests of saves of another instance that this one has begun from."""
-        return [] if self.is_instance_of(other) else sorted(self.origins & other.saves)
+    def find_origin_saves(self, other: ReplaySource) -> Sequence[str]:
+        """Return the digests of the saves of another instance that this one began from."""
+        return [] if self.is_same_instance(other) else sorted(self.origins & other.saves)
 
     def may_continue(self, other: ReplaySource) -> bool:
         """Return whether this recording may begin with a state of another.
 
         Several attempts can have made the same save; the journal names the one that counts.
         """
-        if self.is_instance_of(other):
+        if self.is_same_instance(other):
             return True
         if self.origin and other.attempt is not None:
             return other.attempt.name == self.origin
-        return bool(self.find_saves_of(other))
+        return bool(self.find_origin_saves(other))
 
 
 @attrs.frozen

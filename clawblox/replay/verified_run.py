@@ -380,7 +380,7 @@ def _find_earlier(
             other.number,
             other.found.instance,
             other.attempt,
-            save="".join(source.find_saves_of(other)[:1]),
+            save="".join(source.find_origin_saves(other)[:1]),
         )
         if start in states:
             return link

@@ -64,10 +64,10 @@ def has_sock_diag() -> bool:
     return True
 
 
-def sees_sockets_of(pid: int) -> bool:
-    """Return whether this process can list the sockets of another one's network. Blocks.
+def can_list_sockets(pid: int) -> bool:
+    """Return whether this process can list the sockets of another process's network. Blocks.
 
-    A process may be in another network namespace, and a sandbox may forbid to look.
+    The other process may be in another network namespace, and a sandbox may forbid it.
     """
     try:
         is_same = os.path.samefile(f"/proc/{pid}/ns/net", "/proc/self/ns/net")  # noqa: PTH121

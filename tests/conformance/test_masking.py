@@ -20,7 +20,7 @@ TOKEN = "3vKx_Yq0pT5sWb-ZnR8dLmJ2cGhU7fAeO4iQ6tB1yXw"
 OPERATOR = "WORLD_OPERATOR_TOKEN"
 
 
-def mask_of(token: str = TOKEN) -> SecretMask:
+def make_mask(token: str = TOKEN) -> SecretMask:
     mask = SecretMask()
     mask.add(OPERATOR, token)
     return mask
@@ -31,11 +31,11 @@ def test_a_secret_and_each_piece_of_it_that_an_excerpt_leaves_is_masked(
     before: str, after: str, start: int, size: int
 ) -> None:
     piece = TOKEN[start : start + size]
-    assert mask_of().mask(f" {before} {piece} {after} ") == f" {before} ${OPERATOR} {after} "
+    assert make_mask().mask(f" {before} {piece} {after} ") == f" {before} ${OPERATOR} {after} "
 
 
 def test_secrets_that_touch_and_repeat_leave_nothing_between_them() -> None:
-    masked = mask_of().mask(f"{TOKEN}{TOKEN} or {TOKEN}")
+    masked = make_mask().mask(f"{TOKEN}{TOKEN} or {TOKEN}")
     assert masked == f"${OPERATOR}${OPERATOR} or ${OPERATOR}"
 
 
@@ -44,7 +44,7 @@ def test_an_excerpt_of_two_bodies_that_begins_in_a_token_shows_none_of_it() -> N
     found = compare_bodies(f"token {TOKEN}".encode(), f"token {other}".encode())
     assert found is not None
     assert TOKEN[20:] in found.before, "the excerpt begins in the middle"
-    masked = mask_of().mask_value([found.before])
+    masked = make_mask().mask_value([found.before])
     assert not any(TOKEN[at : at + 6] in masked[0] for at in range(len(TOKEN) - 5))
 
 
@@ -59,7 +59,7 @@ def test_every_text_of_a_result_is_masked() -> None:
         expected=value,
         got=TOKEN,
     )
-    shown = json.dumps(mask_of().mask_result(result).document())
+    shown = json.dumps(make_mask().mask_result(result).document())
     assert TOKEN not in shown
     assert shown.count(f"${OPERATOR}") == 6
 

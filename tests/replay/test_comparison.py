@@ -632,7 +632,7 @@ def test_a_replay_reaches_the_state_that_a_later_recording_begins_with(tmp_path:
     later.close()
 
     start = replay(later.path).start
-    assert start == StateDigest(20, digest_history(start_of(later)))
+    assert start == StateDigest(20, digest_history(read_start(later)))
     progress = replay(first.path, digest_ticks=(20, 23, 1000))
     assert (progress.outcome, progress.is_complete) == ("equal", False)
     assert [digest.tick for digest in progress.digests] == [20, 20, 20, 23]
@@ -653,7 +653,7 @@ def test_inputs_that_waited_in_the_snapshot_are_applied_once(tmp_path: Path) -> 
     assert (progress.outcome, progress.events, progress.observations) == ("equal", 1, 1)
 
 
-def start_of(script: Script) -> dict[str, Any]:
+def read_start(script: Script) -> dict[str, Any]:
     with reading(script.path) as recorded:
         return dict(recorded.start()["snapshot"])
 

@@ -71,7 +71,7 @@ def forged(run: Path, target: Path, edit: Callable[[dict[str, Any]], object]) ->
     return target
 
 
-def save_of(run: Path) -> Path:
+def find_only_save(run: Path) -> Path:
     (path,) = (run / "checkpoints").glob("*.json")
     return path
 
@@ -100,7 +100,7 @@ def test_a_start_whose_save_is_gone_or_changed_is_unchecked(
 ) -> None:
     run = moved(resumed, tmp_path / "run")
     assert only(run).status == "equal"
-    damage(save_of(run))
+    damage(find_only_save(run))
     assert only(run).status == "equal_unchecked_start"
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_snapshot_of_the_kit_is_none(tmp_path: Path, text: str
 
 
 def test_a_start_gets_no_secret_of_its_save(resumed: Path) -> None:
-    path = save_of(resumed)
+    path = find_only_save(resumed)
     secrets = json.loads(path.read_text())
     start = read_saved_start(Origin(path, content(path)["sha256"]))
     assert start is not None

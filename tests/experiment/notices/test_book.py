@@ -15,12 +15,12 @@ from tests.experiment.journals import Journal, make_plan
 RETRY = {"attempts": 0}
 
 
-def plan_of(**hooks: Any) -> Plan:
+def make_hooked_plan(**hooks: Any) -> Plan:
     return make_plan(repeats=3, retry=RETRY, **(hooks or {"on_pause": "https://example.org"}))
 
 
 def find(journal: Journal, *plans: Plan) -> list[Notice]:
-    return NoticeBook(journal.lines).take_due(plans or [plan_of()], journal.state)
+    return NoticeBook(journal.lines).take_due(plans or [make_hooked_plan()], journal.state)
 
 
 def begin() -> Journal:
@@ -58,9 +58,9 @@ def test_an_event_before_the_plan_had_the_hook_is_not_due() -> None:
     journal = begin()
     limit(journal, "r1")
     journal.write("plan.amended", {"revision": 1, "plan": "plan-1.toml"})
-    assert find(journal, make_plan(repeats=3), plan_of()) == []
-    assert find(journal, plan_of(), make_plan(repeats=3)) == []
-    assert len(find(journal, plan_of(), plan_of())) == 1
+    assert find(journal, make_plan(repeats=3), make_hooked_plan()) == []
+    assert find(journal, make_hooked_plan(), make_plan(repeats=3)) == []
+    assert len(find(journal, make_hooked_plan(), make_hooked_plan())) == 1
 
 
 def test_events_that_wait_for_one_another_are_told_together() -> None:
@@ -68,7 +68,7 @@ def test_events_that_wait_for_one_another_are_told_together() -> None:
     for chain in ("r1", "r2"):
         journal.open(chain, 1).work().end("failed", cause="world", text=f"{chain} is gone")
     journal.open("r3", 1).work().end("failed", cause="agent", text="crashed")
-    due = find(journal, plan_of(on_failure=["tell"]))
+    due = find(journal, make_hooked_plan(on_failure=["tell"]))
     assert [notice.reason for notice in due] == ["world", "world", "agent"]
     world, agent = merge(due)
     assert world.chains == {"r1": "r1 is gone", "r2": "r2 is gone"}
@@ -80,7 +80,7 @@ def test_each_event_is_due_once_whatever_the_line_after_it(type_: LineType) -> N
     facts: Any = {"failed": {"cause": "world"}, "paused": {"reason": "secret"}}[type_]
     journal = begin()
     journal.open("r1", 1).work().end(type_, text="no", **facts)
-    plan = plan_of(on_failure=["tell"], on_pause=["tell"])
+    plan = make_hooked_plan(on_failure=["tell"], on_pause=["tell"])
     book, due = NoticeBook(), []
     for count, line in enumerate(journal.lines, 1):
         book.note(line)

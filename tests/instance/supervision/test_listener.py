@@ -138,7 +138,7 @@ class Table:
         return {self._port: [Listener("127.0.0.1", inode) for inode in inodes]}
 
 
-async def watch_of(pid: int, port: int, *, is_proven: bool) -> ListenerWatch:
+async def make_watch(pid: int, port: int, *, is_proven: bool) -> ListenerWatch:
     leader = pid, await run_sync(read_start_time, pid)
     mark = Mark(b"CLAWBLOX_INSTANCE=of-a-test", (leader,))
     return ListenerWatch("127.0.0.1", port, mark, pid, is_proven)
@@ -162,7 +162,7 @@ async def test_only_looks_without_a_listener_in_a_row_count(
 ) -> None:
     table = Table(iter([*looks, [7]]), 20001)
     monkeypatch.setattr(listener_watch, "_read_listeners", table.read)
-    await (await watch_of(os.getpid(), 20001, is_proven=True)).wait_gone()
+    await (await make_watch(os.getpid(), 20001, is_proven=True)).wait_gone()
     assert table.count == len(looks)
 
 
@@ -173,8 +173,8 @@ async def test_a_world_whose_network_cannot_be_seen_is_not_gone_before_its_liste
     looks = [*[[]] * 2 * MISSES, [7], *[[]] * MISSES]
     table = Table(iter([*looks, [7]]), 20001)
     monkeypatch.setattr(listener_watch, "_read_listeners", table.read)
-    monkeypatch.setattr(listener_watch, "sees_sockets_of", lambda pid: False)
-    await (await watch_of(os.getpid(), 20001, is_proven=False)).wait_gone()
+    monkeypatch.setattr(listener_watch, "can_list_sockets", lambda pid: False)
+    await (await make_watch(os.getpid(), 20001, is_proven=False)).wait_gone()
     assert table.count == len(looks)
 
 
@@ -233,7 +233,7 @@ async def test_a_new_socket_of_a_reloaded_server_counts_and_that_of_a_stranger_d
     ended = anyio.Event()
 
     async def watch() -> None:
-        await (await watch_of(process.pid, port, is_proven=True)).wait_gone()
+        await (await make_watch(process.pid, port, is_proven=True)).wait_gone()
         ended.set()
 
     async def wait_looks() -> None:
