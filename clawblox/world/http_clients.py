@@ -8,7 +8,6 @@ because that takes longer to load than everything else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
@@ -93,12 +92,7 @@ class HttpClients:
         self._loop = current_token()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._loop = None
         await self.close(*self._async, *self._blocking)
 

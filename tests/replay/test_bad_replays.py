@@ -12,7 +12,7 @@ import pytest
 from clawblox.recording.replay_script import Do, ScriptStart, parse_order
 from clawblox.replay import VerifiedReplay, new_recording
 from clawblox.replay.plan import write_script
-from tests.conformance.lives import copied, dice_world, recorded_lives, verified
+from tests.conformance.lives import copied, recorded_lives, verified
 from tests.recording.files import reading
 from tests.support import marked_processes
 
@@ -53,11 +53,6 @@ address = (os.environ["WORLD_HOST"], int(os.environ["WORLD_PORT"]))
 HTTPServer(address, Handler).serve_forever()
 """
 """A world that says to every request what it wants to be believed."""
-
-
-@pytest.fixture(scope="module")
-def dice(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return dice_world(tmp_path_factory.mktemp("worlds"))
 
 
 @pytest.fixture(scope="module")

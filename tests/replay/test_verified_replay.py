@@ -20,7 +20,6 @@ from tests.conformance.lives import (
     HOME,
     Action,
     copied,
-    dice_world,
     first_input,
     recorded_lives,
     verified,
@@ -47,11 +46,6 @@ def reasons(run: VerifiedRun) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- a world on the kit
-
-
-@pytest.fixture(scope="module")
-def dice(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return dice_world(tmp_path_factory.mktemp("worlds"))
 
 
 @pytest.fixture(scope="module")

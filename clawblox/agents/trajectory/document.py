@@ -85,15 +85,13 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
 
 
 def read_activity(directory: Path) -> Iterator[Report]:
-    """Yield what an agent has reported in its directory, the oldest first. Blocks.
+    """Yield the reports of an agent from the files in its directory, the oldest first. Blocks.
 
     Args:
         directory: The agent's directory.
 
     Raises:
-        UsageError: No agent has run there.
-        AgentError: A file of the agent is unreadable.
-        ClawbloxError: A later version of clawblox wrote a file of the agent.
+        ClawbloxError: As :func:`export_trajectory`.
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
