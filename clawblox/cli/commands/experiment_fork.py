@@ -18,18 +18,20 @@ from clawblox.cli.parameters import (
     show,
 )
 from clawblox.cli.running.experiment_run import make_call, run_experiment, running_options
-from clawblox.cli.running.fork_preview import preview_fork
+from clawblox.cli.running.experiment_status import look_at_experiment
 from clawblox.cli.running.plan_settings import apply_score, score_option
 from clawblox.config.arguments import check_duration
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.forking import Fork
+from clawblox.experiment.forking import Fork, plan_fork
 from clawblox.experiment.history.checkpoints import Checkpoint
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.live.survey import survey_plan
+from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.tables.status import RUNNING
 from clawblox.rundir.experiments import find_experiment_owner
-from clawblox.views.experiment_fork import describe_fork
+from clawblox.views.experiment_fork import ForkPreview, describe_fork
 
 _CONTROL = "-"
 """The prompt of branches that continue as if nothing had happened."""
@@ -142,7 +144,7 @@ def fork(
     source = record.checkpoint(checkpoint)
     plan = None if score is None else apply_score(record.plan, score)
     if dry_run:
-        preview = anyio.run(preview_fork, record, _make_fork(source, arguments))
+        preview = anyio.run(_preview_fork, record, _make_fork(source, arguments))
         show(preview.facts(), "\n".join(describe_fork(preview)), as_json=how["as_json"])
         return 0
     call = make_call(ctx, place, **how)
@@ -169,3 +171,27 @@ def _make_fork(source: Checkpoint, arguments: Mapping[str, Any]) -> Fork:
     others = {name: arguments[name] for name in ("count", "generations", "reseed", "parallel")}
     duration_s = arguments["duration"]
     return Fork(source=source, prompts=arguments["prompts"], duration_s=duration_s, **others)
+
+
+async def _preview_fork(record: ExperimentRecord, fork: Fork) -> ForkPreview:
+    """Return a preview of a fork, after the checks of a real one; nothing is started or written."""
+    status = (await look_at_experiment(record.directory)).status
+    running = [chain.name for chain in status.chains if chain.state in RUNNING]
+    is_running = status.pid is not None
+    chain = record.chains[fork.source.ref.chain]
+    branches = plan_fork(fork, chain, record.state, running if is_running else ())
+    if not is_running:
+        directory = record.directory
+        await survey_plan(record.plan, directory, stage="worked", are_variables_needed=False)
+    rows = record.results().rows()
+    ref = fork.source.ref
+    costs = [
+        row.cost_usd for row in rows if (row.chain, row.generation) == (ref.chain, ref.generation)
+    ]
+    return ForkPreview(
+        fork=fork,
+        branches=tuple(branches),
+        chain=chain,
+        status=status,
+        source_usd=costs[0] if costs else None,
+    )

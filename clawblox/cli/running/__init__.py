@@ -20,7 +20,7 @@
 - ``run_dirs``: the world and the run directory of a command.
 - ``experiment_run``: an experiment from start to end, here or in the background.
 - ``experiment_choice``: the experiment or run that a command means without an argument.
-- ``smoke_run``, ``fork_preview``: each condition of a plan for a minute; what a fork would make.
+- ``smoke_run``: runs each condition of a plan for a minute.
 - ``experiment_status``: looks at an experiment that any process runs.
 - ``generation_plans``: the experiments of ``generations``.
 - ``login_file``: the login of their agents in a file.
