@@ -26,7 +26,7 @@ CHAT_ROUTE: Final = "/chat"
 CHAT_MESSAGES_ROUTE: Final = "/chat/messages"
 SNAPSHOT_ROUTE: Final = "/snapshot"
 REPLAY_ROUTE: Final = "/replay"
-"""How far a replay has come; the only other route of a replaying world."""
+"""The progress of a replay; the only other route of a replaying world."""
 
 SESSION_HEADER: Final = "X-Session"
 OPERATOR_HEADER: Final = "X-Operator-Token"

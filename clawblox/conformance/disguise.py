@@ -1,4 +1,4 @@
-"""What a world gets to see of a check, drawn from its seed: a fixed word would tell it apart. Pure.
+"""Words, names and variables of a check, drawn from its seed: fixed ones would reveal it. Pure.
 
 A world that recognises a check could behave well only then.
 """

@@ -26,7 +26,7 @@ from clawblox.differences import find_differences
 from clawblox.results import SavedSnapshot
 
 WARM_ROUNDS: Final = 6
-"""How often each agent acts before the save."""
+"""Number of actions of each agent before the save."""
 _ROUNDS: Final = 12
 _AFTER_ROUNDS: Final = 4
 

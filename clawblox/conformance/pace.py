@@ -1,4 +1,4 @@
-"""How long to wait for a world that runs by itself, by its own rate.
+"""Time to wait for a world that runs by itself, by its own rate.
 
 A simulation that costs more than its core gives runs slower than real time. It gets as much more
 time as it is slower, down to a fiftieth. The time limit of the check stays above all.

@@ -20,7 +20,7 @@ from clawblox.rundir.find_runs import find_experiments_below
 from clawblox.system.clock import format_utc_ms
 
 MAX_EXPERIMENTS: Final = 100
-"""How many experiments are read, the latest."""
+"""Maximum number of experiments that are read: the latest."""
 _MAX_JOURNAL_BYTES: Final = 1 << 27
 """Size of a journal that is too large to be read only for a line of a table."""
 

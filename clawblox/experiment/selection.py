@@ -18,7 +18,7 @@ from clawblox.spelling import nearest_name
 
 _PLACE: Final = re.compile(r"(?P<chain>[^/@]+)(/g?(?P<generation>[0-9]{1,6}))?(@(?P<at>.+))?")
 _NAMED: Final = 20
-"""How many chains an error names."""
+"""Maximum number of chains that an error names."""
 _KINDS: Final = ("boundary", "end")
 
 

@@ -38,7 +38,7 @@ MAX_BLOCKS: Final = 1 << 20
 OBSERVATION: Final = b',"observation":'
 """What precedes the answer in the record of an observation."""
 VIEW: Final = b',"frame":'
-"""What precedes the view in the record of a frame."""
+"""Prefix of the view in the record of a frame."""
 _UTC: Final = b'"utc":"'
 
 _OLD_BLOCK_BYTES: Final = 1 << 20

@@ -19,7 +19,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 class Do(StrEnum):
-    """What an order asks for, once its tick is reached."""
+    """Action of an order, once its tick is reached."""
 
     JOIN = "join"
     LEAVE = "leave"
@@ -38,7 +38,7 @@ class Do(StrEnum):
 
 @attrs.frozen
 class ScriptStart:
-    """How a replay begins.
+    """Start of a replay.
 
     Attributes:
         snapshot: The state to restore; None for a fresh world, which begins from its seed.

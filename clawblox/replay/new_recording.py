@@ -22,7 +22,7 @@ from clawblox.system.regular_files import open_file
 SPARE_BYTES: Final = 16 << 20
 """By how much the files of a new recording may exceed :data:`MAX_GROWTH` recordings, in bytes."""
 MAX_GROWTH: Final = 4
-"""How many times as long as the recording the new one may be; compression is not repeated."""
+"""Maximum size of the new recording in sizes of the recording; compression is not repeated."""
 _MAX_FILES: Final = 100
 _SLICE_S: Final = 0.25
 """Longest time of a call in seconds, but for a block."""

@@ -1,4 +1,4 @@
-"""What is repeated of a recording: the script for a new process, and how much is compared.
+"""Plan of a replay: the script for a new process, and how much is compared.
 
 Recordings are hostile, so each record is checked before an order is made of it. What cannot be
 repeated ends the script there; what comes before is still compared.
@@ -35,7 +35,7 @@ class Unrepeatable(Exception):  # noqa: N818 - names the condition
 
 @attrs.define
 class ReplayPlan:
-    """What is repeated of a recording, and compared.
+    """Parts of a recording that are repeated and compared.
 
     Attributes:
         start: How the new process begins.

@@ -1,4 +1,4 @@
-"""How far the replay of a recording has come, as values and as JSON. Pure."""
+"""Progress of the replay of a recording, as values and as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Divergence:
 
 @attrs.define
 class ReplayProgress:
-    """How far a replay has come.
+    """Progress of a replay.
 
     Attributes:
         outcome: How it ended; ``running`` until then.

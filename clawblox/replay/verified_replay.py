@@ -61,7 +61,7 @@ OnProgress: TypeAlias = Callable[[ReplayProgress], None]
 
 @attrs.frozen(kw_only=True)
 class ReplayOptions:
-    """How a recording is repeated.
+    """Options for the replay of a recording.
 
     Attributes:
         in_place: Whether the world runs in its own directory instead of a private copy.

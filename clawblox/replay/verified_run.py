@@ -37,7 +37,7 @@ Status: TypeAlias = Literal[
 
 @attrs.frozen
 class Link:
-    """How the start of a recording is connected with an earlier recording.
+    """Connection between the start of a recording and an earlier recording.
 
     That is one of the same instance, or of the one whose save this one began from.
 

@@ -1,4 +1,4 @@
-"""Which run directories and experiments there are: of this user, or below a directory.
+"""Finds run directories and experiments: those of this user, or those below a directory.
 
 They are found by the marks that processes of instances carry, by an index, and by a walk. A
 directory counts only if it has records, and a process only if a record has its cookie. Everything

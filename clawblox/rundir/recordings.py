@@ -27,7 +27,7 @@ from clawblox.rundir.snapshot_files import is_archive
 from clawblox.system.regular_files import digest_open, open_file, open_regular
 
 Damage: TypeAlias = Literal["incomplete", "changed"]
-"""How a file differs from what was written: its end is missing, or it has another content."""
+"""Damage of a file since it was written: its end is missing, or its content has changed."""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_INSTANCES: Final = 10_000

@@ -1,4 +1,4 @@
-"""What a fork of an experiment would make, as text and as JSON values. Pure."""
+"""Preview of a fork of an experiment, as text and as JSON values. Pure."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Compared:
 
     @property
     def evidence(self) -> str:
-        """What was seen, a sentence."""
+        """A sentence about the lives."""
         lives = "a life" if len(self.counts) == 1 else f"{len(self.counts)} lives"
         parts = [f"{sum(self.counts)} {self.what} were equal in {lives} with {self.described}"]
         if self.left:

@@ -78,7 +78,7 @@ class Order:
 
 @attrs.define(kw_only=True)
 class Result:
-    """What was seen of a life.
+    """Result of a life.
 
     Attributes:
         fault: Whether the world did not start, or failed later.

@@ -17,7 +17,7 @@ from typing import Final
 _LONGEST_S: Final = 4.0
 """Longest search of one directory, in seconds: about half a million files."""
 COARSE_S: Final = 0.02
-"""How far the kernel's clock for files may be behind, in seconds: two ticks of the slowest one."""
+"""Maximum lag of the kernel's clock for files, in seconds: two ticks of the slowest one."""
 _MOST_MOUNTS: Final = 400
 _LOOK_EVERY: Final = 1000
 

@@ -20,7 +20,7 @@ from clawblox.experiment.schedule.orders import last_ending
 from clawblox.experiment.tables.chain_set import all_chains
 
 NoticeEvent: TypeAlias = Literal["pause", "failure", "done"]
-"""What a notice is about."""
+"""Subject of a notice."""
 
 _OF_CHAIN: Final = frozenset({"secret", "checkpoint"})
 """Reasons of pauses that concern one chain, whatever the others do."""

@@ -41,7 +41,7 @@ class GroupSummary:
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """How branches with a message differ from the control branches of the same checkpoint.
+    """Difference between branches with a message and control branches of the same checkpoint.
 
     Attributes:
         by: The values that the branches have in common, by the names of their columns; one is the
