@@ -35,7 +35,7 @@ def draw_names(random: Random) -> tuple[str, ...]:
 
 
 def draw_variable(random: Random, taken: Collection[str]) -> str:
-    """Return a name for a variable with a secret, as a service that nobody offers would have.
+    """Return a name for a variable with a secret, as that of a service that does not exist.
 
     Args:
         random: Chooses.

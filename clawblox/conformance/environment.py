@@ -1,4 +1,4 @@
-"""Variables that the instances of a world under test get besides those of this process."""
+"""Additional variables for the instances of a world under test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 
 
 def make_secret(random: Random) -> dict[str, str]:
-    """Return a variable that no world needs, and whose value nobody may see.
+    """Return a variable with a secret value that no world needs.
 
     Args:
         random: Chooses its name.

@@ -73,7 +73,7 @@ class Instances:
         disk: Searches what its lives write; None for an instance at an address.
         listeners: Inodes of the Unix listeners before any instance was started.
         fault: Why the ``world.toml`` cannot be used; there is no world then.
-        source: The world of which ``world`` is a private copy; None if it is none.
+        source: The world of which ``world`` is a private copy; None if it is not a copy.
         is_whole: Whether that copy has the files of the repository because it needs them to start.
         start_failure: Why the world cannot be started; None if it may start.
 
@@ -84,9 +84,9 @@ class Instances:
         health_timeout: The same as the argument.
         files: Digests of the world's files before any instance was started, by path.
         secret: A variable with a secret name that the instances get, as ``{name: value}``; no world
-            needs it, and nobody may see its value.
+            needs it, and its value must never be seen.
         names: Names of the agents.
-        env: All variables that they get besides those of this process.
+        env: All additional variables that they get.
         fault: Why the ``world.toml`` cannot be used; empty if it can.
         start_failure: Why no instance could be started; None if one could, or none was.
         is_startable: Whether starts are tried at all.

@@ -21,7 +21,7 @@ _PIECE_CHARS: Final = 6
 """Shortest piece of a secret that is masked; another text has a given one by chance in none of a
 billion places."""
 _LEAST_SESSION_CHARS: Final = 16
-"""Length of a session from which it is no word or number that a text has anyway."""
+"""Minimum length of sessions that are masked; shorter ones could be words or numbers."""
 _SESSION_PIECE_CHARS: Final = 12
 
 

@@ -1,4 +1,4 @@
-"""Functions that are called once, whoever asks first."""
+"""Functions that are called once, for the first caller."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class RecordingReader:
             line: The line.
 
         Raises:
-            RecordingError: It is no record.
+            RecordingError: It is not a record.
         """
         max_members = MAX_START_MEMBERS if entry is self.index[0] else MAX_MEMBERS
         try:

@@ -1,8 +1,8 @@
 """The script of a replay: what a new process of a world repeats, without what came of it then.
 
 Clawblox makes it from a recording, and a world that is started with ``WORLD_REPLAY_PATH`` performs
-it: lines of JSON, first the start, then orders, each at its tick. Nothing in it tells a refusal, an
-observation, a frame, a fingerprint or an event that the world caused itself.
+it: lines of JSON, first the start, then orders, each at its tick. It has no refusal, no
+observation, no frame, no fingerprint and no event that the world caused itself.
 """
 
 from __future__ import annotations

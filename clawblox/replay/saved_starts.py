@@ -34,7 +34,7 @@ def read_saved_start(save: Origin) -> dict[str, Any] | None:
         save: The save, with its digest.
 
     Returns:
-        None if the file is gone, has another content, or is no snapshot of the kit.
+        None if the file is gone, has another content, or is not a snapshot of the kit.
     """
     try:
         content = read_regular(save.path, max_bytes=MAX_START_BYTES)

@@ -281,7 +281,7 @@ def _find_changes(found: FoundRecording, sha256: object, world: str) -> tuple[st
     """
     if not isinstance(sha256, str):
         return None
-    with suppress(ClawbloxError):  # a directory that is no world is refused later
+    with suppress(ClawbloxError):  # a directory that is not a world is refused later
         now = read_world_files(AsyncWorld(dir=world).dir)
         if now is None:
             return None

@@ -104,7 +104,8 @@ class Recorder:
             resumed: Whether the world was restored from a snapshot.
             reseed: The seed it was reseeded with; None if it was not.
             clock: What makes its time pass; None for the simulation's own clock.
-            world_files: Digest of the world's files, from whoever has started it; None for none.
+            world_files: Digest of the world's files, from the program that started it; None for
+                none.
 
         Raises:
             OSError: It cannot be written.

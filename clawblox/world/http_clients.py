@@ -1,8 +1,7 @@
 """Clients of httpx for agents, for people who bring it; closed with the world.
 
 The clients that ``join`` returns are the usual way; these are for code that is written for httpx.
-Beside ``config/download.py`` the only module that knows httpx, which it imports at the first call,
-because that takes longer to load than everything else.
+httpx is imported at the first call, because it takes longer to load than everything else.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Caller:
     def make(
         cls, base_url: str, timeout: float, headers: Mapping[str, str], session: str | None = None
     ) -> Self:
-        """Return the requests of an agent, or of nobody."""
+        """Return the requests of an agent, or those without a session."""
         return cls(base_url, session, tuple(headers.items()), timeout)
 
     def options(self) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def find_examples(text: str) -> tuple[InputExample, ...]:
 
 
 def _take(examples: Iterable[InputExample], number: int) -> Iterator[InputExample]:
-    """Yield examples until they are too many to be told apart by a person."""
+    """Yield examples until there are too many for a person to tell apart."""
     seen = set[InputExample]()
     for example in examples:
         seen.add(example)
@@ -291,7 +291,7 @@ def _read_object(text: str) -> InputExample | None:
 
 
 def _read_members(text: str) -> InputExample | None:
-    """Return the input that an object is which is no JSON, such as one with placeholders."""
+    """Return the input in an object that is not JSON, such as one with placeholders."""
     if (kind := _TYPE_MEMBER.match(text)) is None:
         return None
     rest = text[kind.end() :].removesuffix("}")

@@ -49,7 +49,7 @@ class _Limit:
 async def run_measured(handle: InstanceHandle, writers: ManifestWriters) -> None:
     """Run an instance to its end, and measure what its world has recorded.
 
-    Whoever waits for its end is woken before.
+    Tasks that wait for its end are woken first.
 
     Args:
         handle: The instance.

@@ -61,7 +61,7 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
         )
     if not world.is_dir():
         raise UsageError(
-            f"the world that made {recording.path} is gone: {world} is no directory",
+            f"the world that made {recording.path} is gone: {world} is not a directory",
             hint="where it was moved, give its directory with world_dir=",
         )
     return Path(record.world_dir)

@@ -1,6 +1,6 @@
 """The files of a world at a start, by their digests: evidence of what a recording was made with.
 
-They say which file has changed since, and nothing is refused because of them. Blocks.
+They show which files have changed since, and nothing is refused because of them. Blocks.
 """
 
 from __future__ import annotations

@@ -316,7 +316,7 @@ def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, st
     assert_nothing_runs()
 
 
-def test_an_agent_that_used_up_its_budget_says_so_after_the_save_prompt(
+def test_an_agent_that_used_up_its_budget_has_that_reason_after_the_save_prompt(
     plan: Path, call: Start
 ) -> None:
     text = plan.read_text().replace('duration = "1s"', 'duration = "60s"')

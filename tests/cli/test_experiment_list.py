@@ -237,6 +237,6 @@ def test_an_experiment_is_one_thing_to_verify_and_its_runs_are_many_to_replay(
     assert "there are 2 in" in call("verify").err
 
 
-def test_a_plan_alone_is_no_experiment(tmp_path: Path, call: Start) -> None:
+def test_a_plan_alone_is_not_an_experiment(tmp_path: Path, call: Start) -> None:
     write_plan(tmp_path / "cwd")
     assert refuse(call, "status").startswith("there is no experiment in")

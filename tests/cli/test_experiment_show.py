@@ -33,7 +33,7 @@ def recorded() -> Path:
     return Path(shutil.copytree(V1, "exp"))
 
 
-def test_show_tells_what_the_agent_did_and_where_its_files_are(ended: Path, call: Start) -> None:
+def test_show_lists_the_actions_and_files_of_the_agent(ended: Path, call: Start) -> None:
     shown = call("experiment", "show", "r1/g001")
     assert shown.wait() == 0, shown.err
     assert shown.err == f"Experiment: {EXPERIMENT}\n"

@@ -77,7 +77,7 @@ def test_a_setting_without_a_value_is_refused() -> None:
         parse("limits.worlds")
 
 
-def test_all_faults_of_settings_are_told_together() -> None:
+def test_all_faults_of_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         apply("limits.worlds=x", "duration=1h", "generations=0", "nope=1")
     keys = [fault.key for fault in (caught.value, *caught.value.others)]

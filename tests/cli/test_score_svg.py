@@ -140,7 +140,7 @@ def test_bands_of_many_conditions_are_narrow() -> None:
     assert len(bands(root)) == len(lines(root, 2)) == 4
 
 
-def test_groups_of_a_single_generation_are_beside_each_other() -> None:
+def test_groups_of_a_single_generation_are_next_to_each_other() -> None:
     root = picture(1)
     assert len({x for x, _ in groups(root, "point").values()}) == 2
     assert len(bands(root)) == 2

@@ -690,7 +690,7 @@ def test_the_warnings_are_an_attribute_of_the_world(tmp_path):
         ('[run]\ncommand = ["a"]\nname = "w"\n', "missing", "keys below [run] belong to it"),
     ],
 )
-def test_a_fault_is_told_in_the_words_of_toml_with_what_to_write(
+def test_a_fault_is_reported_in_the_words_of_toml_with_the_correction(
     tmp_path: Path, text: str, message: str, hint: str | None
 ) -> None:
     (tmp_path / "world.toml").write_text(text)
@@ -710,7 +710,7 @@ def test_a_key_of_the_world_below_a_header_is_a_warning(tmp_path: Path) -> None:
     )
 
 
-def test_all_faults_are_told_together_each_with_its_line(tmp_path: Path) -> None:
+def test_all_faults_are_reported_together_each_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text(
         'name = 5\n[run]\ncommand = "python w.py"\n[run.liveness]\nlistener = 0\n'
     )

@@ -77,7 +77,7 @@ async def test_state_outside_of_the_snapshot_is_found_in_real_time(
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("place", usually(PLACES, "tmp"))
-async def test_a_copy_of_the_state_outside_is_no_cheat(tmp_path: Path, place: str) -> None:
+async def test_a_copy_of_the_state_outside_is_not_a_cheat(tmp_path: Path, place: str) -> None:
     report = await check(tmp_path, "--place", place, "--honest", ids=ALL)
     assert [result for result in report.checks if result.status == "failed"] == []
     assert "(bubblewrap)" in find(report).evidence

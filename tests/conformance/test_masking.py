@@ -64,7 +64,7 @@ def test_every_text_of_a_result_is_masked() -> None:
     assert shown.count(f"${OPERATOR}") == 6
 
 
-def test_sessions_are_masked_unless_they_are_too_short_to_be_told_from_words() -> None:
+def test_sessions_are_masked_unless_they_are_as_short_as_words() -> None:
     mask = SecretMask()
     mask.add(SESSION, "player")
     mask.add(SESSION, "6f1f0f0e5f3d4c0b9a7e2d1c8b5a4f3e")

@@ -158,7 +158,7 @@ async def test_a_slow_world_that_is_seen_at_few_of_its_ticks_is_not_watched_for_
 
 
 @pytest.mark.parametrize(("slowness", "seconds"), [(1.5, 0), (3.0, 240), (10.9, 660), (50.0, 3000)])
-def test_a_slow_world_is_said_to_be_slow_with_the_time_to_give(
+def test_a_slow_world_is_reported_as_slow_with_the_timeout_to_give(
     slowness: float, seconds: int
 ) -> None:
     advice = pace.advise_time(slowness, 120.0)

@@ -292,7 +292,7 @@ def test_looking_for_paths_never_fails(command: list[str]) -> None:
         assert ".." in path
 
 
-def test_a_world_that_does_not_start_is_told_once(tmp_path: Path) -> None:
+def test_a_world_that_does_not_start_is_reported_once(tmp_path: Path) -> None:
     world = make_repository(tmp_path)
     write(tmp_path / "server.py", "import a_module_that_nobody_has\n")
     report = check(world, "static", "contract", "refuse", "hygiene")

@@ -52,7 +52,7 @@ SPEAKS, TICKS = True, 0
 address = (os.environ["WORLD_HOST"], int(os.environ["WORLD_PORT"]))
 HTTPServer(address, Handler).serve_forever()
 """
-"""A world that says to every request what it wants to be believed."""
+"""A world that answers every request with the claim that it is equal."""
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_a_world_that_leaves_out_some_of_it_is_different(
     assert what in found.what
 
 
-def test_a_process_is_told_neither_the_recording_nor_its_place(
+def test_a_process_gets_neither_the_recording_nor_its_path(
     lives: Path, dice: Path, tmp_path: Path
 ) -> None:
     body = f"""
@@ -239,7 +239,7 @@ def test_a_world_that_claims_other_files_is_not_equal(
 RESULTS = ("refusal", "observation", "fingerprints", "state", "frame", "id", "error", "call")
 
 
-def test_a_script_tells_no_result(lives: Path, tmp_path: Path) -> None:
+def test_a_script_contains_no_result(lives: Path, tmp_path: Path) -> None:
     path = lives / "recordings" / "recording-0001.jsonl.zst"
     with reading(path) as recorded, (tmp_path / "script").open("xb") as file:
         plan = write_script(recorded, file, digest_ticks=[30])

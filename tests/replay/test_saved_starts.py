@@ -141,7 +141,7 @@ def test_only_a_save_that_must_be_the_one_is_taken() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ids": {}}', '{"ids": [], "sessions": 1}'])
-def test_a_file_that_is_no_snapshot_of_the_kit_is_none(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_snapshot_of_the_kit_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "save"
     path.write_text(text)
     assert read_saved_start(Origin(path, content(path)["sha256"])) is None

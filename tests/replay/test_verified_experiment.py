@@ -296,7 +296,7 @@ def test_scores_are_computed_again_from_the_replayed_ends(trial: Path, tmp_path:
 
 
 @pytest.mark.thorough
-def test_another_score_is_reported_beside_and_is_no_difference(
+def test_another_score_is_reported_and_is_not_a_difference(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
     copy = copied(trial, tmp_path / "exp")

@@ -73,7 +73,7 @@ def test_a_world_that_was_moved_must_be_given(run_dir: Path, world: Path) -> Non
     world.rename(world.with_name("moved"))
     with pytest.raises(UsageError) as caught:
         find(run_dir / FILE)
-    assert f"is gone: {world} is no directory" in caught.value.message
+    assert f"is gone: {world} is not a directory" in caught.value.message
     assert caught.value.hint == "where it was moved, give its directory with world_dir="
 
 

@@ -86,9 +86,9 @@ def _find_in_workspace(order: Order, name: str) -> Path:
     path = order.directory.workspace / name
     if ".." in path.parts or shutil.which(str(path)) is None:
         raise AgentSetupError(
-            f"its program ./{name} is no executable file in its workspace",
+            f"its program ./{name} is not an executable file in its workspace",
             hint=f"put it there and make it executable: chmod +x {quote_words([name])}; of a plan, "
-            "it can be a file beside the plan or in the template",
+            "it can be a file next to the plan or in the template",
         )
     return path
 

@@ -140,7 +140,7 @@ def run(
     the chains; elsewhere each event is a line.
 
     --smoke shows that everything starts: it really runs each condition, and lists those that
-    failed. It is no part of the experiment, and its directory is kept only after a failure.
+    failed. It is not part of the experiment, and its directory is kept only after a failure.
 
     \f
     Raises:

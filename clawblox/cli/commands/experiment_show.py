@@ -66,7 +66,7 @@ def list_experiments(directory: str, *, as_json: bool) -> None:
     \f
     Raises:
         ClawbloxError: The directory does not exist.
-        UsageError: It is no directory.
+        UsageError: It is not a directory.
     """
     place = existing_path(directory).absolute()
     if not place.is_dir():

@@ -1,8 +1,8 @@
 """Files and Unix listeners that processes leave where later processes can find them.
 
-The kernel does not tell who made a file. Where the world is alone, every new one is its own. Where
-it is not, a file is its own if one of its processes was seen with it open, or if its directory
-changes whenever the world is saved and never in between. Any other counts as nobody's.
+The kernel does not record who made a file. Where the world is alone, every new one is its own.
+Elsewhere, a file is its own if one of its processes was seen with it open, or if its directory
+changes whenever the world is saved and never in between. The origin of any other is unknown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Footprint(NamedTuple):
     Attributes:
         files: New or changed files of the world.
         listeners: Its Unix listeners.
-        foreign: Those of which nobody knows who made them.
+        foreign: Those of unknown origin.
     """
 
     files: tuple[str, ...]

@@ -54,7 +54,7 @@ class Compared:
         what: What was counted, in words.
         described: The places, in words.
         left: What the world left there, where another life could have found it.
-        foreign: New files and listeners of which nobody knows who made them.
+        foreign: New files and listeners of unknown origin.
         not_searched: Directories that were too large to hide what is new in them.
     """
 

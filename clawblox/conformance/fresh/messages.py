@@ -94,7 +94,7 @@ class Result:
         snapshots: Snapshots of a running world, by simulated time.
         files: Files that the world left in temporary directories.
         listeners: Unix sockets on which it listened.
-        foreign: Files and listeners of which nobody knows who made them.
+        foreign: Files and listeners of unknown origin.
     """
 
     fault: Fault = ""

@@ -1,6 +1,6 @@
 """Directories as they were before the first start of a world: arguments of bubblewrap. Blocks.
 
-A directory in which nothing has changed is bound as it is. Any other is made anew, and what has not
+A directory in which nothing has changed is bound as it is. Any other is recreated, and what has not
 changed in it is bound, one by one: so not even the name of a new file can be seen. A change shows
 in the ctime, which no program can set. Sockets and pipes are covered whatever their age: a process
 of an earlier check may listen there.

@@ -340,7 +340,7 @@ class Imported(Struct):
 
 
 class HookCalled(Struct):
-    """A hook of the plan is about to be told of an event."""
+    """A hook of the plan is about to be called for an event."""
 
     hook: Literal["on_pause", "on_failure", "on_done"]
     reason: str

@@ -32,7 +32,7 @@ _TRIGGERS: Final = frozenset({"failed", "paused", "account.limited", "session.en
 
 @attrs.frozen(kw_only=True)
 class Notice:
-    """An event of which a command or an address is told.
+    """An event of which a command or an address is notified.
 
     Attributes:
         event: The event.

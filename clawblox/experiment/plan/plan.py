@@ -204,8 +204,8 @@ class Plan:
         sweep: Lists of values by dotted path, such as ``agents.*.model``; all combinations are
             conditions.
         conditions: Further conditions, by name. Without a sweep, they are the only ones.
-        on_pause: Command or address that is told when the experiment, or a chain, is paused by a
-            limit or anything else that is no request; None for none.
+        on_pause: Command or address to notify when the experiment, or a chain, is paused by a
+            limit or by anything else but a request; None for none.
         on_failure: The same when a chain has failed, and when the experiment ends with failures.
         on_done: The same when all generations are committed.
         order: Whether all chains advance together (``breadth``), or each is finished before another

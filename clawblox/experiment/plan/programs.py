@@ -14,7 +14,7 @@ from clawblox.config.arguments import mismatch
 COMMANDS: Final = ("command", "start", "resume")
 """Fields of agents that begin with a program, or consist of such fields."""
 HOOKS: Final = ("on_pause", "on_failure", "on_done")
-"""Fields of plans with a command or an address that is told of an event."""
+"""Fields of plans with a command or an address to notify of an event."""
 
 HookTarget: TypeAlias = Sequence[str] | str
 """The words of a command; or an address, ``https://…``."""

@@ -256,7 +256,7 @@ def check_display_name(value: object, key: str) -> None:
     """Check a name of an agent: later a run suffix follows it, and it is a step of dotted paths.
 
     Raises:
-        ConfigError: It is no such name.
+        ConfigError: It is not such a name.
     """
     is_name = (
         isinstance(value, str)

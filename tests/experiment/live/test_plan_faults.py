@@ -125,7 +125,7 @@ command = { start = ["./bin/agent", "{prompt}"] }
 """
     script(template / "other")
     missing = await run_blocking(lambda: Plan.loads(text, base=tmp_path))
-    assert "./bin/agent is no executable file in its workspace" in await find_faults(
+    assert "./bin/agent is not an executable file in its workspace" in await find_faults(
         missing, tmp_path
     )
     script(template / "bin/agent")

@@ -69,7 +69,7 @@ def test_a_template_that_is_missing_has_its_line(tmp_path: Path) -> None:
         ('{ start = ["no-such-agent", "{prompt}"] }', "or give its path: ./no-such-agent is"),
     ],
 )
-def test_a_program_that_cannot_run_is_told_by_its_kind(
+def test_a_program_that_cannot_run_is_reported_by_its_kind(
     tmp_path: Path, command: str, advice: str
 ) -> None:
     (tmp_path / "agent.py").write_text("print(1)\n")

@@ -63,7 +63,7 @@ def test_an_event_before_the_plan_had_the_hook_is_not_due() -> None:
     assert len(find(journal, make_hooked_plan(), make_hooked_plan())) == 1
 
 
-def test_events_that_wait_for_one_another_are_told_together() -> None:
+def test_events_that_wait_for_one_another_are_one_notice() -> None:
     journal = begin()
     for chain in ("r1", "r2"):
         journal.open(chain, 1).work().end("failed", cause="world", text=f"{chain} is gone")

@@ -52,7 +52,7 @@ async def test_a_command_gets_the_notice_and_the_listed_variables_only(
     assert "sk-secret" not in (tmp_path / "env").read_text()
 
 
-async def test_a_command_is_no_text_for_a_shell(tmp_path: Path) -> None:
+async def test_a_command_is_not_passed_to_a_shell(tmp_path: Path) -> None:
     words = [*script(tmp_path, 'printf "%s" "$1" > word'), "$(id); echo *"]
     await run_command(words, "on_done", b"", tmp_path)
     assert (tmp_path / "word").read_text() == "$(id); echo *"

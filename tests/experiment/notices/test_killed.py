@@ -1,4 +1,4 @@
-"""An orchestrator that is really killed around a notice: it is told once, or not at all."""
+"""An orchestrator that is really killed around a notice: it is sent once, or not at all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ anyio.run(run, scene, scene.plan())
 
 
 @pytest.mark.parametrize(("moment", "before", "after"), [("before", 0, 1), ("within", 1, 1)])
-async def test_a_notice_around_which_its_process_was_killed_is_told_once(
+async def test_a_notice_around_which_its_process_was_killed_is_sent_once(
     tmp_path: Path, moment: str, before: int, after: int
 ) -> None:
     words = [sys.executable, "-c", CHILD, str(tmp_path), moment]

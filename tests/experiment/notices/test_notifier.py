@@ -116,7 +116,7 @@ async def test_the_only_chain_that_fails_is_announced_once(scene: Told) -> None:
     assert scene.events() == [("failure", "world", True)]
 
 
-async def test_what_waits_at_the_end_is_told_together_before_the_experiment_is_left(
+async def test_notices_that_wait_at_the_end_are_sent_together_before_the_experiment_is_left(
     scene: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(_: Notifier) -> None:
@@ -222,7 +222,7 @@ async def test_what_a_killed_process_had_not_recorded_is_announced_at_the_next_o
     assert scene.events() == ([("pause", "dollars", False)] if type_ == "session.ended" else [])
 
 
-async def test_a_hook_is_free_at_a_resume_and_is_not_told_of_what_was_before(scene: Told) -> None:
+async def test_a_hook_is_free_at_a_resume_and_gets_no_earlier_events(scene: Told) -> None:
     limits = {**NO_LIMITS, "dollars": 0.3}
     await run(scene, scene.plan(generations=9, limits=limits, on_pause=None))
     await run(scene, scene.plan(generations=9, limits=limits))

@@ -48,7 +48,7 @@ def test_in_python_a_relative_program_is_one_of_the_current_directory() -> None:
 @pytest.mark.parametrize(
     "target", ["./tell.sh", "", [], [""], ["tell", 5], ["a\0b"], {"url": "x"}, True, 5, [["tell"]]]
 )
-def test_what_is_neither_a_command_nor_an_address_is_refused(target: Any) -> None:
+def test_a_target_that_is_neither_a_command_nor_an_address_is_refused(target: Any) -> None:
     with pytest.raises(ConfigError, match=r"on_done: must be a list of words, such as .*https://"):
         plan(target)
 
@@ -60,7 +60,7 @@ def test_what_is_neither_a_command_nor_an_address_is_refused(target: Any) -> Non
         *("https://a.org:0/", "https://a.org:99999/", "https://ä.org", "https://a.org/\n"),
     ],
 )
-def test_what_is_no_address_of_the_web_is_refused(address: str) -> None:
+def test_an_address_outside_the_web_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="on_done: must be an address such as https://"):
         plan(address)
 

@@ -36,7 +36,7 @@ def test_each_condition_has_one_short_generation() -> None:
     assert smoke.agents[0].budget == given.agents[0].budget
 
 
-def test_a_smoke_run_tells_nobody_and_waits_for_no_limit() -> None:
+def test_a_smoke_run_sends_no_notices_and_waits_for_no_limit() -> None:
     smoke = make_smoke_plan(plan(on_pause=["tell"], on_done="https://a.org", tmux="t"))
     assert (smoke.on_pause, smoke.on_failure, smoke.on_done, smoke.tmux) == (None,) * 4
     assert smoke.retry.longest_pause == 1.0

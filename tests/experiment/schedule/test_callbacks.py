@@ -264,7 +264,9 @@ async def test_an_error_names_the_line_of_the_function_that_called_what_failed()
         (None, 'by name such as {"points": 5}, not None'),
     ],
 )
-async def test_what_is_no_score_is_told_with_how_to_make_one(returned: Any, advice: str) -> None:
+async def test_a_value_that_is_not_a_score_is_reported_with_a_correction(
+    returned: Any, advice: str
+) -> None:
     scored = await Callbacks(lambda _end: returned).score(Attempt())
     assert scored is not None
     assert advice in scored["error"]

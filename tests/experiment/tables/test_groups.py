@@ -207,7 +207,7 @@ def test_a_table_by_several_columns_says_how_many_values_a_score_has() -> None:
     assert heading.split().count("SE") == 1  # of scores, not of what was used
 
 
-def test_labels_are_columns_beside_the_chains() -> None:
+def test_labels_are_columns_next_to_the_chains() -> None:
     heading, first, *_ = swept().table().splitlines()
     assert heading.split()[:4] == ["CHAIN", "MODEL", "WORKSPACE", "GEN"]
     assert first.split()[1:4] == ["claude-fable-5", "true", "1"]
