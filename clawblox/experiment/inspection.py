@@ -101,7 +101,7 @@ def inspect_generation(record: ExperimentRecord, place: str, lines: int) -> Insp
     Args:
         record: The experiment.
         place: As for :func:`find_row`.
-        lines: How many lines of the activity of each agent are read, the latest.
+        lines: Maximum number of lines of the activity of each agent, the latest.
 
     Raises:
         ConfigError: There is no such generation.

@@ -239,7 +239,7 @@ class RecordingReader:
 
         Args:
             entry: The block.
-            number: How many records of its track precede it.
+            number: Number of records of its track before it.
             line: The line.
 
         Raises:

@@ -44,10 +44,10 @@ class Comparison:
 
     Args:
         recorded: The earlier recording.
-        plan: What of it was repeated.
+        plan: The parts of it that were repeated.
 
     Attributes:
-        progress: What was found so far; its outcome is that of :meth:`finish`.
+        progress: The result so far; its outcome is that of :meth:`finish`.
         problem: Why the new recording cannot be compared; empty without a reason.
         compared: Number of records that were equal.
     """

@@ -38,7 +38,7 @@ class ReplayPlan:
     """Parts of a recording that are repeated and compared.
 
     Attributes:
-        start: How the new process begins.
+        start: Start of the new process.
         start_fields: The fields of the first record.
         state: A digest of the state at the start, before it was given another seed; None for one
             of a fresh world, and where no save is known from before another seed.
@@ -110,7 +110,7 @@ def write_script(
 
     Args:
         reader: The recording.
-        script: Where the script is written.
+        script: The open file that the script is written to.
         digest_ticks: Ticks for which digests of the state are wanted: another recording may begin
             there.
         saved: The snapshot in the save that a resumed recording began from; None if that is not

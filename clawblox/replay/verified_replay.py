@@ -93,7 +93,7 @@ async def replay_recording(
     Args:
         recording: The file of the recording, absolute.
         world_dir: The directory of the world, or the address of one in a GitHub repository.
-        options: How it is repeated.
+        options: Options for its replay.
         run_dir: The run directory that the file is in; no link below it is followed. None where a
             person has named the file.
         digest_ticks: Ticks for which digests of the state are wanted.
@@ -230,7 +230,7 @@ class _Follower:
         live: The world.
         made: The recording that it makes.
         comparison: Gets the records.
-        plan: What is repeated.
+        plan: The parts that are repeated.
     """
 
     def __init__(

@@ -75,8 +75,8 @@ class VerifiedReplay:
         recording: The file.
         number: Its number in the run, counted from 1; 0 for a recording in another format.
         instance: Name of its instance in a run of many; empty for the only one.
-        progress: How far the replay came, and its outcome.
-        seconds: How long it took, in seconds of real time.
+        progress: Progress of the replay, and its outcome.
+        seconds: Duration in seconds of real time.
         link: How it is connected with an earlier recording; None if it begins a fresh world, has
             none before it, or begins with another seed.
         world: The directory or address of the world that repeats it; empty if it is not repeated.
@@ -346,7 +346,7 @@ def _find_link(
 
     Args:
         source: The recording.
-        progress: How far its replay came.
+        progress: Progress of its replay.
         sources: All recordings.
         replays: The results of those before it.
     """

@@ -121,7 +121,7 @@ def _find_extent(directory: Path, paths: Sequence[str]) -> _Extent:
     """Return what is copied where the directory alone is not enough. Blocks."""
     top = find_repository(directory)
     if top is None:
-        raise MissingFilesError(_explain(paths, "the directory is in no git repository"))
+        raise MissingFilesError(_explain(paths, "the directory is not in a git repository"))
     for path in paths:
         if not Path(os.path.normpath(directory / path)).is_relative_to(top):
             raise MissingFilesError(_explain([path], f"the git repository is only {top}"))
@@ -147,7 +147,7 @@ def _copy(
     for path in paths:
         if not os.path.lexists(directory / path):
             raise MissingFilesError(
-                _explain([path], "git ignores it, or it is no file or directory")
+                _explain([path], "git ignores it, or it is not a file or directory")
             )
     if change is not None:
         file = directory / CONFIG_NAME

@@ -182,7 +182,7 @@ def damaged_repository(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (too_many, "has more than 1 files"),
         (too_large, "has more than 512 MB"),
-        (no_repository, "the directory is in no git repository"),
+        (no_repository, "the directory is not in a git repository"),
         (smaller_repository, "the git repository is only "),
         (no_git, "git is not installed"),
         (ignored_program, "git ignores it"),

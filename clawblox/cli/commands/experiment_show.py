@@ -170,7 +170,7 @@ def _choose(words: Sequence[str]) -> tuple[ExperimentRecord, str]:
     default=_LINES,
     show_default=True,
     metavar="LINES",
-    help="How many lines of what each agent did are shown, the latest.",
+    help="Number of lines of each agent's activity to show, the latest.",
 )
 @json_option
 def show_generation(words: tuple[str, ...], *, lines: int, as_json: bool) -> None:

@@ -64,13 +64,13 @@ if TYPE_CHECKING:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Count a recording whose first state nothing shows to be genuine as not verified.",
+    help="Count a recording with an unchecked start as not verified.",
 )
 @click.option(
     "--scores",
     is_flag=True,
     help="Compute the scores of an experiment again, from states that replays have reached. Their "
-    "function is imported, and runs here; another score is no difference.",
+    "function is imported, and runs here; a different score does not change the exit status.",
 )
 @click.option(
     "--score",

@@ -48,7 +48,7 @@ def smoke_directory(directory: Path) -> Path:
 
 
 async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
-    """Run each condition of a plan for a minute, and print what became of it.
+    """Run each condition of a plan for a minute, and print the results.
 
     The directory is removed if all went well.
 

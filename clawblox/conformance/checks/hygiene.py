@@ -108,7 +108,7 @@ async def look_at_paths(lab: Lab) -> str:
     is_last=True,
 )
 async def look_at_token_on_disk(lab: Lab) -> str:
-    """Look what was found in the files that changed in each life: logs, and all that it wrote."""
+    """Look for secrets in the files that changed in each life: logs, and all that it wrote."""
     await live_ordinary(lab)
     await lab.search_disk()
     assert lab.disk is not None

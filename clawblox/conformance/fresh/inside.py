@@ -35,7 +35,7 @@ _SAVE_TIMEOUT_S: Final = 30.0
 
 
 async def live(order: Order) -> Result:
-    """Return what was seen of a life."""
+    """Return the result of a life."""
     result = Result()
     without = (order.run_dir, order.world, str(Path(order.run_dir).parent))
     watch = await run_blocking(

@@ -1,4 +1,4 @@
-"""Lives lives in fresh places, and compares each with the one that was saved."""
+"""Runs lives in fresh places, and compares each with the one that was saved."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Estimate:
     """A few numbers, summarised.
 
     Attributes:
-        n: How many there are.
+        n: Number of values.
         mean: Their mean; None without numbers.
         standard_error: The sample standard deviation divided by the square root of ``n``; None for
             fewer than two numbers.
