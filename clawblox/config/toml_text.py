@@ -18,6 +18,8 @@ _MAX_BYTES: Final = 16 << 20
 
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)")
 """The position in an error of tomllib."""
+_INVALID_VALUE: Final = "Invalid value"
+_VALUES_HINT: Final = "TOML writes true and false in lower case, lists in [] and texts in quotes"
 
 _LEXEME: Final = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
@@ -72,7 +74,8 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
         place = _AT_LINE.search(str(error))
         message = f"not TOML: {str(error)[: place.start()] if place else error}"
         line = int(place[1]) if place else None
-        raise ConfigError(message, path=path, line=line) from error
+        hint = _VALUES_HINT if str(error).startswith(_INVALID_VALUE) else None
+        raise ConfigError(message, path=path, line=line, hint=hint) from error
 
 
 def dotted_key(keys: Keys) -> str:

@@ -136,6 +136,15 @@ def test_a_key_that_is_missing_because_it_is_in_the_last_table_is_found() -> Non
     assert error.hint.startswith("keys below [[agents]] belong to it")
 
 
+@pytest.mark.parametrize("value", ["True", "(1, 2)", "kimi"])
+def test_values_as_python_writes_them_get_those_of_toml(value: str) -> None:
+    error = refuse(f"world = 'w'\nseeds = {value}\n")
+    assert error.message == "not TOML: Invalid value"
+    assert error.line == 2
+    assert error.hint is not None
+    assert "true and false in lower case" in error.hint
+
+
 def test_a_hint_of_several_faults_is_shown_once() -> None:
     error = refuse_part(agent="generations = 3\nrepeats = 2\nseeds = [1]")
     assert error.count("unknown key") == 3
