@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from itertools import pairwise
+from typing import Final, TypeVar
 
 import anyio
 import attrs
 
+from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import lockstep, realtime
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.host_traces import find_body_leaves
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
+    Action,
     LiveWorld,
     Newcomer,
     Player,
@@ -30,9 +34,11 @@ GROWTH_BYTES: Final = 20
 """Growth in bytes for each input that is more than the noise of number lengths."""
 
 _WARM_ROUNDS: Final = 6
-_GROWTH_ACTIONS: Final = 3
+_LONG_BLOCKS: Final = 25
+"""Blocks after which a snapshot that keeps the latest inputs only, such as 256, grows no more."""
 _GROWTH_S: Final = 20.0
-"""Real time in seconds after which no further block of inputs begins."""
+"""Real time in seconds after which no further block of inputs begins: of all types, and of the
+type that goes on for longer."""
 _MOST_PLAYERS: Final = 32
 _IDENTITY: Final = re.compile(r"hash|digest|checksum|fingerprint|sha\d|scene", re.IGNORECASE)
 _LEAST_IDENTITY: Final = 4
@@ -42,31 +48,38 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class Growth:
-    """Sizes of the snapshot in blocks of equal inputs.
+    """How the snapshot, and what an agent sees, grew in blocks of equal inputs.
 
     Attributes:
-        action: Type of the input.
-        sizes: Size in bytes before the first block and after each.
+        action: The input.
+        sizes: Size of the snapshot in bytes before the first block and after each.
+        values: Number of values in an observation at the same times.
         inputs: Number of accepted inputs in each block.
     """
 
-    action: str
+    action: Action
     sizes: tuple[int, ...]
+    values: tuple[int, ...]
     inputs: tuple[int, ...]
 
     @property
-    def rates(self) -> list[float]:
-        """Bytes for each input, by block."""
-        pairs = zip(self.sizes, self.sizes[1:], strict=False)
-        return [
-            (after - before) / max(1, count)
-            for (before, after), count in zip(pairs, self.inputs, strict=True)
-        ]
+    def is_everywhere(self) -> bool:
+        """Whether the snapshot grew in every block, by more than noise."""
+        return all(rate > GROWTH_BYTES for rate in self._rates(self.sizes))
 
     @property
-    def is_history(self) -> bool:
-        """Whether it grew in every block, by more than noise."""
-        return all(rate > GROWTH_BYTES for rate in self.rates)
+    def is_seen(self) -> bool:
+        """Whether the agent saw more with every input, so that the snapshot has to grow."""
+        return all(rate >= 1 for rate in self._rates(self.values))
+
+    def _rates(self, totals: Sequence[int]) -> list[float]:
+        """Return what an input added, by block."""
+        blocks = zip(pairwise(totals), self.inputs, strict=True)
+        return [(after - before) / count for (before, after), count in blocks]
+
+    def __str__(self) -> str:
+        inputs = f"{len(self.inputs)} times {self.inputs[0]} inputs"
+        return f"{self.action.type}: {self.sizes[0]} → {self.sizes[-1]} bytes with {inputs}"
 
 
 @attrs.define
@@ -80,7 +93,7 @@ class Ordinary:
         save: A save of it.
         snapshots: The snapshots that it answered, as the operator got them.
         newcomer: An agent that joined right after the save; None if it was refused.
-        growth: How the snapshot grew, for each input that was tried; empty without snapshots.
+        growth: How the snapshot grew with each type of input; empty without snapshots.
         overflow: The join of one agent more than ``max_players``; None without such a limit.
     """
 
@@ -124,7 +137,7 @@ async def live_ordinary(lab: Lab) -> Ordinary:
     return await lab.once("ordinary", live_it)
 
 
-async def _play(lab: Lab, ordinary: Ordinary, actions: Sequence[Any]) -> None:
+async def _play(lab: Lab, ordinary: Ordinary, actions: Sequence[Action]) -> None:
     live = ordinary.live
     players = ordinary.players = await lab.join_two(live)
     ordinary.snapshots.append(await live.snapshot())
@@ -133,31 +146,63 @@ async def _play(lab: Lab, ordinary: Ordinary, actions: Sequence[Any]) -> None:
     ordinary.save = await lab.save(live)
     ordinary.snapshots.append(await live.snapshot())
     ordinary.newcomer = await welcome(live, players)
-    for action in actions[:_GROWTH_ACTIONS]:
-        growth = await _grow(ordinary, action)
-        if growth is not None:
-            ordinary.growth.append(growth)
-        if growth is not None and not growth.is_history:
-            break
+    await _watch_growth(ordinary, actions)
     await _fill(lab, ordinary)
 
 
-async def _grow(ordinary: Ordinary, action: Any) -> Growth | None:  # noqa: ANN401 - an Action
-    """Return how the snapshot grows with one input; None if it is refused or takes too long."""
+async def _watch_growth(ordinary: Ordinary, actions: Sequence[Action]) -> None:
+    """Send one type of input after the other, until the snapshot does not grow with one.
+
+    A history grows with each type. What looks like one could be bounded, so its smallest growth
+    is watched for longer.
+    """
     deadline = anyio.current_time() + _GROWTH_S
-    player = ordinary.players[0]
-    sizes, inputs = [len((await ordinary.live.snapshot()).content)], []
-    for _ in range(BLOCKS):
+    for action in {action.type: action for action in actions}.values():
+        growth = await _grow(ordinary, action, BLOCKS, deadline)
+        if growth is not None:
+            ordinary.growth.append(growth)
+            if not growth.is_everywhere:
+                return
+    unseen = [growth for growth in ordinary.growth if not growth.is_seen]
+    if unseen:
+        least = min(unseen, key=lambda growth: growth.sizes[-1] - growth.sizes[0])
+        deadline = anyio.current_time() + _GROWTH_S
+        longer = await _grow(ordinary, least.action, _LONG_BLOCKS, deadline)
+        if longer is not None:
+            ordinary.growth.remove(least)
+            ordinary.growth.append(longer)
+
+
+async def _grow(ordinary: Ordinary, action: Action, blocks: int, deadline: float) -> Growth | None:
+    """Return how the snapshot grows with one input, until a block in which it does not.
+
+    The result is None if the input is refused, or if there is no time for enough blocks.
+    """
+    live, player = ordinary.live, ordinary.players[0]
+    snapshot = await live.snapshot()
+    growth = Growth(action, (len(snapshot.content),), (await _count_seen(player),), ())
+    while growth.is_everywhere and len(growth.inputs) < blocks:
         if anyio.current_time() > deadline:
-            return None
+            return growth if len(growth.inputs) >= BLOCKS else None
         exchanges = [await player.act(action) for _ in range(BLOCK_INPUTS)]
-        inputs.append(sum(exchange.is_accepted for exchange in exchanges))
-        snapshot = await ordinary.live.snapshot()
-        if not snapshot.is_accepted or not inputs[-1]:
+        accepted = sum(exchange.is_accepted for exchange in exchanges)
+        snapshot = await live.snapshot()
+        if not snapshot.is_accepted or not accepted:
             return None
-        sizes.append(len(snapshot.content))
-        ordinary.snapshots.append(snapshot)
-    return Growth(action.type, tuple(sizes), tuple(inputs))
+        growth = Growth(
+            action,
+            (*growth.sizes, len(snapshot.content)),
+            (*growth.values, await _count_seen(player)),
+            (*growth.inputs, accepted),
+        )
+    ordinary.snapshots.append(snapshot)
+    return growth
+
+
+async def _count_seen(player: Player) -> int:
+    """Return the number of values in an observation."""
+    content = (await player.observe()).content
+    return await run_blocking(lambda: sum(1 for _ in find_body_leaves(content)))
 
 
 async def _fill(lab: Lab, ordinary: Ordinary) -> None:

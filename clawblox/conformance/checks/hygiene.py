@@ -33,21 +33,24 @@ _SHOWN: Final = 5
     "A snapshot has the state, not the history: it does not grow with every input.",
 )
 async def look_at_growth(lab: Lab) -> str:
-    """Compare the sizes of snapshots between blocks of equal inputs."""
+    """Compare the sizes of snapshots, and of what an agent sees, between blocks of equal inputs."""
     await lab.require_actions()
     ordinary = await live_ordinary(lab)
-    growths = ordinary.require(ordinary.growth)
-    described = [
-        f"{growth.action}: {' → '.join(map(str, growth.sizes))} bytes in blocks of"
-        f" {growth.inputs[0]} inputs"
-        for growth in growths
-    ]
-    if all(growth.is_history for growth in growths):
+    *_, last = growths = ordinary.require(ordinary.growth)
+    if not last.is_everywhere:
+        added = last.sizes[-1] - last.sizes[-2]
+        return f"{last}, the last {last.inputs[-1]} of which changed it by {added:+d} bytes"
+    unseen = [str(growth) for growth in growths if not growth.is_seen]
+    if unseen:
         raise Failed(
-            f"the snapshot grew by more than {GROWTH_BYTES} bytes an input in every block: "
-            + "; ".join(described)
+            f"the snapshot grew by more than {GROWTH_BYTES} bytes an input in every block, and not"
+            f" only because agents saw more: {'; '.join(unseen)}"
         )
-    return described[-1]
+    types = ", ".join(growth.action.type for growth in growths)
+    raise CouldNotRun(
+        f"the snapshot has to grow, because agents see more with every input of {types}: list an"
+        " input that adds nothing in world.toml, [conformance] actions"
+    )
 
 
 async def _read_snapshots(lab: Lab) -> tuple[LiveWorld, bytes]:
