@@ -7,11 +7,14 @@ import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from clawblox.conformance import CheckResult, Report, check_world
 from clawblox.conformance.fresh import lives
+from clawblox.conformance.fresh.places import Place, make_place
 from clawblox.conformance.fresh.views import TooMuch, View
 from tests.conformance.cheats import PLACES, WATCHES, cheating_world
 from tests.sampling import usually
@@ -167,6 +170,19 @@ async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -
         report = await check_world(world, [FRESH, "restore.trace"], seed=1, in_place=True)
     assert find(report, "restore.trace").status == "passed"
     assert find(report).status == "failed"
+
+
+async def test_a_life_that_is_killed_without_a_word_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(*args: Any, **options: Any) -> Place:
+        return attrs.evolve(make_place(*args, **options), command=["sh", "-c", "kill -9 $$"])
+
+    monkeypatch.setattr(lives, "make_place", make)
+    result = find(await check(tmp_path, "--place", "recordings"))
+    assert result.status == "could_not_run"
+    assert "nothing was lived in fresh places" in result.evidence
+    assert "killed by SIGKILL" in result.evidence
 
 
 async def test_a_world_whose_answers_never_change_has_nothing_to_lose(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from clawblox.conformance.live import Arrival, Player, Step, Trace
 from clawblox.conformance.masking import SESSION
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.protocol import INSTANCE_ENV
-from clawblox.results import SavedSnapshot
+from clawblox.results import ProcessExit, SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
 from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.files import make_private_dir, write_all
@@ -315,12 +315,13 @@ class _Places:
                 is_alone=place.is_alone,
                 env=_own_env(order.env, place),
             )
-            data, log = await _run(place, order, pass_fds=[self._views])
+            data, log, ended = await _run(place, order, pass_fds=[self._views])
             try:
                 result = await run_blocking(decode_result, data, order)
-            except ValueError:
+            except ValueError as error:
                 last = log.decode(errors="replace").strip().rpartition("\n")[2]
-                raise CouldNotRun(f"nothing was lived in fresh places: {last}") from None
+                reason = last or f"the process ended without a result ({error}): {ended}"
+                raise CouldNotRun(f"nothing was lived in fresh places: {reason}") from None
         self._lab.mask.add_all(result.secrets)
         for agent in result.agents:
             self._lab.mask.add(SESSION, agent.session)
@@ -374,8 +375,10 @@ def _put(place: Place, files: Mapping[str, Path | bytes]) -> None:
             shutil.copyfile(content, target)
 
 
-async def _run(place: Place, order: Order, *, pass_fds: Sequence[int]) -> tuple[bytes, bytes]:
-    """Return the result of a life as bytes, and the end of its log.
+async def _run(
+    place: Place, order: Order, *, pass_fds: Sequence[int]
+) -> tuple[bytes, bytes, ProcessExit]:
+    """Return the result of a life as bytes, the end of its log, and how its process ended.
 
     Raises:
         CouldNotRun: Its process cannot be started.
@@ -403,7 +406,7 @@ async def _run(place: Place, order: Order, *, pass_fds: Sequence[int]) -> tuple[
             with anyio.CancelScope(shield=True):
                 await run_blocking(tree.watch)
                 tree.add(await run_blocking(start))
-            await tree.processes[0].wait()
+            ended = await tree.processes[0].wait()
         except CannotExecute as error:
             raise CouldNotRun(f"a life in fresh places cannot be started: {error}") from None
         finally:
@@ -411,7 +414,8 @@ async def _run(place: Place, order: Order, *, pass_fds: Sequence[int]) -> tuple[
                 await tree.end(Grace(0.0))
                 await run_blocking(tree.forget)
                 tree.release()
-        return await run_blocking(_read, result), (await run_blocking(_read, log))[-_LAST_BYTES:]
+        data, text = await run_blocking(_read, result), await run_blocking(_read, log)
+        return data, text[-_LAST_BYTES:], ended
 
 
 def _read(descriptor: int) -> bytes:
