@@ -72,14 +72,19 @@ class Growth:
         """Whether the agent saw more with every input, so that the snapshot has to grow."""
         return all(rate >= 1 for rate in self._rates(self.values))
 
+    @property
+    def last_block(self) -> Growth:
+        """The growth in the last block alone."""
+        return Growth(self.action, self.sizes[-2:], self.values[-2:], self.inputs[-1:])
+
     def _rates(self, totals: Sequence[int]) -> list[float]:
         """Return what an input added, by block."""
         blocks = zip(pairwise(totals), self.inputs, strict=True)
         return [(after - before) / count for (before, after), count in blocks]
 
     def __str__(self) -> str:
-        inputs = f"{len(self.inputs)} times {self.inputs[0]} inputs"
-        return f"{self.action.type}: {self.sizes[0]} → {self.sizes[-1]} bytes with {inputs}"
+        sizes = f"{self.sizes[0]} → {self.sizes[-1]} bytes"
+        return f"{self.action.type}: {sizes} with {sum(self.inputs)} inputs"
 
 
 @attrs.define

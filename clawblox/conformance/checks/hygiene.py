@@ -38,8 +38,7 @@ async def look_at_growth(lab: Lab) -> str:
     ordinary = await live_ordinary(lab)
     *_, last = growths = ordinary.require(ordinary.growth)
     if not last.is_everywhere:
-        added = last.sizes[-1] - last.sizes[-2]
-        return f"{last}, the last {last.inputs[-1]} of which changed it by {added:+d} bytes"
+        return str(last.last_block)
     unseen = [str(growth) for growth in growths if not growth.is_seen]
     if unseen:
         raise Failed(
