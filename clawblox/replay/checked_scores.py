@@ -34,6 +34,19 @@ class ExpectedEnd:
 
 
 @attrs.frozen
+class ReachedWorld:
+    """The world of a replay that has reached the end of a generation.
+
+    Attributes:
+        place: Its directory, or its address in a GitHub repository.
+        has_repository_files: Whether it starts only with the other files of its git repository.
+    """
+
+    place: str
+    has_repository_files: bool = False
+
+
+@attrs.frozen
 class CheckedScore:
     """The scores of a generation, recorded and computed again.
 

@@ -66,6 +66,8 @@ class ReplayProgress:
             recorded state.
         has_other_files: Whether the files of the world have changed since it was recorded.
         has_given_rows: Whether its data stores began with the recorded rows.
+        has_repository_files: Whether the world started only from a copy with the other files of its
+            git repository.
         is_complete: Whether the recording has an end; that of a killed world has none.
         divergence: The first difference; None without one.
         start: The state that a resumed recording begins with, before another seed; None for one of
@@ -90,6 +92,7 @@ class ReplayProgress:
     has_begun_again: bool = False
     has_other_files: bool = False
     has_given_rows: bool = False
+    has_repository_files: bool = False
     is_complete: bool = False
     divergence: Divergence | None = None
     start: StateDigest | None = None

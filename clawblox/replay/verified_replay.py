@@ -119,7 +119,9 @@ async def replay_recording(
             if options.in_place or not await has_files_beside(AsyncWorld(dir=world_dir)):
                 raise
             with suppress(MissingFilesError, WorldStartError):  # the first error says more
-                return await replay(is_whole=True)
+                progress = await replay(is_whole=True)
+                progress.has_repository_files = True
+                return progress
             raise error from None
     except RecordingError as error:
         return ReplayProgress("impossible", str(error).partition("\n")[0])

@@ -18,7 +18,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
 from clawblox.errors import UsageError
 from clawblox.replay.attempt_places import AttemptPlace, is_experiment
-from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd
+from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd, ReachedWorld
 from clawblox.replay.progress import ReplayProgress
 from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
@@ -320,11 +320,11 @@ def _end_ticks(source: ReplaySource, ends: Sequence[ExpectedEnd]) -> Iterator[in
 
 def _find_reached(
     replays: Sequence[VerifiedReplay], ends: Sequence[ExpectedEnd]
-) -> Mapping[str, str]:
+) -> Mapping[str, ReachedWorld]:
     """Return the worlds by attempt where the replay has reached the end of the generation."""
     states = {end.attempt: end.state for end in ends if end.state is not None}
     return {
-        replay.attempt.name: replay.world
+        replay.attempt.name: ReachedWorld(replay.world, replay.progress.has_repository_files)
         for replay in replays
         if replay.attempt is not None
         and replay.status == "equal"

@@ -17,7 +17,7 @@ import attrs
 
 from clawblox.checkpoint.load.load import extract_snapshot
 from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import Checkpoint
@@ -30,14 +30,14 @@ from clawblox.experiment.rescoring import Rescoring, find_end
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.foreign_values import parse_document, whole_number
 from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_history
-from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd
+from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd, ReachedWorld
 from clawblox.replay.progress import StateDigest
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
 from clawblox.system.scratch import scratch_directory, temporary_directory
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world.private_copies import MissingFilesError, copy_world
 from clawblox.world.recorded_worlds import find_forger
-from clawblox.world.sources import copy_sources
 
 _NOT_REACHED: Final = "no replay has reached the state of its last checkpoint"
 
@@ -111,7 +111,7 @@ class _Scores:
 async def check_scores(
     directory: Path,
     ends: Sequence[ExpectedEnd],
-    worlds: Mapping[str, str],
+    worlds: Mapping[str, ReachedWorld],
     *,
     score: Score | None = None,
     in_place: bool = False,
@@ -122,8 +122,8 @@ async def check_scores(
         directory: The directory of the experiment, resolved. Run directories are made in it, and
             removed again; its journal is not written.
         ends: The ends of its generations.
-        worlds: The directories or addresses of the worlds, by the name of the attempt: only of
-            attempts whose replay has reached the end with a checked start.
+        worlds: The worlds by the name of the attempt: only of attempts whose replay has reached the
+            end with a checked start.
         score: The score function; None means that of the plan.
         in_place: Whether worlds run in their own directories instead of private copies.
 
@@ -138,28 +138,30 @@ async def check_scores(
     """
     record = await run_blocking(read_experiment, directory)
     facts: dict[tuple[str, int], Mapping[str, Any]] = {}
-    for place in dict.fromkeys(worlds.values()):
-        chosen = {(end.chain, end.generation) for end in ends if worlds.get(end.attempt) == place}
-        facts |= await _score(record, place, chosen, score, in_place=in_place)
+    for world in dict.fromkeys(worlds.values()):
+        chosen = {(end.chain, end.generation) for end in ends if worlds.get(end.attempt) == world}
+        try:
+            facts |= await _score(record, world, chosen, score, in_place=in_place)
+        except MissingFilesError as error:
+            reason = f"{error}; verify it in place: --in-place"
+            facts |= {generation: {"error": reason} for generation in chosen}
     return [_judge(end, facts.get((end.chain, end.generation))) for end in ends]
 
 
 async def _score(
     record: ExperimentRecord,
-    world_dir: str,
+    reached: ReachedWorld,
     chosen: set[tuple[str, int]],
     score: Score | None,
     *,
     in_place: bool,
 ) -> Mapping[tuple[str, int], Mapping[str, Any]]:
-    """Return the data of the scores of some generations, whose world is in a directory."""
+    """Return the data of the scores of some generations, which have the same world."""
     async with scratch_directory("clawblox-verify-") as scratch:
-        place = AsyncWorld(dir=world_dir).dir
+        world = AsyncWorld(dir=reached.place)
         if not in_place:
-            copy = scratch / place.name
-            await run_checked(lambda check: copy_sources(place, copy, check=check))
-            place = copy
-        plan = record.plan.but(world=attrs.evolve(record.plan.world, dir=place))
+            world = await copy_world(world, scratch, is_whole=reached.has_repository_files)
+        plan = record.plan.but(world=attrs.evolve(record.plan.world, dir=world.dir))
         workshop = LiveWorkshop(record.directory, plan.layout, {})
         sink = _Scores(record.state)
         scoring = Rescoring(

@@ -20,6 +20,7 @@ from clawblox.experiment.rescoring import find_end
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.views.verified_attempts import format_attempts
 from tests.conformance.lives import dice_world, first_input, play, verified
+from tests.conformance.test_private_copies import make_repository, make_silent_repository
 from tests.recording.files import Records, content, rewrite
 from tests.replay.test_bad_replays import saying
 from tests.replay.trials import CHAIN, KEYS, bets, ran_trial
@@ -314,6 +315,18 @@ def test_another_score_is_reported_and_is_not_a_difference(
     table = format_attempts(run)
     assert f"bets {first.recorded['bets']} -> 1000.0" in table
     assert "not computed: no replay has reached the state" in table
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("make", [make_repository, make_silent_repository])
+def test_a_world_that_needs_files_above_its_directory_is_scored(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    directory = ran_trial(tmp_path, world=make(tmp_path / "repository"))
+    run = verified(directory, scores=True, score=bets)
+    [score] = run.scores
+    assert score.reason == ""
+    assert score.computed == score.recorded != {}
 
 
 def find_archive(directory: Path, place: tuple[str, int]) -> Path:

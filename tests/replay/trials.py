@@ -39,8 +39,14 @@ async def bets(end: LiveGeneration) -> dict[str, float]:
     return {"bets": float(sum((await end.observe())["bets"]))}
 
 
-def make_plan(root: Path, *, world_env: Mapping[str, str] | None = None, **changes: Any) -> Plan:
-    """Return a plan of one chain with one agent, which bets in each turn."""
+def make_plan(
+    root: Path,
+    *,
+    world: Path | None = None,
+    world_env: Mapping[str, str] | None = None,
+    **changes: Any,
+) -> Plan:
+    """Return a plan of one chain with one agent, which bets in each turn in a world with dice."""
     template = root / "template"
     template.mkdir()
     misbehave(template, turn_s=0.05)
@@ -61,8 +67,8 @@ def make_plan(root: Path, *, world_env: Mapping[str, str] | None = None, **chang
         "limits": {"min_free": None},
         "retry": {"delay": 0.0},
     }
-    world = WorldSpec(dice_world(root), env=world_env or {})
-    return Plan(world, [agent], **{**settings, **changes})
+    spec = WorldSpec(world or dice_world(root), env=world_env or {})
+    return Plan(spec, [agent], **{**settings, **changes})
 
 
 async def run_trial(root: Path, *, prompts: Sequence[str | None] = (), **changes: Any) -> Path:
