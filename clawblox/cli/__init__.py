@@ -160,7 +160,7 @@ def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseExcept
         raised: The exception: one of the errors, or their group.
     """
     if any(isinstance(error, KeyboardInterrupt | click.Abort) for error in errors):
-        if isinstance(raised, click.Abort):  # Ctrl-C or Ctrl-D at a question
+        if isinstance(raised, click.Abort):  # Ctrl-C at a question
             click.echo(err=True)
         ctx.exit(_INTERRUPTED_STATUS)
     if not all(map(_is_expected, errors)):

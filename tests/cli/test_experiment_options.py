@@ -14,6 +14,7 @@ from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
 from tests.cli.conftest import Start
+from tests.cli.terminal import CTRL_C, terminal
 from tests.cli.test_experiment import KEYS, write_plan
 
 FULL = f"limits.min_free={1 << 60}"
@@ -133,6 +134,24 @@ def test_unneeded_files_are_removed_when_that_is_confirmed(plan: Path, call: Sta
         assert str(archive.relative_to(Path.cwd())) in command.out
     assert command.err.endswith("Removed 1 item.\n")
     assert not archive.exists()
+
+
+def test_a_question_that_nobody_answers_removes_nothing(plan: Path, call: Start) -> None:
+    archive = leave_archive(plan)
+    command = call("experiment", "clean", DIRECTORY)
+    assert command.wait() == 1
+    last = command.err.splitlines()[-1]
+    assert last == "Nothing was removed, as nobody answered: --yes removes them without asking."
+    assert archive.exists()
+
+
+def test_ctrl_c_at_a_question_is_an_interrupt(plan: Path) -> None:
+    archive = leave_archive(plan)
+    with terminal("experiment", "clean", DIRECTORY) as screen:
+        screen.wait_for("Remove them? [y/N]:")
+        screen.type(CTRL_C)
+        assert screen.wait() == 130
+    assert archive.exists()
 
 
 def test_unneeded_files_are_removed_without_a_question_on_request(plan: Path, call: Start) -> None:

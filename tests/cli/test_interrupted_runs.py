@@ -179,6 +179,11 @@ def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
         screen.wait_for("Continue them, or start fresh? (c/f)")
         screen.type("\x03")
         assert screen.wait() == 130
+    with terminal(*words) as screen:
+        screen.wait_for("Continue them, or start fresh? (c/f)")
+        screen.type("\x04")  # the input ends
+        screen.wait_for("--continue resumes them; --fresh starts new instances in their place")
+        assert screen.wait() == 2
     assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
 
 

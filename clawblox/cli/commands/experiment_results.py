@@ -13,7 +13,7 @@ import click
 from clawblox.cli.parameters import PATH, examples, existing_experiment, json_option
 from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
 from clawblox.cli.running.plan_settings import load_function
-from clawblox.cli.terminal.output import note, table_width
+from clawblox.cli.terminal.output import ask, note, table_width
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ConfigError
@@ -222,7 +222,7 @@ def _describe(row: Row, error: str) -> str:
 def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove failed runs and old checkpoints of complete generations.
 
-    The exit status is 1 if the answer was no, and nothing was removed.
+    The exit status is 1 if the answer was no, or there was none, and nothing was removed.
 
     \f
     Raises:
@@ -241,8 +241,10 @@ def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
         _show_leftovers(leftovers)
     if not leftovers or dry_run:
         return 0
-    if not yes and not click.confirm("Remove them?"):
-        note("Nothing was removed.")
+    answer = yes or ask(lambda: click.confirm("Remove them?", err=True))
+    if not answer:
+        hint = ", as nobody answered: --yes removes them without asking" if answer is None else ""
+        note(f"Nothing was removed{hint}.")
         return 1
     remove_leftovers(record.directory, leftovers)
     note(f"Removed {count_words(len(leftovers), 'item')}.")

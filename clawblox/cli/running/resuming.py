@@ -6,13 +6,14 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
 from clawblox.agents.status import read_agents
-from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.output import ask, note
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import SavedSnapshot
@@ -103,8 +104,8 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
     if sys.stdin.isatty() and sys.stderr.isatty():
         click.echo(f"{text}.", err=True)
         answers: dict[str, Choice] = {"c": "continue", "f": "fresh"}
-        while True:
-            answer = click.prompt("Continue them, or start fresh? (c/f)", err=True)
+        question = partial(click.prompt, "Continue them, or start fresh? (c/f)", err=True)
+        while (answer := ask(question)) is not None:
             if (choice := answers.get(answer.strip().lower()[:1])) is not None:
                 return choice
             click.echo("Error: answer c or f", err=True)

@@ -20,6 +20,7 @@ from clawblox.cli.terminal.streams import guard_text, write_control
 
 CLEAR_LINE = "\r\x1b[K"
 
+_Answer = TypeVar("_Answer")
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -138,6 +139,24 @@ def note(text: str) -> None:
     """Print a message on standard error, unless that is closed."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
+
+
+def ask(question: Callable[[], _Answer]) -> _Answer | None:
+    """Return the answer to a question on standard error; None if the input ended without one.
+
+    Args:
+        question: Asks it, such as ``click.confirm`` with ``err=True``.
+
+    Raises:
+        click.Abort: Ctrl-C was pressed.
+    """
+    try:
+        return question()
+    except click.Abort as abort:
+        if not isinstance(abort.__context__, EOFError):
+            raise
+        note("")
+        return None
 
 
 def redraw(text: str) -> None:
