@@ -20,6 +20,7 @@ from clawblox.rundir.experiments import (
     ExperimentPart,
     find_experiment_owner,
     find_experiment_part,
+    is_smoke_run,
 )
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.records import has_records
@@ -198,5 +199,6 @@ def _find_below(directory: Path) -> Iterator[Path]:
     for pattern in (f"*/{JOURNAL_NAME}", f"results/*/{JOURNAL_NAME}"):
         for journal in directory.glob(pattern):
             part = find_experiment_part(journal.parent)
-            if part is not None and part.experiment == journal.parent.resolve():
+            is_own = part is not None and part.experiment == journal.parent.resolve()
+            if is_own and not is_smoke_run(journal.parent):
                 yield journal.parent

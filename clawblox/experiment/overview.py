@@ -15,7 +15,12 @@ from clawblox.errors import ClawbloxError
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.foreign_values import clean_text
-from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME, find_experiment_owner
+from clawblox.rundir.experiments import (
+    JOURNAL_NAME,
+    PLAN_NAME,
+    find_experiment_owner,
+    is_smoke_run,
+)
 from clawblox.rundir.find_runs import find_experiments_below
 from clawblox.system.clock import format_utc_ms
 
@@ -38,6 +43,7 @@ class ExperimentOverview:
         directory: Its directory.
         name: Its name; that of the directory if it cannot be read.
         state: Its state.
+        is_smoke: Whether it is a smoke run that was kept after a failure.
         failed: Number of chains that have failed.
         chains: Number of its chains, with branches.
         committed: Number of complete generations.
@@ -52,6 +58,7 @@ class ExperimentOverview:
     directory: Path
     name: str
     state: ExperimentState
+    is_smoke: bool = False
     failed: int = 0
     chains: int = 0
     committed: int = 0
@@ -98,6 +105,7 @@ def read_overview(directory: Path) -> ExperimentOverview:
         directory=directory,
         name=directory.name,
         state="unreadable",
+        is_smoke=is_smoke_run(directory),
         changed_at=changed_at,
         error=clean_text(reason),
     )
@@ -115,6 +123,7 @@ def _summarise(status: ExperimentStatus, changed_at: str | None) -> ExperimentOv
         directory=status.directory,
         name=status.name,
         state=_judge(status, committed),
+        is_smoke=is_smoke_run(status.directory),
         failed=status.counts.get("failed", 0),
         chains=len(status.chains),
         committed=committed,

@@ -6,6 +6,7 @@ The attempts of an experiment are run directories in its directory: ``runs/<atte
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,9 @@ JOURNAL_NAME: Final = "journal.jsonl"
 LOST_PREFIX: Final = "journal.lost-"
 """Precedes the time in the name of a history whose journal another program has changed."""
 PLAN_NAME: Final = "plan.toml"
+SMOKE_PART: Final = "-smoke-"
+"""Precedes the time in the name of the directory of a smoke run."""
+_SMOKE_NAME: Final = re.compile(rf".+{SMOKE_PART}[0-9]{{8}}T[0-9]{{6}}Z")
 _MAX_DEPTH: Final = 4
 
 
@@ -59,6 +63,11 @@ def find_experiment_part(directory: Path) -> ExperimentPart | None:
                 case _:
                     return None
     return None
+
+
+def is_smoke_run(directory: Path) -> bool:
+    """Return whether a directory of an experiment is that of a smoke run, by its name."""
+    return _SMOKE_NAME.fullmatch(directory.name) is not None
 
 
 def experiment_lock(directory: Path) -> Path:

@@ -35,7 +35,8 @@ def describe_experiments(experiments: Sequence[ExperimentOverview], width: int |
 
 def _describe_state(experiment: ExperimentOverview) -> str:
     is_both = experiment.failed and experiment.state != "failed"
-    return f"{experiment.state}, {experiment.failed} failed" if is_both else experiment.state
+    state = f"{experiment.state}, {experiment.failed} failed" if is_both else experiment.state
+    return f"smoke run: {state}" if experiment.is_smoke else state
 
 
 def _describe_progress(experiment: ExperimentOverview) -> str:

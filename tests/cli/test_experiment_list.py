@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.cli.running.smoke_run import smoke_directory
 from clawblox.experiment import overview
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal
 from clawblox.experiment.overview import read_overview, sort_experiments
@@ -184,6 +185,26 @@ def test_status_and_results_take_the_newest_experiment_and_say_so(call: Start) -
         assert command.err == "Experiment: experiments/new, the newest of 2 experiments\n"
     assert call("experiment", "status").out.startswith("exp · experiments/new")
     assert call("experiment", "status", "experiments/old").err == ""
+
+
+def test_a_smoke_run_is_marked_in_the_list_and_is_never_the_newest(call: Start) -> None:
+    smoke = smoke_directory(Path("experiments/memory"))
+    copy(str(smoke), 1_200_000_000)
+    assert refuse(call, "status").startswith(f"there is no experiment in '{Path.cwd()}'\n")
+    copy("experiments/memory", 1_000_000_000)
+    status = call("experiment", "status")
+    assert status.err == "Experiment: experiments/memory\n"
+    assert "Error: RUN" not in call("verify").err
+    assert "there are: experiments/memory\n" in refuse(call, "status", "experiments")
+    _, first, second = call("experiment", "list").out.splitlines()
+    assert f"{smoke}  smoke run: done" in first
+    assert "smoke" not in second
+    Path(smoke, "plan.toml").unlink()
+    listed = json.loads(call("experiment", "list", "--json").out)
+    assert [(one["state"], one["is_smoke"]) for one in listed] == [
+        ("unreadable", True),
+        ("done", False),
+    ]
 
 
 def test_a_command_in_an_experiment_takes_that_experiment(call: Start) -> None:

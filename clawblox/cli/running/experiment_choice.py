@@ -12,7 +12,7 @@ from clawblox.cli.parameters import PATH, existing_experiment
 from clawblox.cli.terminal.output import note
 from clawblox.errors import UsageError
 from clawblox.printable import printable_name
-from clawblox.rundir.experiments import find_experiment_part
+from clawblox.rundir.experiments import find_experiment_part, is_smoke_run
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.views.formatting import count_words, shorten_path
 
@@ -27,8 +27,9 @@ only_run = click.argument("run", type=PATH, required=False, metavar="[RUN]")
 def choose_experiment(text: str | None) -> Path:
     """Return the directory of the experiment that was typed, or else of the newest. Blocks.
 
-    The newest is the one that was changed last, of those in the current directory; in the directory
-    of an experiment, it is that one. A line on standard error says which one it is.
+    The newest is the one that was changed last, of those in the current directory, smoke runs left
+    out; in the directory of an experiment, it is that one. A line on standard error says which one
+    it is.
 
     Args:
         text: The directory as it was typed; None if it was left out.
@@ -90,7 +91,8 @@ def _find_experiments() -> list[Path]:
     # Here, because a directory that was typed needs nothing of experiments, slow to import.
     from clawblox.experiment.overview import is_experiment, sort_experiments
 
-    return list(filter(is_experiment, sort_experiments(Path.cwd())))
+    found = filter(is_experiment, sort_experiments(Path.cwd()))
+    return [directory for directory in found if not is_smoke_run(directory)]
 
 
 def _find_runs(*, are_experiments: bool) -> list[Path]:

@@ -19,6 +19,7 @@ from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.smoke import first_chains, make_smoke_plan
 from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.printable import printable
+from clawblox.rundir.experiments import SMOKE_PART
 from clawblox.system.clock import utc_now
 from clawblox.system.trees import discard_tree
 from clawblox.views.formatting import count_words, format_json, format_table, shorten_path
@@ -44,7 +45,7 @@ class SmokeResult:
 
 def smoke_directory(directory: Path) -> Path:
     """Return the directory of a smoke run, beside that of its experiment."""
-    return directory.with_name(f"{directory.name}-smoke-{format_stamp(utc_now())}")
+    return directory.with_name(f"{directory.name}{SMOKE_PART}{format_stamp(utc_now())}")
 
 
 async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
