@@ -182,9 +182,24 @@ def test_status_and_results_take_the_newest_experiment_and_say_so(call: Start) -
     for words in (("status",), ("results",), ("results", "--csv"), ("show", "r1/g001")):
         command = call("experiment", *words)
         assert command.wait() == 0, command.err
-        assert command.err == "Experiment: experiments/new, the newest of 2 experiments\n"
+        assert command.err == (
+            "Experiment: experiments/new, the newest of 2 experiments; give DIR for another one\n"
+        )
     assert call("experiment", "status").out.startswith("exp · experiments/new")
     assert call("experiment", "status", "experiments/old").err == ""
+
+
+def test_a_newest_experiment_that_is_damaged_is_named_with_the_way_to_another(call: Start) -> None:
+    copy("experiments/sound", 1_000_000_000)
+    journal = copy("experiments/torn", 1_200_000_000) / JOURNAL_NAME
+    journal.write_text(f"[]\n{journal.read_text()}")
+    for words in (("status",), ("status", "--watch"), ("results",), ("show", "r1")):
+        command = call("experiment", *words)
+        assert command.wait() == 1
+        choice, error, *_ = command.err.splitlines()
+        assert choice.startswith("Experiment: experiments/torn, the newest of 2 experiments; ")
+        assert choice.endswith("give DIR for another one")
+        assert error.startswith(f"Error: {journal}: line 1 is not valid: ")
 
 
 def test_a_smoke_run_is_marked_in_the_list_and_is_never_the_newest(call: Start) -> None:

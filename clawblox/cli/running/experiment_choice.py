@@ -29,7 +29,7 @@ def choose_experiment(text: str | None) -> Path:
 
     The newest is the one that was changed last, of those in the current directory, smoke runs left
     out; in the directory of an experiment, it is that one. A line on standard error says which one
-    it is.
+    it is, and how to choose another: the newest may be damaged.
 
     Args:
         text: The directory as it was typed; None if it was left out.
@@ -50,8 +50,9 @@ def choose_experiment(text: str | None) -> Path:
             f"there is no experiment in '{Path.cwd()}'",
             hint="give the directory of an experiment, by default experiments/<name>",
         )
-    which = "the newest of " + count_words(len(found), "experiment") if len(found) > 1 else ""
-    note(printable_name(f"Experiment: {', '.join(filter(None, (shorten_path(found[0]), which)))}"))
+    count = count_words(len(found), "experiment")
+    which = f", the newest of {count}; give DIR for another one" if len(found) > 1 else ""
+    note(printable_name(f"Experiment: {shorten_path(found[0])}{which}"))
     return existing_experiment(str(found[0]))
 
 
