@@ -41,7 +41,9 @@ class RunOutcome:
 
     def __str__(self) -> str:
         generations = f"{len(self.rows)} generation{'' if len(self.rows) == 1 else 's'} committed"
-        return "\n".join(filter(None, (f"{self.status}: {generations}", self.text)))
+        failed = sum(bool(row.error) for row in self.rows)
+        scores = f", {failed} score{'' if failed == 1 else 's'} failed" if failed else ""
+        return "\n".join(filter(None, (f"{self.status}: {generations}{scores}", self.text)))
 
 
 class ExperimentRun:

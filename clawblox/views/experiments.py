@@ -103,7 +103,8 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
         for chain in sorted(needy, key=_rank)
         if not any(printable(_describe_last(chain)) in line for line in table)
     ]
-    return [*table, *([""] if unseen else []), *_describe_reasons(unseen)]
+    below = [*_describe_reasons(unseen), *_suggest_failed_score(status)]
+    return [*table, *([""] if below else []), *below]
 
 
 def summarise_experiment(status: ExperimentStatus) -> list[str]:
@@ -115,8 +116,15 @@ def summarise_experiment(status: ExperimentStatus) -> list[str]:
     if status.counts.get("committed", 0) < status.generations:
         words = ["--retry-failed"] if failed else []
         lines.append(f"resume:   {suggest('experiment resume', status.directory, *words)}")
+    lines += _suggest_failed_score(status)
     lines.append(f"results:  {suggest('experiment results', status.directory)}")
     return list(map(printable, lines))
+
+
+def _suggest_failed_score(status: ExperimentStatus) -> list[str]:
+    """Return the command that shows why the first score failed, if one has."""
+    show = [suggest("experiment show", status.directory, place) for place in status.failed_scores]
+    return [f"scores:   {command}" for command in show[:1]]
 
 
 def describe_waits(status: ExperimentStatus) -> list[str]:
@@ -179,6 +187,9 @@ def _describe_counts(status: ExperimentStatus) -> Text:
         for name in _COUNTS
         if status.counts.get(name)
     ]
+    if status.failed_scores:
+        text = f"{count_words(len(status.failed_scores), 'score')} failed"
+        others.append(Text(text, style=STYLES["failed"]))
     return Text(" · ").join([Text(committed), *others])
 
 

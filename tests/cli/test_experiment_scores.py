@@ -55,6 +55,16 @@ def test_scores_are_computed_and_kept_without_the_secrets_of_agents(call: Start)
     first = POINTS.splitlines().index("def points(end):") + 1
     fault = f"score.broken: must be a finite number, not nan ({file}:{first})"
     assert f"r1 generation 1 scored: counter 0; {fault}" in run.out
+    why = f"clawblox experiment show {DIRECTORY} r1/g001"
+    assert run.out.splitlines()[-3:-1] == [
+        "1 of 1 committed · 1 score failed; $0.008.",
+        f"scores:   {why}",
+    ]
+    status = call("experiment", "status", DIRECTORY).out.splitlines()
+    assert (status[1], status[-1]) == ("1 of 1 committed · 1 score failed", f"scores:   {why}")
+    shown = call("experiment", "results", DIRECTORY)
+    assert shown.err == f"1 score failed. To see why:  {why}\n"
+    assert fault in call(*why.split()[1:]).out
     failed = call("experiment", "rescore", DIRECTORY, "scores:fails")
     line = POINTS.splitlines().index('    raise KeyError("points")') + 1
     assert failed.wait() == 1, failed.err
@@ -62,6 +72,7 @@ def test_scores_are_computed_and_kept_without_the_secrets_of_agents(call: Start)
     assert failed.err == ""
     added = call("experiment", "rescore", DIRECTORY, "scores:agents")
     assert (added.wait(), added.out) == (0, "r1 generation 1: counter 0, score 1\n")
+    assert call("experiment", "results", DIRECTORY).err == ""
     again = call("experiment", "rescore", DIRECTORY)
     assert (again.wait(), again.out) == (1, f"r1 generation 1: counter 0, score 1; {fault}\n")
     (row,) = json.loads(call("experiment", "results", DIRECTORY, "--json").out)["rows"]

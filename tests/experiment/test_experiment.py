@@ -362,6 +362,14 @@ async def test_hooks_get_events_and_rows_and_their_errors_end_nothing(scene: Sce
     }
 
 
+async def test_an_outcome_says_how_many_scores_failed(scene: Scene) -> None:
+    async def bad(end: Any) -> float:
+        raise KeyError("points")
+
+    outcome = await run(scene, scene.plan(), score=bad)
+    assert str(outcome) == "done: 2 generations committed, 2 scores failed"
+
+
 async def test_a_session_with_other_hooks_is_reported(scene: Scene) -> None:
     async def points(_end: Any) -> dict[str, float]:
         return {"points": 1.0}

@@ -30,6 +30,7 @@ from clawblox.views.formatting import (
     format_json,
     format_table,
     shorten_path,
+    suggest,
 )
 from clawblox.views.score_svg import draw_scores
 
@@ -125,6 +126,9 @@ def results(
         click.echo("No generation has begun.")
     else:
         click.echo(found.table(by=keys, agents=of_agents, width=table_width()))
+    if failed := record.status().failed_scores:
+        command = suggest("experiment show", record.directory, failed[0])
+        note(f"{count_words(len(failed), 'score')} failed. To see why:  {command}")
 
 
 def _group(found: Results, keys: Sequence[str]) -> dict[str, Any]:

@@ -26,12 +26,10 @@ class Scores:
     Attributes:
         values: The scores.
         versions: The version of the function that computed each; empty if it is not recorded.
-        error: Why the latest computation failed, or left out a name; empty if it did not.
     """
 
     values: Mapping[str, float] = attrs.field(factory=dict)
     versions: Mapping[str, str] = attrs.field(factory=dict)
-    error: str = ""
 
     def merge(self, data: Mapping[str, Any], version: str) -> Self:
         """Return the scores with those of a later line; values that are no numbers are left out.
@@ -50,7 +48,6 @@ class Scores:
             self,
             values={**self.values, **numbers},
             versions={**self.versions, **dict.fromkeys(numbers, version)},
-            error=str(data.get("error", "")),
         )
 
 

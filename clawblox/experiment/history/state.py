@@ -127,6 +127,13 @@ class GenerationState:
         return scores
 
     @property
+    def score_error(self) -> str:
+        """Why its latest score failed, or left out a name; empty if it did not."""
+        committed = None if self.committed is None else self.committed.scores
+        latest = self.rescored[-1][0] if self.rescored else committed
+        return "" if latest is None else str(latest.get("error", ""))
+
+    @property
     def is_over(self) -> bool:
         """Whether the next generation can begin."""
         return self.imported is not None or self.committed is not None

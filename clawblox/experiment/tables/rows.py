@@ -264,7 +264,7 @@ class _Record:
             scores=scores.values,
             score_versions=scores.versions,
             kept_scores=find_kept(self.state, scores),
-            error=_find_error(latest, scores),
+            error=_find_error(latest, generation),
             checkpoint=self._describe_checkpoint(),
             forked_from="" if branch is None else self._archive(branch.source),
             branch="" if branch is None else branch.label,
@@ -442,11 +442,11 @@ def _directory(attempt: AttemptState) -> str:
     return str(moved_to or attempt.run_id)
 
 
-def _find_error(latest: AttemptState | None, scores: Scores) -> str:
+def _find_error(latest: AttemptState | None, generation: GenerationState) -> str:
     ending = None if latest is None else latest.ending
     if ending is not None and ending.type in ("failed", "paused"):
         return str(ending.data.get("text", ""))
-    return scores.error
+    return generation.score_error
 
 
 def _sum_pauses(attempts: Sequence[AttemptState]) -> float:

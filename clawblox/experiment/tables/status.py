@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -175,6 +175,7 @@ class ExperimentStatus:
         counts: Number of generations by what happens to them: ``committed``, ``running``,
             ``paused``, ``failed``, ``waiting``, and ``blocked`` after a failure.
         generations: Number of all generations.
+        failed_scores: The complete generations whose latest score failed, such as ``r2/g003``.
         spent_usd: Cost of all attempts, in US dollars; None if a part of it is not known.
         is_estimated: Whether a part of the cost is computed from prices.
         limit_usd: Limit of the cost; None without one.
@@ -189,6 +190,7 @@ class ExperimentStatus:
     chains: tuple[ChainStatus, ...]
     counts: Mapping[str, int]
     generations: int
+    failed_scores: tuple[str, ...] = ()
     spent_usd: float | None
     is_estimated: bool
     limit_usd: float | None
@@ -234,6 +236,7 @@ def make_status(
         chains=chains,
         counts=counts,
         generations=counts.total(),
+        failed_scores=tuple(place for view in views for place in view.failed_scores()),
         spent_usd=spent.usd,
         is_estimated=spent.is_estimated,
         limit_usd=plan.limits.dollars,
@@ -335,6 +338,12 @@ class _View:
         """Return the cost of all attempts, including the one that runs."""
         ended = [self._cost(attempt.spent) for attempt in self.own.attempts]
         return sum_costs([*ended, self._cost(self.live.spent)])
+
+    def failed_scores(self) -> Iterator[str]:
+        """Yield the complete generations whose latest score failed."""
+        for generation in self.own.generations.values():
+            if generation.score_error:
+                yield f"{generation.chain}/g{generation.number:03d}"
 
     @property
     def _latest_number(self) -> int:

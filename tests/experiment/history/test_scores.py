@@ -25,8 +25,14 @@ def test_an_error_replaces_no_score() -> None:
     scores = Scores().merge({"scores": {"cubes": 1.0}}, "first")
     failed = scores.merge({"error": "KeyError: 'cubes'"}, "second")
     assert (failed.values, failed.versions) == (scores.values, scores.versions)
-    assert failed.error == "KeyError: 'cubes'"
-    assert failed.merge({"scores": {}}, "third").error == ""
+
+
+def test_the_error_is_that_of_the_latest_score() -> None:
+    journal = Journal()
+    journal.open("r1", 1).work().write("scored", {"error": "KeyError: 'cubes'"}).commit([])
+    assert journal.state.chain("r1").generations[1].score_error == "KeyError: 'cubes'"
+    journal.write("rescored", {"scores": {}}, chain="r1", generation=1)
+    assert journal.state.chain("r1").generations[1].score_error == ""
 
 
 @pytest.mark.parametrize("value", [None, "3", True, math.nan, -math.inf, [1.0], 10**400])

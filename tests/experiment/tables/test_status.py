@@ -145,6 +145,16 @@ def test_a_chain_that_has_committed_everything_is_done(journal: Journal) -> None
     assert (chain.scores, chain.kept_scores) == ({"cubes": 2.0}, ("cubes",))
 
 
+def test_complete_generations_whose_latest_score_failed_are_named(journal: Journal) -> None:
+    for number in (1, 2):
+        attempt = journal.open("r1", number).work()
+        attempt.write("scored", {"error": "x"})
+        assert make_status_from(journal).failed_scores == tuple(["r1/g001"][: number - 1])
+        attempt.commit(USAGE)
+    journal.write("rescored", {"scores": {"cubes": 1.0}}, chain="r1", generation=1)
+    assert make_status_from(journal).failed_scores == ("r1/g002",)
+
+
 def test_the_next_generation_begins_at_zero(journal: Journal) -> None:
     journal.open("r1", 1).work().commit(USAGE)
     chain = first_chain(journal)
