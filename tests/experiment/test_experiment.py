@@ -28,7 +28,7 @@ from clawblox.errors import (
 )
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.journal import read_lines
-from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.plan import AgentSpec, Condition, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.schedule.ports import Order
@@ -250,6 +250,18 @@ async def test_an_experiment_of_an_earlier_version_keeps_the_names_of_its_chains
         names = {row.chain for row in read_experiment(scene.directory).results().rows()}
         assert names == {"push-r1", "Push-r1", "there-r1"}
     assert "naming = 1\n" in (scene.directory / "plan-1.toml").read_text()
+
+
+async def test_an_experiment_that_recorded_no_rules_keeps_the_labels_of_its_conditions(
+    scene: Scene,
+) -> None:
+    push = Condition("push", {"agents.*.prompt": "Push it."})
+    await run(scene, scene.plan(generations=1, conditions=[push]))
+    file = scene.directory / "plan.toml"
+    assert "naming = 3\n" in file.read_text()
+    file.write_text(file.read_text().replace("naming = 3\n", ""))
+    (row,) = read_experiment(scene.directory).results().rows()
+    assert row.labels == {"prompt": "Push it."}
 
 
 async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_author(

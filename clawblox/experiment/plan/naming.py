@@ -8,7 +8,8 @@ number is appended. Words contain no ``-``, so joining them by ``-`` is unambigu
 
 A long value (a text of several words or of more than 40 characters, or a table) is a word as a
 whole if it fits, else by its beginning and a digest: ``Play_the_game_3f2a91``. Paths count by their
-last step, as directories move. Experiments of earlier versions have the rules 1, without digests.
+last step, as directories move. Experiments of earlier versions have the rules 1, without digests,
+or the rules 2, in which a swept value may have the label that branches have for their message.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from clawblox.experiment.plan.values import fields_by_key, to_plain
 NAME_PATTERN: Final = r"\A(?!\.+\Z)[A-Za-z0-9._-]{1,255}\Z"
 """Names of chains, runs and agents, by this package and by the public generation scripts."""
 
+BRANCH_LABEL: Final = "prompt"
+"""Label of branches: the short name of their first message."""
+
 _DISPLAY_NAMES: Final = ("Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
 _LETTERS: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 _COPY: Final = re.compile(r"^(?:[0-9a-f]{16}-)+(?=.)")
-NAMINGS: Final = (1, 2)
+NAMINGS: Final = (1, 2, 3)
 """The rules for names that an experiment may have; new ones have the last."""
 
 _MAX_COPY_CHARS: Final = 200
@@ -42,7 +46,7 @@ _STEM_CHARS: Final = 13
 _STEM_DIGEST_CHARS: Final = 6
 _MAX_WORD_CHARS: Final = 20
 _MAX_BASE_CHARS: Final = 38
-_DIGEST_CHARS: Final = {1: 8, 2: 12}
+_DIGEST_CHARS: Final = {1: 8, 2: 12, 3: 12}
 """Length of the digest of joined words, by the rules: ten thousand chains must all differ."""
 _MAX_LABEL_CHARS: Final = 60
 _LABEL_START_CHARS: Final = 50
@@ -128,15 +132,25 @@ def chain_name(base: str, suffix: str, naming: int) -> str:
     return f"{base}-{suffix}" if base else suffix
 
 
-def label_keys(paths: Sequence[str]) -> dict[str, str]:
-    """Return a short key for each path: its last step, with earlier steps where paths share it."""
-    return {path: _label_key(path, _distinct_steps(path, paths)) for path in paths}
+def label_keys(paths: Sequence[str], naming: int = NAMINGS[-1]) -> dict[str, str]:
+    """Return a short key for each path: its last step, with earlier steps where that is taken.
+
+    Args:
+        paths: The paths.
+        naming: The rules. By the rules 1 and 2, a key may be the label of branches.
+    """
+    if naming < 3:
+        return {path: _label_key(path, _distinct_steps(path, paths)) for path in paths}
+    short = [path.replace(".*.", ".", 1) for path in paths]
+    keys = (_label_key(path, _distinct_steps(path, short, BRANCH_LABEL)) for path in short)
+    return dict(zip(paths, keys, strict=True))
 
 
-def _distinct_steps(path: str, paths: Sequence[str]) -> int:
-    """Return how many last steps of a path distinguish it from the other paths."""
+def _distinct_steps(path: str, paths: Sequence[str], taken: str = "") -> int:
+    """Return how many last steps of a path distinguish it from the others and a taken key."""
     for steps in range(1, path.count(".") + 1):
-        if [_label_key(other, steps) for other in paths].count(_label_key(path, steps)) == 1:
+        keys = [taken, *(_label_key(other, steps) for other in paths)]
+        if keys.count(_label_key(path, steps)) == 1:
             return steps
     return path.count(".") + 1
 

@@ -114,7 +114,8 @@ def expand(
     Raises:
         ConfigError: Values are invalid in combination, or two conditions would have the same name.
     """
-    keys = label_keys([*dict.fromkeys([*sweep, *(path for one in conditions for path in one.set)])])
+    paths = dict.fromkeys([*sweep, *(path for one in conditions for path in one.set)])
+    keys = label_keys([*paths], plan.naming)
     variants = [] if conditions and not sweep else list(_expand_sweep(plan, sweep, keys))
     _require_different_names(variants, plan.naming)
     bases = {variant.base for variant in variants}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from clawblox.experiment.history.state import ChainState, ExperimentState
+from clawblox.experiment.plan.naming import BRANCH_LABEL
 from clawblox.experiment.plan.plan import Chain, Plan
 
 
@@ -35,6 +36,6 @@ def _branch_off(source: Chain, branched: ChainState, *, index: int) -> Chain:
         name=branched.name,
         index=index,
         seed=source.seed if branch.reseed is None else branch.reseed,
-        labels={**source.labels, **({"prompt": branch.label} if branch.label else {})},
+        labels={**source.labels, **({BRANCH_LABEL: branch.label} if branch.label else {})},
         plan=source.plan.but(duration=duration_s),
     )

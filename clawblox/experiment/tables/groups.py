@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.plan.naming import BRANCH_LABEL
 from clawblox.experiment.tables.estimates import Estimate, estimate, find_interval
 from clawblox.experiment.tables.flat_rows import LABEL, KeptScore, is_number, strip
 
-PROMPT: Final = f"{LABEL}prompt"
+PROMPT: Final = f"{LABEL}{BRANCH_LABEL}"
 """The column that distinguishes the branches of a checkpoint."""
 FlatRows: TypeAlias = Sequence[Mapping[str, Any]]
 _Values: TypeAlias = Mapping[int, float]

@@ -100,6 +100,14 @@ def test_labels_get_earlier_steps_only_where_paths_end_alike() -> None:
     assert list(label_keys(paths).values()) == ["Eko_model", "Moa_model", "before"]
 
 
+def test_the_label_of_a_swept_prompt_is_not_that_of_branches_but_in_older_experiments() -> None:
+    paths = ["agents.*.prompt", "save.prompt", "agents.Eko.system_prompt"]
+    assert list(label_keys(paths).values()) == ["agents_prompt", "save_prompt", "system_prompt"]
+    for rules in (1, 2):
+        assert label_keys(paths[:1], rules) == {"agents.*.prompt": "prompt"}
+    assert list(label_keys(["world.env.prompt"]).values()) == ["env_prompt"]
+
+
 def test_a_long_name_is_cut_and_ends_in_a_digest_of_its_words() -> None:
     scenes = ["a" * 25, "b" * 25]
     sweep = {"world.env.A": scenes, "world.env.B": scenes, "duration": [1e9]}
@@ -133,7 +141,7 @@ def test_long_values_have_short_different_names_and_labels_that_are_readable() -
         "Get_behind_a_a808fe-r1",
         "Push_it-r1",
     ]
-    labels = [str(chain.labels["prompt"]) for chain in chains]
+    labels = [str(chain.labels["Eko_prompt"]) for chain in chains]
     assert labels == [
         *PUSHES[:2],
         "Get behind a marble before you push it. Then push… a808fe",
@@ -154,7 +162,7 @@ def test_long_texts_without_letters_of_names_are_distinguished_by_a_digest() -> 
 def test_long_texts_that_begin_alike_differ_in_name_and_label() -> None:
     texts = ["Play the game of marbles. " * 20 + str(number) for number in range(300)]
     chains = plan(sweep={"agents.Eko.prompt": texts}).chains()
-    assert len({chain.labels["prompt"] for chain in chains}) == len(texts)
+    assert len({chain.labels["Eko_prompt"] for chain in chains}) == len(texts)
     assert all(re.fullmatch(r"Play_the_game_[0-9a-f]{6}(\.2)?-r1", c.name) for c in chains)
     old = plan(sweep={"agents.Eko.prompt": texts}, naming=1).chains()
     assert [chain.name for chain in old[:3]] == [

@@ -63,6 +63,22 @@ def test_branches_of_one_checkpoint_are_compared_one_by_one() -> None:
     assert difference.interval == pytest.approx((-1.4612, 6.1279), abs=1e-3)
 
 
+def test_swept_prompts_are_not_grouped_with_the_messages_of_branches() -> None:
+    sweep = {"agents.*.prompt": ["go", "wait"]}
+    forks = Forks("go-r1", "wait-r1", repeats=1, sweep=sweep)
+    forks.fork("go-r1", {None: [1.0], "wait": [5.0]})
+    means = {
+        key: {
+            group.by[key]: group.estimate.mean for group in forks.results.summary("points", by=key)
+        }
+        for key in ("prompt", "agents_prompt")
+    }
+    assert means["prompt"] == {None: 1000.0, "as-before": 1.0, "wait": 5.0}
+    assert means["agents_prompt"] == {"go": pytest.approx(1006 / 3), "wait": 1000.0}
+    (difference,) = forks.results.differences("points", by=("prompt", "agents_prompt"))
+    assert difference.by == {"prompt": "wait", "agents_prompt": "go"}
+
+
 def test_checkpoints_are_pairs_of_the_means_of_their_branches() -> None:
     forks = Forks("r1", "r2")
     forks.fork("r1", {None: [1.0, 3.0], HINT: [4.0, 6.0]})
