@@ -258,8 +258,8 @@ async def test_an_experiment_that_recorded_no_rules_keeps_the_labels_of_its_cond
     push = Condition("push", {"agents.*.prompt": "Push it."})
     await run(scene, scene.plan(generations=1, conditions=[push]))
     file = scene.directory / "plan.toml"
-    assert "naming = 3\n" in file.read_text()
-    file.write_text(file.read_text().replace("naming = 3\n", ""))
+    assert "naming = 2\n" in file.read_text()
+    file.write_text(file.read_text().replace("naming = 2\n", ""))
     (row,) = read_experiment(scene.directory).results().rows()
     assert row.labels == {"prompt": "Push it."}
 

@@ -8,8 +8,8 @@ number is appended. Words contain no ``-``, so joining them by ``-`` is unambigu
 
 A long value (a text of several words or of more than 40 characters, or a table) is a word as a
 whole if it fits, else by its beginning and a digest: ``Play_the_game_3f2a91``. Paths count by their
-last step, as directories move. Experiments of earlier versions have the rules 1, without digests,
-or the rules 2, in which a swept value may have the label that branches have for their message.
+last step, as directories move. Experiments of earlier versions have the rules 1, without digests
+and with the label of branches also for a swept value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
 _LETTERS: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 _COPY: Final = re.compile(r"^(?:[0-9a-f]{16}-)+(?=.)")
-NAMINGS: Final = (1, 2, 3)
+NAMINGS: Final = (1, 2)
 """The rules for names that an experiment may have; new ones have the last."""
 
 _MAX_COPY_CHARS: Final = 200
@@ -46,7 +46,7 @@ _STEM_CHARS: Final = 13
 _STEM_DIGEST_CHARS: Final = 6
 _MAX_WORD_CHARS: Final = 20
 _MAX_BASE_CHARS: Final = 38
-_DIGEST_CHARS: Final = {1: 8, 2: 12, 3: 12}
+_DIGEST_CHARS: Final = {1: 8, 2: 12}
 """Length of the digest of joined words, by the rules: ten thousand chains must all differ."""
 _MAX_LABEL_CHARS: Final = 60
 _LABEL_START_CHARS: Final = 50
@@ -137,9 +137,9 @@ def label_keys(paths: Sequence[str], naming: int = NAMINGS[-1]) -> dict[str, str
 
     Args:
         paths: The paths.
-        naming: The rules. By the rules 1 and 2, a key may be the label of branches.
+        naming: The rules. By the rules 1, a key may be the label of branches.
     """
-    if naming < 3:
+    if naming == 1:
         return {path: _label_key(path, _distinct_steps(path, paths)) for path in paths}
     short = [path.replace(".*.", ".", 1) for path in paths]
     keys = (_label_key(path, _distinct_steps(path, short, BRANCH_LABEL)) for path in short)
