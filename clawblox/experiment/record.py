@@ -157,9 +157,8 @@ def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:
 def _read_plan(path: Path) -> Plan:
     """Return a recorded plan; without rules for names, it is one of an earlier version."""
     plan = Plan.load(path)
-    if "naming" in parse_toml(read_toml_text(path), path):
-        return plan
-    return plan.but(naming=NAMINGS[0] if plan.sweep else NAMINGS[1])
+    is_old = "naming" not in parse_toml(read_toml_text(path), path)
+    return plan.but(naming=NAMINGS[0]) if is_old else plan
 
 
 def _run_names(chain: ChainState) -> set[str]:

@@ -103,8 +103,7 @@ def test_labels_get_earlier_steps_only_where_paths_end_alike() -> None:
 def test_the_label_of_a_swept_prompt_is_not_that_of_branches_but_in_older_experiments() -> None:
     paths = ["agents.*.prompt", "save.prompt", "agents.Eko.system_prompt"]
     assert list(label_keys(paths).values()) == ["agents_prompt", "save_prompt", "system_prompt"]
-    for rules in (1, 2):
-        assert label_keys(paths[:1], rules) == {"agents.*.prompt": "prompt"}
+    assert label_keys(paths[:1], naming=1) == {"agents.*.prompt": "prompt"}
     assert list(label_keys(["world.env.prompt"]).values()) == ["env_prompt"]
 
 
