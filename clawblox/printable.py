@@ -39,9 +39,15 @@ _EMOJI: Final = (
 A joiner is shown only between two pictures, and another sign only right behind one.
 """
 
+_JOINED_EMOJI: Final = re.compile(_EMOJI)
 _EMOJI_OR_SUSPECT: Final = re.compile(rf"{_EMOJI}|{_SUSPECT.pattern}")
 
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
+
+
+def is_printable(text: str) -> bool:
+    """Return whether all characters are printable; signs that join pictures are, between two."""
+    return _JOINED_EMOJI.sub(lambda emoji: emoji[0].replace("\u200d", ""), text).isprintable()
 
 
 def printable(text: str) -> str:

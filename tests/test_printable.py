@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from clawblox import printable as module
 from clawblox.printable import (
+    is_printable,
     printable,
     printable_json,
     printable_lines,
@@ -93,6 +94,7 @@ WOMAN, BROWN = "\U0001f469", "\U0001f3fd"
     ],
 )
 def test_pictures_of_several_characters_are_shown(text: str) -> None:
+    assert is_printable(text)
     assert printable_name(text) == printable(text) == printable_lines(text) == text
 
 
@@ -113,6 +115,7 @@ def test_pictures_of_several_characters_are_shown(text: str) -> None:
     ],
 )
 def test_a_hidden_sign_is_escaped_where_it_makes_no_picture(text: str) -> None:
+    assert "\u200d" not in text or not is_printable(text)
     for shown in (printable_name(text), printable_lines(text)):
         assert shown != text
         assert shown.encode("latin-1", "backslashreplace").decode("unicode_escape") == text

@@ -17,6 +17,7 @@ from clawblox.cli.experiment_dirs import name_directories, refuse_experiment, re
 from clawblox.cli.field_options import parse_labels, section_option
 from clawblox.config.arguments import check_count, check_seconds
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
+from clawblox.printable import is_printable
 from clawblox.results import Labels
 from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.find_runs import find_runs_below
@@ -312,7 +313,7 @@ def _login_name() -> str:
 
 
 def _check_agent_name(name: str) -> str:
-    if not name.strip() or not name.isprintable():
+    if not name.strip() or not is_printable(name):
         raise ConfigError(f"must be a printable text, not {name!r}")
     return name
 

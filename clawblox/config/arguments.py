@@ -19,6 +19,7 @@ import attrs
 from clawblox import protocol
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.errors import ConfigError
+from clawblox.printable import is_printable
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
 from clawblox.spelling import nearest_name
@@ -441,7 +442,7 @@ def parse_label(text: str) -> str | int | float | bool:
 
 def _is_label(value: object) -> bool:
     if isinstance(value, str):
-        return value.isprintable() and 0 < len(value) <= _MAX_LABEL_CHARS
+        return is_printable(value) and 0 < len(value) <= _MAX_LABEL_CHARS
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and -(2**63) <= value < 2**64

@@ -28,6 +28,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clawblox.host_gate import ServerAddress, find_refusal
+from clawblox.printable import is_printable
 from clawblox.protocol import (
     API_ALIAS_ROUTE,
     API_ROUTE,
@@ -371,7 +372,7 @@ def _read_name(request: Request) -> str:
     name = request.query_params.get("name", "").strip()
     if not name:
         raise HTTPException(400, "Missing query parameter `name`")
-    if len(name) > MAX_NAME or not name.isprintable():
+    if len(name) > MAX_NAME or not is_printable(name):
         raise HTTPException(400, f"`name` must have 1 to {MAX_NAME} printable characters")
     return name
 

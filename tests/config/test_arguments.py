@@ -130,7 +130,13 @@ def test_variables_are_a_mapping() -> None:
 
 
 def test_labels_are_short_texts_numbers_and_booleans() -> None:
-    labels = {"model": "fable 5 (beta)", "seed": 2**64 - 1, "t": -0.5, "ok": True, "n" * 63: "é"}
+    labels = {
+        "model": "fable 5 (beta)",
+        "seed": 2**64 - 1,
+        "t": -0.5,
+        "ok": True,
+        "n" * 63: "é \U0001f469\u200d\U0001f680",
+    }
     assert check_labels(labels) == labels
     assert check_labels(None) == {}
 

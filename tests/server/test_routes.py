@@ -56,9 +56,14 @@ async def test_join_needs_a_name(client, query):
     assert (answer.status_code, answer.text) == (400, "Missing query parameter `name`")
 
 
-@pytest.mark.parametrize("name", ["x" * 101, "a\nb", "bell\x07"])
+@pytest.mark.parametrize("name", ["x" * 101, "a\nb", "bell\x07", "a\u200db"])
 async def test_join_refuses_a_name_that_cannot_be_shown(client, name):
     assert (await client.post("/join", params={"name": name})).status_code == 400
+
+
+async def test_a_name_may_have_pictures_that_are_joined(client, hosted):
+    await join(client, "Zoë \U0001f469\u200d\U0001f680")
+    assert [session.name for session in hosted.sessions] == ["Zoë \U0001f469\u200d\U0001f680"]
 
 
 async def test_a_full_world_refuses_new_agents_but_not_rejoining_ones(client):
