@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import anyio
+import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
@@ -56,6 +58,8 @@ class Rescoring:
         callbacks: The hooks, with the score.
         clock: The clock.
         wanted: Returns whether a generation is scored; by default all are.
+        world_dir: Directory of the world, in place of every one that the plan names; None leaves
+            these.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Rescoring:
         clock: Clock,
         *,
         wanted: Callable[[GenerationState], bool] = lambda _generation: True,
+        world_dir: Path | None = None,
     ) -> None:
         self._plan = plan
         self._workshop = workshop
@@ -74,6 +79,7 @@ class Rescoring:
         self._callbacks = callbacks
         self._stamp = format_stamp(clock.utc())
         self._wanted = wanted
+        self._world_dir = world_dir
         self._places = anyio.CapacityLimiter(plan.limits.worlds)
 
     async def run(self, on_progress: OnRescored = ignore_rescored) -> None:
@@ -116,6 +122,9 @@ class Rescoring:
         self, generation: GenerationState, end: Checkpoint, function: Mapping[str, str | None]
     ) -> None:
         chain = all_chains(self._plan, self._recorder.state)[generation.chain]
+        if self._world_dir is not None:
+            world = attrs.evolve(chain.plan.world, dir=self._world_dir)
+            chain = attrs.evolve(chain, plan=chain.plan.but(world=world))
         order = Order(
             chain=chain,
             generation=generation.number,

@@ -161,16 +161,16 @@ async def _score(
         world = AsyncWorld(dir=reached.place)
         if not in_place:
             world = await copy_world(world, scratch, is_whole=reached.has_repository_files)
-        plan = record.plan.but(world=attrs.evolve(record.plan.world, dir=world.dir))
-        workshop = LiveWorkshop(record.directory, plan.layout, {})
+        workshop = LiveWorkshop(record.directory, record.plan.layout, {})
         sink = _Scores(record.state)
         scoring = Rescoring(
-            plan,
+            record.plan,
             workshop,
             sink,
             Callbacks(score),
             SystemClock(),
             wanted=lambda generation: (generation.chain, generation.number) in chosen,
+            world_dir=world.dir,
         )
         async with Tasks() as tasks:
             tasks.start_soon(workshop.serve)

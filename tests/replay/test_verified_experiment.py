@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment import read_experiment
+from clawblox.experiment import Condition, LiveGeneration, read_experiment
 from clawblox.experiment.layout import archive_path
 from clawblox.experiment.rescoring import find_end
 from clawblox.replay import VerifiedReplay, VerifiedRun
@@ -24,6 +25,7 @@ from tests.conformance.test_private_copies import make_repository, make_silent_r
 from tests.recording.files import Records, content, rewrite
 from tests.replay.test_bad_replays import saying
 from tests.replay.trials import CHAIN, KEYS, bets, ran_trial
+from tests.support import processes_in
 
 pytestmark = pytest.mark.needs("curl")
 
@@ -327,6 +329,18 @@ def test_a_world_that_needs_files_above_its_directory_is_scored(
     [score] = run.scores
     assert score.reason == ""
     assert score.computed == score.recorded != {}
+
+
+def test_scores_of_a_swept_world_are_computed_in_its_private_copy(tmp_path: Path) -> None:
+    world = dice_world(tmp_path)
+    condition = Condition("dice", {"world.dir": world})
+    directory = ran_trial(tmp_path, chain="dice-s7", world=world, conditions=[condition])
+
+    async def count_processes(_end: LiveGeneration) -> dict[str, float]:
+        return {"bets": float(len(await run_blocking(processes_in, world)))}
+
+    run = verified(directory, scores=True, score=count_processes)
+    assert [score.computed for score in run.scores] == [{"bets": 0.0}]
 
 
 def find_archive(directory: Path, place: tuple[str, int]) -> Path:

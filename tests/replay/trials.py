@@ -23,7 +23,6 @@ KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001"}
 TICKS_S = 0.101
 """More than the simulation time of an input."""
 CHAIN = "s7"
-RUNS = Path("chains") / CHAIN / "runs"
 
 
 def bet(number: int) -> str:
@@ -71,22 +70,25 @@ def make_plan(
     return Plan(spec, [agent], **{**settings, **changes})
 
 
-async def run_trial(root: Path, *, prompts: Sequence[str | None] = (), **changes: Any) -> Path:
+async def run_trial(
+    root: Path, *, chain: str = CHAIN, prompts: Sequence[str | None] = (), **changes: Any
+) -> Path:
     """Run an experiment whose first attempt loses its world, and branches of its checkpoint.
 
     Args:
         root: Where everything is made.
+        chain: Name of its chain.
         prompts: First messages to the branches.
         **changes: Further fields of the plan.
     """
     directory = root / "exp"
 
     async def stop(live: LiveGeneration) -> str | None:
-        has_failed = live.chain != CHAIN or "failed" in types(experiment)
+        has_failed = live.chain != chain or "failed" in types(experiment)
         return "enough" if has_failed and live.agents[0].usage.turns else None
 
     async def kill() -> None:
-        recording = RUNS / f"exp-{CHAIN}-g001/recordings/recording-0001.jsonl.zst"
+        recording = f"chains/{chain}/runs/exp-{chain}-g001/recordings/recording-0001.jsonl.zst"
         await wait_until_async(lambda: is_saved(experiment, directory / recording))
         working = next(line for line in experiment.record.lines if line.type == "working")
         os.kill(working.data["world"]["pid"], signal.SIGKILL)
@@ -100,7 +102,7 @@ async def run_trial(root: Path, *, prompts: Sequence[str | None] = (), **changes
             assert (await experiment.run()).status == "done"
         if prompts:
             async with Experiment(plan, **options) as experiment:
-                source = experiment.checkpoint(f"{CHAIN}/g001", at="last")
+                source = experiment.checkpoint(f"{chain}/g001", at="last")
                 await experiment.fork(source, prompts=prompts, parallel=1)
                 assert (await experiment.run()).status == "done"
     return directory
