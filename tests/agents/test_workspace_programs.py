@@ -94,5 +94,5 @@ async def test_a_program_that_is_not_in_the_workspace_is_refused(
     (workspace / "notes.md").write_text("Nothing.\n")
     write(workspace.parent / "outside")
     async with make(tmp_path, f"{{workspace}}/{program}", sandbox=False) as agent:
-        with pytest.raises(AgentSetupError, match="no executable file in its workspace"):
+        with pytest.raises(AgentSetupError, match="is not an executable file in its workspace"):
             await agent.start("Begin")

@@ -306,7 +306,7 @@ def test_a_signal_ends_the_viewer_with_all_that_it_has_started(
     world = world_with_viewer(tmp_path, "stay")
     command = start("replay", str(recording), "--viewer", "--world", str(world))
     command.wait_for("started 2")
-    assert len(marked_processes()) >= 2
+    wait_until(lambda: len(marked_processes()) >= 2)  # an exec clears the environment first
     command.send(signal.SIGTERM)
     assert command.wait() == 128 + signal.SIGTERM
     assert marked_processes() == set()

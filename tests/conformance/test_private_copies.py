@@ -20,6 +20,7 @@ from clawblox.world import repository_files
 from clawblox.world.private_copies import copy_world, find_paths_above
 from tests.conformance.lives import DICE, recorded_lives, verified
 from tests.replay.test_verified_replay import BETS
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.needs("git")
 
@@ -90,7 +91,7 @@ def test_a_world_that_needs_a_module_above_without_naming_it_is_checked(tmp_path
     assert statuses(check(world)) == {"passed"}
 
 
-@pytest.mark.parametrize("make", [make_repository, make_silent_repository])
+@pytest.mark.parametrize("make", sampled([make_repository, make_silent_repository], every=2))
 def test_a_recording_of_such_a_world_is_verified(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:

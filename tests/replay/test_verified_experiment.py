@@ -25,6 +25,7 @@ from tests.conformance.test_private_copies import make_repository, make_silent_r
 from tests.recording.files import Records, content, rewrite
 from tests.replay.test_bad_replays import saying
 from tests.replay.trials import CHAIN, KEYS, bets, ran_trial
+from tests.sampling import sampled
 from tests.support import processes_in
 
 pytestmark = pytest.mark.needs("curl")
@@ -150,6 +151,7 @@ def test_a_forged_recording_is_named(trial: Path, whole: VerifiedRun, tmp_path: 
     assert f"exp-{CHAIN}-g002, recording 1: differs at tick " in table
 
 
+@pytest.mark.thorough
 def test_nothing_continues_a_forged_recording_of_a_killed_world(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_world_that_only_says_equal_is_named_for_every_attempt(
     assert format_attempts(run).count("not verified") == len(run.replays)
 
 
+@pytest.mark.thorough
 def test_an_attempt_without_its_recording_is_named(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
@@ -226,6 +229,7 @@ def test_an_attempt_without_its_recording_is_named(
     assert f"exp-{CHAIN}-g002, " in table
 
 
+@pytest.mark.thorough
 def test_an_experiment_is_verified_whole_and_by_worlds_outside_of_it(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
@@ -320,7 +324,7 @@ def test_another_score_is_reported_and_is_not_a_difference(
 
 
 @pytest.mark.needs("git")
-@pytest.mark.parametrize("make", [make_repository, make_silent_repository])
+@pytest.mark.parametrize("make", sampled([make_repository, make_silent_repository], every=2))
 def test_a_world_that_needs_files_above_its_directory_is_scored(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
@@ -331,6 +335,7 @@ def test_a_world_that_needs_files_above_its_directory_is_scored(
     assert score.computed == score.recorded != {}
 
 
+@pytest.mark.thorough
 def test_scores_of_a_swept_world_are_computed_in_its_private_copy(tmp_path: Path) -> None:
     world = dice_world(tmp_path)
     condition = Condition("dice", {"world.dir": world})
