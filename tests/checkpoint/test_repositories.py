@@ -311,6 +311,7 @@ def test_settings_of_a_sparse_checkout_in_the_plain_configuration_count(
     assert_same(workspace, moved(travel()), "repo", "sparse-checkout list")
 
 
+@pytest.mark.thorough
 def test_each_worktree_keeps_its_own_sparse_checkout(workspace: Path, travel: Travel) -> None:
     make_upstream(workspace / "repo")
     git(workspace / "repo", "sparse-checkout", "set", "a")
@@ -475,6 +476,7 @@ def test_a_sparse_submodule_with_a_worktree_works(
         assert_same(workspace, new, name)
 
 
+@pytest.mark.thorough
 def test_a_submodule_with_a_git_directory_of_its_own_works(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
@@ -487,6 +489,7 @@ def test_a_submodule_with_a_git_directory_of_its_own_works(
     assert_same(workspace, moved(travel()), "repo")
 
 
+@pytest.mark.thorough
 def test_worktrees_of_submodules_and_submodules_of_worktrees_work(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:
@@ -501,6 +504,7 @@ def test_worktrees_of_submodules_and_submodules_of_worktrees_work(
     assert git(new / "wt", *words) == git(workspace / "wt", *words)
 
 
+@pytest.mark.thorough
 def test_a_second_directory_of_a_submodule_is_named_and_not_rebuilt(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:

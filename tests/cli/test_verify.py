@@ -187,6 +187,7 @@ def test_a_number_thatno_recording_has_is_refused_with_those_there_are(tmp_path:
 
 
 @pytest.mark.needs("curl")
+@pytest.mark.thorough
 def test_an_experiment_is_one_table_with_one_status(call: Start, tmp_path: Path) -> None:
     directory = ran_trial(tmp_path, prompts=[None])
     command = call("verify", str(directory), env=KEYS)

@@ -101,6 +101,7 @@ def test_an_agent_that_cannot_work_fails_its_chain_and_leaves_its_files(tmp_path
         assert (runs / attempt.ending.data["moved_to"] / "agents").is_dir()
 
 
+@pytest.mark.thorough
 def test_a_key_in_a_workspace_pauses_its_chain_and_is_never_archived(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, checkpoint={"every": 0.1, "idle_quiet": 0.0, "idle_wait": 10.0})
     trial = trial.with_prompt("Begin\nRUN printenv ANTHROPIC_API_KEY > key.txt")
