@@ -172,6 +172,16 @@ async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -
     assert find(report).status == "failed"
 
 
+@pytest.mark.needs("bwrap")
+async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLAWBLOX_HOME")
+    report = await check(tmp_path, "--honest", ids=[FRESH])
+    assert "(bubblewrap)" in find(report).evidence
+    assert "left" not in find(report).evidence
+
+
 async def test_a_life_that_is_killed_without_a_word_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.home import home_dir
 from clawblox.conformance import realtime
 from clawblox.conformance.fresh.footprints import Watch
 from clawblox.conformance.fresh.messages import Agent, Order, Result, decode_order, encode
@@ -37,7 +38,8 @@ _SAVE_TIMEOUT_S: Final = 30.0
 async def live(order: Order) -> Result:
     """Return the result of a life."""
     result = Result()
-    without = (order.run_dir, order.world, str(Path(order.run_dir).parent))
+    own = Path(order.run_dir).parent, home_dir()
+    without = (order.run_dir, order.world, *map(str, own))
     watch = await run_blocking(
         lambda: Watch(is_alone=order.is_alone, without=without, known=order.listeners)
     )
