@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -173,12 +174,13 @@ async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -
 
 
 @pytest.mark.needs("bwrap")
-async def test_the_list_of_runs_in_a_new_home_is_not_the_worlds(
+async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLAWBLOX_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "none"))
-    report = await check(tmp_path, "--honest", ids=[FRESH])
+    with tempfile.TemporaryDirectory() as home:
+        monkeypatch.setenv("HOME", home)
+        report = await check(tmp_path, "--honest", ids=[FRESH])
     assert "(bubblewrap)" in find(report).evidence
     assert "left" not in find(report).evidence
 
