@@ -375,6 +375,8 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
         *(("status", experiment), ("status", experiment, "--json"), ("results", experiment)),
         *(("results", experiment, "--csv"), ("stop", experiment), ("clean", experiment)),
         *(("resume", experiment), ("fork", experiment, "r1"), ("rescore", experiment, "no:score")),
+        *(("list", str(tmp_path)), ("show", experiment, "r1/g001")),
+        *(("logs", experiment, "r1/g001"), ("list", str(tmp_path), "--json")),
         ("run", str(make_hostile_plan(tmp_path / "p\x1b[2J.toml"))),
     ):
         trial.run("experiment", *words)

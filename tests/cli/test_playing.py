@@ -416,6 +416,7 @@ def test_there_are_differences_exactly_between_values_that_differ(pair: tuple[An
 
 @pytest.mark.thorough
 @given(pairs())
+@example(([], [{"id": "\x7f", "x": None}]))
 def test_every_difference_is_a_printable_line(pair: tuple[Any, Any]) -> None:
     for difference in find_differences(*pair):
         assert is_harmless(format_difference(difference))

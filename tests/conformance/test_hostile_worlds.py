@@ -30,8 +30,8 @@ LIMIT_S = 240.0
 """Real time in seconds after which a check of one world hangs."""
 
 GRADES: Mapping[str, str] = {
-    "deep-observations": "exact",
-    "repeated-key": "exact",
+    "deep-observations": "exact_as_far_as_seen",
+    "repeated-key": "exact_as_far_as_seen",
     "time-as-text": "exact",
     "evil-ids": "exact",
     "leaves-link": "exact",
