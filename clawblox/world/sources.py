@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path, PurePath
 from typing import Final
 
-from clawblox.checkpoint.collect.policy import link_stays_inside
 from clawblox.errors import ConfigError
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.copy_tree import copy_tree
@@ -99,6 +98,9 @@ def copy_sources(
         ConfigError: The world has a link, a pipe, a socket or a device, or is too large.
         OSError: An entry cannot be read or written.
     """
+    # Here, because every start of a world reads what counts as a source, and few copy.
+    from clawblox.checkpoint.collect.policy import link_stays_inside
+
     ways = {str(parent) for path in (world, *beside) for parent in PurePath(path).parents}
 
     def find_source(path: PurePath) -> str | None:
