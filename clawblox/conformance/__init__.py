@@ -25,11 +25,11 @@ those of the world that was saved.
 - ``ordinary``: an ordinary life of a world, and agents that join after its save.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
-- ``looks``: documents of such a life, at enough simulated times.
+- ``polling``: documents of such a life, at enough simulated times.
 - ``simulated_time``: the time that a document states.
 - ``pace``: how long to wait for such a world.
 - ``landings``: lives of such a world in which the same input lands at the same time.
-- ``fresh``: one more life, in places that no other has used.
+- ``fresh``: more restored lives, in places that no other has used.
 - ``verdict``: the verdict about the restore.
 - ``report``: the result, as values and as JSON.
 - ``wording``: a failed check as facts for people.

@@ -22,8 +22,8 @@ from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Action, Player
-from clawblox.conformance.looks import BETWEEN_S, LEAST_COMMON, Documents, collect
 from clawblox.conformance.pace import Pace, has_time_for
+from clawblox.conformance.polling import BETWEEN_S, LEAST_COMMON, Documents, collect
 from clawblox.conformance.realtime import compare_documents
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.conformance.simulated_time import read_time

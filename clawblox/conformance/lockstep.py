@@ -190,8 +190,8 @@ class Resaved:
     def find_other_state(self) -> int:
         """Return the number of the step before which observations differed most from the first.
 
-        What was of no use at the first save, because it stood still for example, is needed there. A
-        third of the script follows at least. Blocks.
+        State that the first save did not need, such as a speed of zero, is likely needed there. At
+        least a third of the script follows. Blocks.
         """
         first: dict[int, dict[str, Any]] = {}
         changes: dict[int, int] = {}

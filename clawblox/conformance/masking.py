@@ -94,7 +94,7 @@ class SecretMask:
         )
 
     def mask_verdict(self, report: Report) -> Report:
-        """Return a report with everything masked that a world may have said, but in its results."""
+        """Return a report with its secrets masked, except in its results."""
         verdict = attrs.evolve(report.verdict, sentence=self.mask(report.verdict.sentence))
         return attrs.evolve(report, verdict=verdict, obstacle=self.mask(report.obstacle))
 

@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class Growth:
-    """How the snapshot, and what an agent sees, grew in blocks of equal inputs.
+    """Growth of the snapshot, and of what an agent sees, in blocks of equal inputs.
 
     Attributes:
         action: The input.

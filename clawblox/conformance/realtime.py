@@ -26,8 +26,8 @@ from clawblox.conformance.live import (
     arrive,
     welcome,
 )
-from clawblox.conformance.looks import LEAST_COMMON, Documents, collect
 from clawblox.conformance.pace import has_time_for
+from clawblox.conformance.polling import LEAST_COMMON, Documents, collect
 from clawblox.conformance.registry import Failed, TooLittleSeen, preparing
 from clawblox.conformance.simulated_time import read_times
 from clawblox.differences import Difference, find_differences
@@ -38,7 +38,7 @@ _QUIET_TIMES: Final = 30
 _MOST_LIVES: Final = 6
 """Maximum number of lives from a save that are watched to see enough times of an earlier life."""
 WARM_ROUNDS: Final = 4
-"""How often each agent acts before the save."""
+"""Number of actions of each agent before the save."""
 _SAVE_EVERY, _SAVES = 5, 12
 """Number of observations from one save to the next, and maximum number of saves."""
 _FEW_SAVES: Final = LEAST_COMMON // 2

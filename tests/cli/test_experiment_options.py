@@ -141,7 +141,7 @@ def test_a_question_that_nobody_answers_removes_nothing(plan: Path, call: Start)
     command = call("experiment", "clean", DIRECTORY)
     assert command.wait() == 1
     last = command.err.splitlines()[-1]
-    assert last == "Nothing was removed, as nobody answered: --yes removes them without asking."
+    assert last == "Nothing was removed without an answer: --yes does not ask."
     assert archive.exists()
 
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from clawblox.conformance import landings, looks, pace
+from clawblox.conformance import landings, pace, polling
 from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.lab import Lab
@@ -61,7 +61,7 @@ class SlowWorld:
 @pytest.fixture
 def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run_in(world: SlowWorld) -> None:
-        for module in (landings, looks):
+        for module in (landings, polling):
             clock = SimpleNamespace(
                 current_time=world.current_time, sleep=world.sleep, Event=anyio.Event
             )
@@ -92,8 +92,8 @@ async def test_a_world_below_a_fiftieth_of_real_time_is_not_waited_for(run_in: A
 
 async def test_a_world_that_stands_still_is_not_taken_for_a_slow_one(run_in: Any) -> None:
     run_in(world := SlowWorld(0.1, stops_at=0.1))
-    documents: looks.Documents = {}
-    await looks.collect(world.player.observe, documents, until=10.0)
+    documents: polling.Documents = {}
+    await polling.collect(world.player.observe, documents, until=10.0)
     assert max(documents) == pytest.approx(0.1)
     assert world.now < 10
 
@@ -102,8 +102,8 @@ async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_w
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.021))
-    documents: looks.Documents = {}
-    await looks.collect(world.player.observe, documents, wanted=1, until=3.0)
+    documents: polling.Documents = {}
+    await polling.collect(world.player.observe, documents, wanted=1, until=3.0)
     assert max(documents) >= 3.0, "143 s of real time"
 
 
@@ -152,8 +152,8 @@ async def test_a_slow_world_that_is_seen_at_few_of_its_ticks_is_not_watched_for_
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.18, answer_s=0.25))
-    documents: looks.Documents = {}
-    await looks.collect(world.player.observe, documents)
+    documents: polling.Documents = {}
+    await polling.collect(world.player.observe, documents)
     assert world.now == pytest.approx(60, abs=1), "it was seen at one of 22 ticks"
 
 

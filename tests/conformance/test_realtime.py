@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.looks import LEAST_COMMON
+from clawblox.conformance.polling import LEAST_COMMON
 from clawblox.conformance.realtime import Watched, require_equal
 from clawblox.system.request import Answer
 

@@ -247,7 +247,7 @@ def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
         return 0
     answer = yes or ask(lambda: click.confirm("Remove them?", err=True))
     if not answer:
-        hint = ", as nobody answered: --yes removes them without asking" if answer is None else ""
+        hint = " without an answer: --yes does not ask" if answer is None else ""
         note(f"Nothing was removed{hint}.")
         return 1
     remove_leftovers(record.directory, leftovers)

@@ -1,7 +1,7 @@
-"""One more life of a world, in places that no other life of it has used.
+"""More restored lives of a world, each in places that no other life of it has used.
 
 A world could keep its state in a file or with a process, and save only its name. Every other life
-would find it again. This one cannot: it has its own temporary directories, home, caches, run
+would find it again. These cannot: each has its own temporary directories, home, caches, run
 directory and copy of the world, and with bubblewrap its own processes, network and memory too.
 
 - ``lives``: lives such a life, and compares it.

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from anyio import Event, lowlevel
 
-from clawblox.conformance import looks, realtime
+from clawblox.conformance import polling, realtime
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.looks import LEAST_COMMON, Documents, collect
+from clawblox.conformance.polling import LEAST_COMMON, Documents, collect
 from clawblox.conformance.registry import Failed
 from clawblox.system.request import Answer
 
@@ -58,7 +58,7 @@ def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
             await lowlevel.checkpoint()
 
         clock = SimpleNamespace(current_time=lambda: world.now, sleep=sleep, Event=Event)
-        monkeypatch.setattr(looks, "anyio", clock)
+        monkeypatch.setattr(polling, "anyio", clock)
         return {}
 
     return run_in

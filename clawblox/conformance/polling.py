@@ -1,4 +1,4 @@
-"""Looks at a life of a world that runs by itself, until it was seen at enough simulated times.
+"""Polls a life of a world that runs by itself, until it was seen at enough simulated times.
 
 Two lives are seen at the same times by chance where a world ticks more often than it answers. A
 world that has several requests at once answers more of them while it ticks as often, so that many
@@ -28,7 +28,7 @@ WANTED_TIMES: Final = 60
 _EXPECTED: Final = 4 * LEAST_COMMON
 """Expected common times after which enough has been seen; luck and load may quarter them."""
 BETWEEN_S: Final = 0.002
-"""Real time in seconds between two looks at a world that has not ticked."""
+"""Real time in seconds between two requests to a world that has not ticked."""
 _LEAST_EXPECTED: Final = LEAST_COMMON * 3 // 2
 """The same for a life that takes long to be seen; luck brings less than two thirds to one in 40."""
 _DENSE: Final = 0.7
@@ -74,10 +74,10 @@ async def collect(
     Raises:
         Failed: An answer is an error.
     """
-    await _Looks(ask, documents, wanted, until, least).look()
+    await _Poller(ask, documents, wanted, until, least).poll()
 
 
-class _Looks:
+class _Poller:
     """Asks for documents; see :func:`collect`."""
 
     def __init__(
@@ -97,23 +97,23 @@ class _Looks:
         self._pace = Pace(self._begun)
         self._seen = _Seen()
         self._most = _SIDE_BY_SIDE
-        self._looking = 0
+        self._polling = 0
         self._is_over = False
-        self._none_looks = anyio.Event()
+        self._has_ended = anyio.Event()
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Ask until enough has been seen; every request has its answer then."""
         async with Tasks() as tasks:
             self._add(tasks)
-            await self._none_looks.wait()
+            await self._has_ended.wait()
 
     def _add(self, tasks: Tasks) -> None:
-        self._looking += 1
-        tasks.start_soon(self._look_on, tasks)
+        self._polling += 1
+        tasks.start_soon(self._poll_on, tasks)
 
-    async def _look_on(self, tasks: Tasks) -> None:
+    async def _poll_on(self, tasks: Tasks) -> None:
         while not self._is_over:
-            is_alone = self._looking == 1
+            is_alone = self._polling == 1
             asked = anyio.current_time()
             exchange = await self._ask()
             now = anyio.current_time()
@@ -124,7 +124,7 @@ class _Looks:
             if not exchange.is_accepted or is_slow or is_large:
                 self._most = 1
             has_moved = exchange.is_accepted and self._note(exchange, now)
-            if self._looking > self._most:
+            if self._polling > self._most:
                 break
             if not has_moved:
                 # The world has not ticked: asking on would only slow it down.
@@ -132,9 +132,9 @@ class _Looks:
             elif is_alone and now - self._begun > _ALONE_S and not self._seen.is_dense:
                 for _ in range(self._most - 1):
                     self._add(tasks)
-        self._looking -= 1
-        if not self._looking:
-            self._none_looks.set()
+        self._polling -= 1
+        if not self._polling:
+            self._has_ended.set()
 
     def _note(self, exchange: Exchange, now: float) -> bool:
         """Note an answer, and whether it was the last one; return whether the world has moved."""
