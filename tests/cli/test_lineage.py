@@ -337,6 +337,10 @@ def is_back(told: dict[str, Any]) -> bool:
     return bool(told["restarts"] and told["state"] == "ready")
 
 
+def deaths(run: Path) -> int:
+    return sum(len(instance.deaths) for instance in read_lineage(run).instances)
+
+
 @pytest.mark.thorough
 def test_the_command_shows_a_running_run(up: Start, call: Start, run_dir: Path) -> None:
     up("--restart", "checkpoint")
@@ -344,9 +348,10 @@ def test_the_command_shows_a_running_run(up: Start, call: Start, run_dir: Path) 
     assert call("fork", str(run_dir), "w000").wait() == 0
     os.kill(look(run_dir)["w000"]["pid"], signal.SIGKILL)
     wait_until(lambda: is_back(look(run_dir)["w000"]), what="w000 is back")
+    wait_until(lambda: deaths(run_dir) == 1, what="the manifest has the restart")
     shown = call("lineage", str(run_dir))
     assert shown.wait() == 0
-    assert shown.out.startswith(f"{run_dir}: 4 instances, 2 saves, 1 fork")
+    assert shown.out.startswith(f"{run_dir}: 4 instances, 2 saves, 1 fork, 1 death")
     assert re.search(r"^  w003 +╰.*▸ +ready$", shown.out, re.MULTILINE)
     plain = call("lineage", str(run_dir), env={"PYTHONIOENCODING": "ascii"}, stdin=DEVNULL)
     assert plain.out == to_ascii(shown.out)

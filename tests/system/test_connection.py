@@ -316,7 +316,7 @@ async def test_a_large_body_arrives_whole() -> None:
 
 ENDLESS = b"x" * 70_000
 MANY = b"X: y\r\n" * 12_000
-TOO_LARGE = "is larger than 100 bytes"
+TOO_LARGE = "has 101 bytes"
 TOO_MANY_HEADERS = "has more than 65536 bytes of headers"
 REFUSED_HEADS = {
     "no HTTP": (b"ok\r\n\r\n", "is not HTTP"),
