@@ -52,8 +52,8 @@ _MAX_LINES: Final = 100_000
       clawblox experiment list --json         every field
 
     SPENT is the cost of all attempts that have ended, CHANGED the age of the last change. A
-    directory that cannot be read as an experiment is a line with the reason. Smoke runs that were
-    kept after a failure say so in STATUS.
+    directory that cannot be read as an experiment is a line with the reason. STATUS marks smoke
+    runs that were kept after a failure.
     """),
 )
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
