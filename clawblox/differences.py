@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from clawblox.printable import printable_json, printable_name
+
 _MAX_DEPTH = 50
 _NAME = re.compile(r"[^\W\d]\w*")
 _BARE_ID = re.compile(r"[\w:.-]*[^\W\d][\w:.-]*")
@@ -63,7 +65,7 @@ def common_length(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 def add_key(path: str, key: str) -> str:
     """Return the path of a member of the object at ``path``."""
-    if not _NAME.fullmatch(key):
+    if not _is_bare(_NAME, key):
         return add_id(path, key)
     return f"{path}.{key}" if path else key
 
@@ -75,7 +77,14 @@ def add_index(path: str, index: int) -> str:
 
 def add_id(path: str, name: str) -> str:
     """Return the path of the object with this id in the list at ``path``."""
-    return f"{path}[{name if _BARE_ID.fullmatch(name) else json.dumps(name, ensure_ascii=False)}]"
+    if _is_bare(_BARE_ID, name):
+        return f"{path}[{name}]"
+    return f"{path}[{printable_json(json.dumps(name, ensure_ascii=False))}]"
+
+
+def _is_bare(pattern: re.Pattern[str], name: str) -> bool:
+    """Return whether a name stands in paths as it is, without quotes."""
+    return bool(pattern.fullmatch(name)) and (name.isascii() or printable_name(name) == name)
 
 
 def _compare(before: Any, after: Any, path: str, depth: int) -> Iterator[Difference]:  # noqa: ANN401

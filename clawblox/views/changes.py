@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from clawblox.differences import ABSENT, Difference, is_equal
-from clawblox.printable import printable_name
 from clawblox.views.observations import Paint, format_inline, no_paint
 
 _MAX_CHARS = 60
@@ -14,7 +13,7 @@ _MAX_CHARS = 60
 
 def format_difference(difference: Difference, paint: Paint = no_paint) -> str:
     """Return a difference as a line."""
-    path = paint("key", f"{printable_name(difference.path) or 'observation'}:")
+    path = paint("key", f"{difference.path or 'observation'}:")
     before, after = difference.before, difference.after
     if before is ABSENT:
         return f"{path} {paint('note', 'new')} {_format(after)}"

@@ -24,13 +24,16 @@ from clawblox.differences import (
     find_differences,
 )
 from clawblox.errors import UsageError
+from clawblox.printable import printable_name
 from clawblox.views.changes import format_difference
 from clawblox.views.observations import find_value, format_inline, format_value
 from clawblox.world.input_examples import find_examples
 
 ROOT = Path(__file__).parents[2]
 
-keys = st.text(max_size=4) | st.sampled_from(["id", "0", "a b", "position", "]", '"'])
+keys = st.text(max_size=4) | st.sampled_from(
+    ["id", "0", "a b", "position", "]", '"', "\x7f", "\u3164"]
+)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
 values = st.recursive(
     scalars,
@@ -154,6 +157,12 @@ def test_looking_for_inputs_never_fails(text: str) -> None:
 # --------------------------------------------------------------------------- paths and values
 
 
+@given(st.text(max_size=4) | st.sampled_from(["\u3164", "a\u2028b", "\x7f"]))
+def test_a_path_is_one_printable_line(name: str) -> None:
+    for path in (add_key("a", name), add_id("a", name)):
+        assert printable_name(path) == path
+
+
 @given(values, st.data())
 def test_every_part_of_a_value_is_found_by_its_path(value: Any, data: st.DataObject) -> None:
     path, part = "", value
@@ -201,6 +210,7 @@ def test_any_text_is_a_path_or_refused(path: str) -> None:
 
 
 @given(values, st.integers(10, 100), st.booleans())
+@example(value={"\x7f": {"": [None, None, None, None]}}, width=10, is_shortened=True)
 def test_every_value_is_shown_without_control_characters(
     value: Any, width: int, is_shortened: bool
 ) -> None:
