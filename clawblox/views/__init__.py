@@ -12,8 +12,8 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
 - ``score_svg``: a score over the generations of an experiment, as a picture.
-- ``html``: HTML that escapes by default.
-- ``svg``: the page and the elements of pictures.
+- ``html``: HTML and SVG that escape by default; ``page_style``: the look of every page.
+- ``svg``: pictures and their elements.
 - ``archives``: archives and their members.
 - ``observations``: observations, and paths into them.
 - ``check_report``, ``check_page``, ``check_junit``: the report of checks of a world, as text, as a

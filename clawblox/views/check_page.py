@@ -8,6 +8,7 @@ from typing import Final
 from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.differences import common_length
+from clawblox.views import page_style
 from clawblox.views.check_report import (
     FAILURE_SECTIONS,
     MOST_NAMED,
@@ -22,72 +23,47 @@ from clawblox.views.check_report import (
     sum_up,
 )
 from clawblox.views.formatting import count_words, format_seconds
-from clawblox.views.html import Child, Markup, document, element, join
+from clawblox.views.html import Child, Markup, document, element, join, style
 
-COLOURS: Final[Mapping[str, tuple[str, str]]] = {
-    "page": ("#ffffff", "#0e1217"),
-    "panel": ("#f6f8fa", "#161b22"),
-    "line": ("#d8dee4", "#2b323b"),
-    "ink": ("#1f2328", "#e9eef4"),
-    "muted": ("#59636f", "#9aa6b4"),
-    "good": ("#0f66c3", "#69bcf6"),
-    "warning": ("#8b6505", "#daa012"),
-    "bad": ("#8a1e2c", "#eb654e"),
-    "lost": ("#692585", "#c650fc"),
-    "mark": ("#ffe4b0", "#4d3a05"),
-}
-"""Colours by their use, on a light and on a dark page; every text has a contrast of 4.9 or more."""
 _VALUE_CHARS: Final = 2000
-_STYLE: Final = """
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:1080px;padding:24px 20px 64px;background:var(--page);color:var(--ink);
-font:14px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums}
-h1{margin:0 0 4px;font-size:22px;line-height:1.3;overflow-wrap:anywhere}
-h2{margin:32px 0 8px;font-size:16px}
-h3{margin:0 0 2px;font-size:15px;overflow-wrap:anywhere}
-p{margin:0;overflow-wrap:anywhere}
-code,pre{font:12.5px/1.5 ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}
-pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}
-.world{color:var(--muted);font-weight:600}
-.summary{font-size:16px}.muted{color:var(--muted)}
-.good{color:var(--good)}.warning{color:var(--warning)}.bad{color:var(--bad)}.lost{color:var(--lost)}
+RULES: Final = """
+.check .world{color:var(--muted);font-weight:600}
+.check .summary{font-size:16px}
 .card{margin:0 0 12px;padding:12px 16px;background:var(--panel);border:1px solid var(--line);
 border-left:4px solid var(--ink);border-radius:6px}
 .card.bad,.card.warning,.card.lost{color:var(--ink)}
 .card.bad{border-left-color:var(--bad)}.card.warning{border-left-color:var(--warning)}
 .card.lost{border-left-color:var(--lost)}
-.seen{margin:6px 0 0;font-weight:600;white-space:pre-wrap}
-.where{margin:6px 0 0;color:var(--muted)}.where code{color:var(--ink)}
-.label{display:block;margin:8px 0 2px;color:var(--muted);font-size:12px}
+.card .seen{margin:6px 0 0;font-weight:600;white-space:pre-wrap}
+.card .where{margin:6px 0 0;color:var(--muted)}.card .where code{color:var(--ink)}
+.card .label{display:block;margin:8px 0 2px;color:var(--muted);font-size:12px}
 .sides{display:grid;grid-template-columns:1fr 1fr;gap:12px}
 .box{padding:6px 10px;background:var(--page);border:1px solid var(--line);border-radius:4px}
-mark{background:var(--mark);color:inherit;border-radius:2px}
-.sign{color:var(--lost);font-weight:600}
-details{margin:16px 0 0}summary{cursor:pointer;font-size:16px;font-weight:600}
-table{width:100%;margin:8px 0 0;border-collapse:collapse}
-th,td{padding:4px 12px 4px 0;text-align:left;vertical-align:top;border-top:1px solid var(--line);
-overflow-wrap:anywhere}
-th{font-weight:400;white-space:nowrap}td.number{text-align:right;white-space:nowrap;padding-right:0}
-:focus-visible{outline:2px solid var(--good);outline-offset:2px}
-@media (max-width:640px){body{padding:16px 12px 48px}.sides{grid-template-columns:1fr;gap:0}
-table,tbody,tr,th,td{display:block}th,td{border:0;padding:0;white-space:normal}
-tr{padding:6px 0;border-top:1px solid var(--line)}td.number{display:none}}
-@media print{details::details-content{content-visibility:visible}}
+.check details{margin:16px 0 0}.check summary{font-size:16px;font-weight:600}
+.check th{font-weight:400;white-space:nowrap}
+.check td.number{text-align:right;white-space:nowrap;padding-right:0}
+@media (max-width:640px){.sides{grid-template-columns:1fr;gap:0}
+.check :is(table,tbody,tr,th,td){display:block}
+.check :is(th,td){border:0;padding:0;white-space:normal}
+.check tr{padding:6px 0;border-top:1px solid var(--line)}.check td.number{display:none}}
+"""
+"""Rules for a report within a page; :data:`page_style.RULES` come first."""
+_PAGE_RULES: Final = """
+body{max-width:1080px;padding:24px 20px 64px}
+@media (max-width:640px){body{padding:16px 12px 48px}}
 """
 
 
 def render_page(report: Report) -> str:
     """Return a report as an HTML document."""
     title = f"{report.world}: {report.verdict.sentence}"
-    return document(title, _rules() + _STYLE, element("main", *_parts(report)))
+    rules = style(page_style.RULES + RULES + _PAGE_RULES)
+    return document(title, rules, element("main", draw_report(report)))
 
 
-def _rules() -> str:
-    light, dark = (
-        ";".join(f"--{name}:{pair[theme]}" for name, pair in COLOURS.items()) for theme in (0, 1)
-    )
-    dark_rule = f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-    return f":root{{color-scheme:light dark;{light}}}\n{dark_rule}"
+def draw_report(report: Report) -> Markup:
+    """Return a report as a part of a page."""
+    return element("div", *_parts(report), class_="check")
 
 
 def _parts(report: Report) -> Iterator[Child]:

@@ -1,27 +1,38 @@
-"""HTML that escapes by default: text goes in as text, and only markup of our own is markup.
+"""HTML and SVG that escape by default: text goes in as text, and only our own markup is markup.
 
-A page is one file without script, that asks nobody for anything: its policy forbids the rest.
-Characters that control, hide or reorder text are shown as escapes, and marked as such.
+This is the only module that puts text between tags. Characters that control, hide or reorder text
+are shown as escapes, and marked as such. Nothing made here leads to another host: an address is a
+value of its own type, and cannot have a scheme.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
+from urllib.parse import quote, urlencode
 
 import attrs
 
 from clawblox.printable import printable_lines
 
-_ATTRIBUTES: Final = frozenset({"class", "id", "lang", "open", "scope"})
+_HARMLESS: Final = """
+    autocomplete checked class colspan datetime disabled for hidden id lang max maxlength method min
+    name open placeholder role sandbox scope selected spellcheck step tabindex title type value
+    cx cy d height points r rx text-anchor transform viewBox width x x1 x2 xmlns y y1 y2
+"""
+_ATTRIBUTES: Final = frozenset(_HARMLESS.split())
 """Attributes that load nothing, run nothing and lead nowhere."""
+_LEADING: Final = frozenset(("action", "href", "src"))
+"""Attributes whose values must be an :class:`Address`."""
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_OWN_ADDRESS: Final = re.compile(r"(?!//)[\w./~?#=&%+,!@-]*", re.ASCII)
 
 
 @attrs.frozen
 class Markup:
-    """A piece of HTML made by this module; everything else is text.
+    """A piece of HTML or SVG made by this module; everything else is text.
 
     Attributes:
         html: The piece.
@@ -34,33 +45,100 @@ Child: TypeAlias = str | Markup | None
 """Text, markup, or nothing."""
 
 
+def _check_address(_owner: object, _field: object, text: str) -> None:
+    if _OWN_ADDRESS.fullmatch(text) is None:
+        raise ValueError(f"address: must be relative and quoted, not {text!r}")
+
+
+@attrs.frozen
+class Address:
+    """An address among our own pages: it has no scheme and names no host.
+
+    Attributes:
+        text: The address, quoted (RFC 3986).
+    """
+
+    text: str = attrs.field(validator=_check_address)
+
+    @classmethod
+    def make(cls, *pieces: str, fragment: str = "", **query: str | int | None) -> Address:
+        """Return an address.
+
+        Args:
+            *pieces: Pieces of the path, quoted here.
+            fragment: What follows ``#``.
+            **query: What follows ``?``; None leaves a parameter out.
+        """
+        path = "/".join(quote(piece, safe="") for piece in pieces)
+        given = {key: value for key, value in query.items() if value is not None}
+        more = f"?{urlencode(given)}" if given else ""
+        return cls(path + more + (f"#{quote(fragment, safe='=,')}" if fragment else ""))
+
+
+def escape(content: str, mark: Callable[[str], str] = str, *, quote: bool = True) -> str:
+    """Return a text as it is written in HTML and SVG.
+
+    Args:
+        content: The text; its lines and tabs stay.
+        mark: Returns the escape of a character that cannot be shown with marks around it.
+        quote: Whether it may be the value of an attribute; if not, quotes stay as they are.
+    """
+    return printable_lines(html.escape(content, quote=quote), mark)
+
+
 def text(content: str) -> Markup:
     """Return a text as markup; its lines and tabs stay."""
-    return Markup(printable_lines(html.escape(content, quote=False), _mark_escape))
+    return Markup(escape(content, _mark_escape, quote=False))
 
 
 def _mark_escape(shown: str) -> str:
     return f'<b class="sign">{shown}</b>'
 
 
-def element(tag: str, *children: Child, **attributes: str) -> Markup:
+def element(tag: str, *children: Child, **attributes: str | Address | None) -> Markup:
     """Return an element that has an end tag.
 
     Args:
         tag: Its name.
         *children: Its content in order.
-        **attributes: Its attributes; ``class_`` is ``class``.
+        **attributes: Its attributes; ``class_`` is ``class``, ``aria_label`` is ``aria-label``, and
+            None leaves one out.
 
     Raises:
         ValueError: An attribute is none of the harmless ones.
     """
+    return Markup(f"<{_open(tag, attributes)}>{join(children).html}</{tag}>")
+
+
+def void(tag: str, **attributes: str | Address | None) -> Markup:
+    """Return an element without content or end tag, such as an input or a path.
+
+    Raises:
+        ValueError: As for :func:`element`.
+    """
+    return Markup(f"<{_open(tag, attributes)}/>")
+
+
+def _open(tag: str, attributes: dict[str, str | Address | None]) -> str:
     words = [tag]
     for key, value in attributes.items():
-        name = key.rstrip("_")
-        if name not in _ATTRIBUTES:
+        if value is None:
+            continue
+        name = key.rstrip("_").replace("_", "-")
+        if isinstance(value, Address):
+            if name not in _LEADING:
+                raise ValueError(f"attributes: an address must be in {sorted(_LEADING)}")
+            words.append(f'{name}="{escape(value.text)}"')
+            continue
+        if name not in _ATTRIBUTES and not name.startswith(("aria-", "data-")):
             raise ValueError(f"attributes: must be among {sorted(_ATTRIBUTES)}, not {name!r}")
-        words.append(f'{name}="{html.escape(printable_lines(value))}"')
-    return Markup(f"<{' '.join(words)}>{join(children).html}</{tag}>")
+        words.append(f'{name}="{escape(value)}"')
+    return " ".join(words)
+
+
+def link(words: Child, to: Address, **attributes: str | None) -> Markup:
+    """Return a link to another of our pages."""
+    return element("a", words, href=to, **attributes)
 
 
 def join(children: Iterable[Child], separator: str = "") -> Markup:
@@ -73,26 +151,32 @@ def join(children: Iterable[Child], separator: str = "") -> Markup:
     return Markup(text(separator).html.join(pieces))
 
 
-def document(title: str, style: str, *body: Child) -> str:
+def document(title: str, head: Markup, *body: Child, policy: str = _POLICY) -> str:
     """Return a whole page in English.
 
     Args:
         title: Its title.
-        style: Its style sheet, a constant.
+        head: What its head has besides, for example of :func:`style`.
         *body: Its content.
+        policy: Its Content-Security-Policy; by default it loads nothing and runs nothing.
     """
     return "\n".join(
         (
             "<!doctype html>",
             '<html lang="en">',
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>{html.escape(printable_lines(title))}</title>",
-            f"<style>{style}</style>",
+            f"<title>{escape(title)}</title>",
+            head.html,
             f"{element('body', *body).html}",
             "</html>",
             "",
         )
     )
+
+
+def style(rules: str) -> Markup:
+    """Return a style sheet, a constant, for the head of a page."""
+    return Markup(f"<style>{rules}</style>")

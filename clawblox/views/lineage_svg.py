@@ -14,7 +14,8 @@ import attrs
 from clawblox.columns import shorten
 from clawblox.printable import printable
 from clawblox.rundir.lineage import Lineage
-from clawblox.views import svg
+from clawblox.views import html, svg
+from clawblox.views.html import Markup, element
 from clawblox.views.lineage_layout import (
     Branch,
     Ending,
@@ -29,6 +30,7 @@ from clawblox.views.lineage_layout import (
     describe_turn,
     lay_out,
 )
+from clawblox.views.svg import Picture
 
 _TOP: Final = 94.0
 _LANE: Final = 30.0
@@ -50,8 +52,8 @@ _LONG: Final = 900.0
 """Pictures that are higher have the numbers of the axis below as well."""
 
 
-def draw_lineage(lineage: Lineage, *, title: str) -> str:
-    """Return a lineage as an SVG document.
+def draw_lineage(lineage: Lineage, *, title: str) -> Picture:
+    """Return a lineage as a picture.
 
     Args:
         lineage: The lineage.
@@ -71,7 +73,7 @@ def draw_lineage(lineage: Lineage, *, title: str) -> str:
         svg.text(svg.MARGIN, 52, summary, "muted"),
     ]
     name = f"Lineage of {title}: {summary}"
-    return svg.document(height, name, [*head, *shapes, *legend])
+    return Picture(height, name, [*head, *shapes, *legend])
 
 
 # -- where things are -----------------------------------------------------------------------
@@ -177,20 +179,19 @@ def _state(lane: Lane) -> str:
 # -- shapes ---------------------------------------------------------------------------------
 
 
-def _draw_stripes(rows: Iterable[_Row], frame: _Frame) -> Iterator[str]:
+def _draw_stripes(rows: Iterable[_Row], frame: _Frame) -> Iterator[Markup]:
     """Yield stripes that guide the eye from a name to its lane."""
     for row in rows:
         if row.number % 2 == 0:
-            place = f'x="{svg.MARGIN - 8:g}" y="{row.top:.1f}" height="{row.bottom - row.top:.1f}"'
-            width = svg.WIDTH - 2 * svg.MARGIN + 16
-            yield f'<rect class="stripe" {place} width="{width:g}" rx="4"/>'
+            width, height = svg.WIDTH - 2 * svg.MARGIN + 16, row.bottom - row.top
+            yield svg.rect("stripe", svg.MARGIN - 8, row.top, width, height)
         start = svg.MARGIN + _indent(row.lane) + svg.text_width(_name(row.lane), svg.SIZE) + 6
         end = frame.x(row.lane.begin) - 20
         if end > start:
             yield svg.path("grid-line hair leader", f"M{start:.1f},{row.y:.1f}H{end:.1f}")
 
 
-def _draw_axis(layout: Layout, frame: _Frame, bottom: float) -> Iterator[str]:
+def _draw_axis(layout: Layout, frame: _Frame, bottom: float) -> Iterator[Markup]:
     if not layout.lanes:
         return
     is_long = bottom > _LONG
@@ -206,7 +207,7 @@ def _draw_axis(layout: Layout, frame: _Frame, bottom: float) -> Iterator[str]:
     yield svg.text(x, bottom + (34 if is_long else 20), what, "muted small", anchor="middle")
 
 
-def _draw_fork(rows: Sequence[_Row], row: _Row, frame: _Frame) -> Iterator[str]:
+def _draw_fork(rows: Sequence[_Row], row: _Row, frame: _Frame) -> Iterator[Markup]:
     fork = row.lane.fork
     if fork is None:
         return
@@ -223,7 +224,7 @@ def _draw_fork(rows: Sequence[_Row], row: _Row, frame: _Frame) -> Iterator[str]:
     yield svg.group("fork", [words], svg.path(f"{row.colour}-line line", line))
 
 
-def _draw_row(row: _Row, frame: _Frame) -> Iterator[str]:
+def _draw_row(row: _Row, frame: _Frame) -> Iterator[Markup]:
     lane, y = row.lane, row.y
     x = svg.MARGIN + _indent(lane)
     yield svg.text(x, y + 4, _name(lane), "ink")
@@ -247,23 +248,24 @@ def _draw_row(row: _Row, frame: _Frame) -> Iterator[str]:
     yield from _draw_turns(row, [x for x, _ in groups], frame)
 
 
-def _draw_beginning(row: _Row, x: float) -> Iterator[str]:
+def _draw_beginning(row: _Row, x: float) -> Iterator[Markup]:
     parent, y = row.lane.instance.parent, row.y
     if parent is None:
-        yield f'<circle class="{row.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>'
+        yield svg.circle(row.colour, x, y, 3.5)
         return
     yield svg.path(f"{row.colour}-line line", f"M{x - 10:.1f},{y:.1f}H{x:.1f}")
-    place = f'x="{x - 18:.1f}" y="{y - 4:.1f}" width="8" height="8"'
     words = [f"began from {parent.path}", f"sha256 {parent.sha256}" if parent.sha256 else ""]
-    yield svg.group("elsewhere", words, f'<rect class="page {row.colour}-line ring" {place}/>')
+    yield svg.group(
+        "elsewhere", words, svg.rect(f"page {row.colour}-line ring", x - 18, y - 4, 8, 8)
+    )
 
 
-def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator[str]:
+def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator[Markup]:
     begin, end = frame.x(branch.begin), frame.x(branch.end)
     line = f"M{begin:.1f},{y:.1f}"
     start = begin
     if branch.is_apart:
-        yield f'<circle class="{row.colour}" cx="{begin:.1f}" cy="{y:.1f}" r="2.5"/>'
+        yield svg.circle(row.colour, begin, y, 2.5)
     else:
         base = row.y if branch.base is None else row.branch_ys[branch.base]
         start = begin + 12
@@ -280,14 +282,14 @@ def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator
 
 def _draw_ending(
     x: float, y: float, colour: str, ending: Ending, words: Sequence[str], length: float
-) -> Iterator[str]:
+) -> Iterator[Markup]:
     """Yield the end of a line, after its last known position; a cross for each of the words."""
     yield svg.path(f"{colour}-line line stub", f"M{x:.1f},{y:.1f}h{length:g}")
     x += length + 4
     if ending == "alive":
-        pulse = f'<circle class="{colour} pulse" cx="{x + 2:.1f}" cy="{y:.1f}" r="8"/>'
-        arrow = f'<path class="{colour}" d="M{x - 3:.1f},{y - 5:.1f}L{x + 7:.1f},{y:.1f}'
-        yield svg.group("alive", words, f'{pulse}{arrow}L{x - 3:.1f},{y + 5:.1f}z"/>')
+        pulse = svg.circle(f"{colour} pulse", x + 2, y, 8)
+        arrow = svg.path(colour, f"M{x - 3:.1f},{y - 5:.1f}l10,5l-10,5z")
+        yield svg.group("alive", words, html.join((pulse, arrow)))
     elif ending == "ended":
         yield svg.group(
             "end", words, svg.path(f"{colour}-line mark", f"M{x - 3:.1f},{y - 6:.1f}v12")
@@ -300,7 +302,7 @@ def _draw_ending(
             yield svg.text(x + 11 * _MAX_CROSSES - 4, y + 4, more, "bad small")
 
 
-def _cross(x: float, y: float) -> str:
+def _cross(x: float, y: float) -> Markup:
     return svg.path("bad-line mark", f"M{x - 4:.1f},{y - 4:.1f}l8,8m0,-8l-8,8")
 
 
@@ -316,14 +318,14 @@ def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[
     return groups
 
 
-def _draw_ring(x: float, y: float, colour: str, rings: Sequence[Ring]) -> str:
+def _draw_ring(x: float, y: float, colour: str, rings: Sequence[Ring]) -> Markup:
     is_kept = any(ring.save.removed_at is None for ring in rings)
     size, kind = (4.6, "ring") if is_kept else (2.6, "removed")
-    circle = f'<circle class="page {colour}-line {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"/>'
+    circle = svg.circle(f"page {colour}-line {kind}", x, y, size)
     return svg.group("save", describe_saves([ring.save for ring in rings]), circle)
 
 
-def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[str]:
+def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[Markup]:
     turns: dict[float, list[Turn]] = {}
     for turn in row.lane.turns:
         turns.setdefault(frame.x(turn.at), []).append(turn)
@@ -340,21 +342,21 @@ def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[st
 # -- the legend -----------------------------------------------------------------------------
 
 
-def _draw_legend(layout: Layout, top: float) -> tuple[list[str], float]:
+def _draw_legend(layout: Layout, top: float) -> tuple[list[Markup], float]:
     """Return the legend of the signs in a picture, and the height of the picture."""
-    shapes: list[str] = []
+    shapes: list[Markup] = []
     x, y = svg.MARGIN, top + 20
     for sign, words in _find_signs(layout):
         width = 32 + svg.text_width(words, svg.SMALL) + 14
         if x + width > svg.WIDTH - svg.MARGIN:
             x, y = svg.MARGIN, y + 22
-        shapes.append(f'<g transform="translate({x:.1f},{y - 4:.1f})">{sign}</g>')
+        shapes.append(element("g", sign, transform=f"translate({x:.1f},{y - 4:.1f})"))
         shapes.append(svg.text(x + 32, y, words, "muted small"))
         x += width
     return shapes, y + 20
 
 
-def _find_signs(layout: Layout) -> Iterator[tuple[str, str]]:
+def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:
     lanes = layout.lanes
     branches = [branch for lane in lanes for branch in lane.branches]
     lines: list[Lane | Branch] = [*lanes, *branches]
@@ -363,28 +365,28 @@ def _find_signs(layout: Layout) -> Iterator[tuple[str, str]]:
     begun_by = {turn.life.begun_by for lane in lanes for turn in lane.turns}
     removed = {ring.save.removed_at is not None for ring in rings}
     line, stub = svg.path("muted-line line", "M0,0h26"), svg.path("muted-line line stub", "M0,0h14")
-    kept_ring = '<circle class="page muted-line ring" cx="13" cy="0" r="4.6"/>'
-    removed_ring = '<circle class="page muted-line removed" cx="13" cy="0" r="2.6"/>'
+    kept_ring = svg.circle("page muted-line ring", 13, 0, 4.6)
+    removed_ring = svg.circle("page muted-line removed", 13, 0, 2.6)
     restarted = svg.path("ink-line mark line", "M10,-5l5,5l-5,5")
     resumed = svg.path("ink-line mark line", "M8,-5l5,5l-5,5m5,-10l5,5l-5,5")
     bar = svg.path("muted-line mark", "M18,-6v12")
-    running = '<path class="muted" d="M15,-5L25,0L15,5z"/>'
-    square = '<rect class="page muted-line ring" x="0" y="-4" width="8" height="8"/>'
+    running = svg.path("muted", "M15,-5L25,0L15,5z")
+    square = svg.rect("page muted-line ring", 0, -4, 8, 8)
     is_elsewhere = any(lane.fork is None and lane.instance.parent for lane in lanes)
     signs = (
-        (False in removed, f"{line}{kept_ring}", "save"),
-        (True in removed, f"{line}{removed_ring}", "removed save"),
+        (False in removed, (line, kept_ring), "save"),
+        (True in removed, (line, removed_ring), "removed save"),
         (
             any(lane.fork for lane in lanes),
-            svg.path("muted-line line", "M4,-8C4,3 8,4 26,4"),
+            (svg.path("muted-line line", "M4,-8C4,3 8,4 26,4"),),
             "fork",
         ),
-        (bool(begun_by & {"policy", "request"}), f"{line}{restarted}", "restarted"),
-        ("resume" in begun_by, f"{line}{resumed}", "resumed"),
-        ("died" in endings, f"{stub}{_cross(20, 0)}", "died"),
-        ("ended" in endings, f"{stub}{bar}", "stopped or finished"),
-        ("alive" in endings, f"{stub}{running}", "running"),
-        (is_elsewhere, f"{svg.path('muted-line line', 'M8,0h18')}{square}", "from another run"),
-        (True, stub, "after the last save"),
+        (bool(begun_by & {"policy", "request"}), (line, restarted), "restarted"),
+        ("resume" in begun_by, (line, resumed), "resumed"),
+        ("died" in endings, (stub, _cross(20, 0)), "died"),
+        ("ended" in endings, (stub, bar), "stopped or finished"),
+        ("alive" in endings, (stub, running), "running"),
+        (is_elsewhere, (svg.path("muted-line line", "M8,0h18"), square), "from another run"),
+        (True, (stub,), "after the last save"),
     )
-    return ((sign, words) for is_used, sign, words in signs if is_used)
+    return ((html.join(sign), words) for is_used, sign, words in signs if is_used)

@@ -18,6 +18,8 @@ from clawblox.experiment.tables.results import By, Results, Series
 from clawblox.printable import printable
 from clawblox.views import svg
 from clawblox.views.formatting import count_words, round_ticks
+from clawblox.views.html import Markup
+from clawblox.views.svg import Picture
 
 MAX_LINES: Final = 12
 """The most chains that are drawn as lines, and the most groups."""
@@ -91,8 +93,8 @@ class _Group:
         return {point.generation for point in self.points}
 
 
-def draw_scores(results: Results, score: str, *, by: By | None = None, title: str) -> str:
-    """Return a score over generations as an SVG document.
+def draw_scores(results: Results, score: str, *, by: By | None = None, title: str) -> Picture:
+    """Return a score over generations as a picture.
 
     Args:
         results: The results.
@@ -127,7 +129,7 @@ def draw_scores(results: Results, score: str, *, by: By | None = None, title: st
         *legend.draw(frame),
     ]
     summary = f"{score} over generations, {count_words(len(groups), 'group')}"
-    return svg.document(legend.bottom, f"{title}: {summary}", shapes)
+    return Picture(legend.bottom, f"{title}: {summary}", shapes)
 
 
 # -- groups --------------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ class _Frame:
         return _BOTTOM - (value - self.low) / (self.high - self.low) * (_BOTTOM - _TOP)
 
 
-def _draw_axes(frame: _Frame) -> Iterator[str]:
+def _draw_axes(frame: _Frame) -> Iterator[Markup]:
     for value, label in round_ticks(frame.low, frame.high, _MAX_TICKS):
         y = frame.y(value)
         yield svg.path("grid-line hair", f"M{_LEFT - 8:g},{y:.1f}H{frame.right + 8:.1f}")
@@ -254,7 +256,7 @@ def _draw_axes(frame: _Frame) -> Iterator[str]:
 # -- lines and bands -----------------------------------------------------------------------------
 
 
-def _draw_bands(group: _Group, frame: _Frame) -> Iterator[str]:
+def _draw_bands(group: _Group, frame: _Frame) -> Iterator[Markup]:
     points = [point for point in group.points if point.bands]
     for depth in range(max((len(point.bands) for point in points), default=0)):
         for run in _find_runs(points):
@@ -278,14 +280,14 @@ def _find_runs(points: Sequence[_Point]) -> list[list[_Point]]:
     return runs
 
 
-def _draw_lines(group: _Group, frame: _Frame) -> Iterator[str]:
+def _draw_lines(group: _Group, frame: _Frame) -> Iterator[Markup]:
     """Yield the chains of a group, and over them its means or medians."""
     for chain, values in group.chains.items():
         places = [(frame.x(at, group.number), frame.y(values[at])) for at in sorted(values)]
         yield from _join(f"{group.colour}-line line faint", places)
         for (x, y), at in zip(places, sorted(values), strict=True):
             words = f"{group.name}, {chain}, generation {at}: {values[at]:.4g}"
-            circle = f'<circle class="{group.colour} faint" cx="{x:.1f}" cy="{y:.1f}" r="2.4"/>'
+            circle = svg.circle(f"{group.colour} faint", x, y, 2.4)
             yield svg.group("value", [words], circle)
     places = [(frame.x(p.generation, group.number), frame.y(p.middle)) for p in group.points]
     yield from _join(group.line, places)
@@ -293,7 +295,7 @@ def _draw_lines(group: _Group, frame: _Frame) -> Iterator[str]:
         yield svg.group("point", [point.words], svg.mark(group.number, x, y))
 
 
-def _join(names: str, places: Sequence[tuple[float, float]]) -> Iterator[str]:
+def _join(names: str, places: Sequence[tuple[float, float]]) -> Iterator[Markup]:
     if len(places) > 1:
         yield svg.path(names, "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in places))
 
@@ -339,7 +341,7 @@ class _Legend:
             return max((y for _, y in self._places()), default=_BOTTOM + _FOOT) + 20
         return max(_BOTTOM + _FOOT + 12, _TOP + _ROW * len(self.texts) + 20)
 
-    def draw(self, frame: _Frame) -> Iterator[str]:
+    def draw(self, frame: _Frame) -> Iterator[Markup]:
         if self.title and not self.is_below:
             yield svg.text(frame.right + 18, _TOP - _ROW, self.title, "muted small")
         for number, (text, (x, y)) in enumerate(zip(self.texts, self._places(), strict=True)):

@@ -1,17 +1,19 @@
-"""The page of an SVG picture and its elements: no script, no font, no file from outside.
+"""SVG pictures and their elements: no script, no font, no file from outside.
 
 Colours are classes, which follow the reader's colour scheme, light or dark.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+import attrs
 from rich.cells import cell_len
 
 from clawblox.printable import printable
+from clawblox.views import html
+from clawblox.views.html import Address, Markup, element, void
 
 WIDTH: Final = 900.0
 MARGIN: Final = 20.0
@@ -60,29 +62,42 @@ font-size:13px}
 animation:pulse 2s ease-out infinite}
 @keyframes pulse{from{transform:scale(.6);opacity:.5} to{transform:scale(1.7);opacity:0}}
 @media (prefers-reduced-motion:reduce){.pulse{animation:none}}"""
-_NOT_XML: Final = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def document(height: float, name: str, shapes: Iterable[str]) -> str:
-    """Return a picture.
+@attrs.frozen
+class Picture:
+    """A picture of the width :data:`WIDTH`: a file of its own, or a part of a page.
 
-    Args:
+    Attributes:
         height: Its height in pixels.
-        name: What it shows, for readers who cannot see it.
+        name: Description for readers who cannot see it.
         shapes: Its elements.
     """
-    return "\n".join((_open(height, name), *shapes, "</svg>", ""))
 
+    height: float
+    name: str
+    shapes: Sequence[Markup]
 
-def _open(height: float, name: str) -> str:
-    light, dark = (_rules(theme) for theme in (0, 1))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH:g}" height="{height:g}"'
-        f' viewBox="0 0 {WIDTH:g} {height:g}" role="img">\n'
-        f"<title>{_escape(name)}</title>\n<style>\n{_STYLE}\n{light}\n"
-        f"@media (prefers-color-scheme:dark){{\n{dark}\n}}\n</style>\n"
-        f'<rect class="page" width="{WIDTH:g}" height="{height:g}" rx="8"/>'
-    )
+    def document(self) -> str:
+        """Return it as a file, with its style and a background."""
+        page = rect("page", 0, 0, WIDTH, self.height)
+        return self._draw(html.style(f"\n{STYLE}\n"), page, *self.shapes, role="img").html + "\n"
+
+    def part(self) -> Markup:
+        """Return it as part of a page whose style has the rules of its classes."""
+        return self._draw(*self.shapes, role="group")
+
+    def _draw(self, *shapes: Markup, role: str) -> Markup:
+        pieces = (html.text("\n"), element("title", printable(self.name)), *shapes, html.text(""))
+        return element(
+            "svg",
+            html.join(pieces, "\n"),
+            xmlns="http://www.w3.org/2000/svg",
+            width=f"{WIDTH:g}",
+            height=f"{self.height:g}",
+            viewBox=f"0 0 {WIDTH:g} {self.height:g}",
+            role=role,
+        )
 
 
 def _rules(theme: int) -> str:
@@ -90,6 +105,10 @@ def _rules(theme: int) -> str:
         f".{name}{{fill:{pair[theme]}}} .{name}-line{{stroke:{pair[theme]}}}"
         for name, pair in _COLOURS.items()
     )
+
+
+STYLE: Final = f"{_STYLE}\n{_rules(0)}\n@media (prefers-color-scheme:dark){{\n{_rules(1)}\n}}"
+"""Rules of the classes."""
 
 
 def line_colour(number: int) -> str:
@@ -102,7 +121,7 @@ def line_dashes(number: int) -> str:
     return _DASHES[number // len(_LINE_COLOURS) % len(_DASHES)]
 
 
-def mark(number: int, x: float, y: float) -> str:
+def mark(number: int, x: float, y: float) -> Markup:
     """Return the mark of a line in its colour, given its number from 0: six shapes in turn.
 
     Lines of the same colour have different shapes.
@@ -116,7 +135,9 @@ def text_width(text: str, size: float) -> float:
     return cell_len(text) * size * _EM
 
 
-def text(x: float, y: float, text: str, names: str, *, anchor: str = "start") -> str:
+def text(
+    x: float, y: float, text: str, names: str, *, anchor: str = "start", to: Address | None = None
+) -> Markup:
     """Return a line of text.
 
     Args:
@@ -125,22 +146,45 @@ def text(x: float, y: float, text: str, names: str, *, anchor: str = "start") ->
         text: The text; foreign text is made printable.
         names: Its classes.
         anchor: ``start``, ``middle`` or ``end``.
+        to: The page to which it leads; None for no link.
     """
-    more = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text class="{names}" x="{x:.1f}" y="{y:.1f}"{more}>{_escape(text)}</text>'
+    shown = printable(text)
+    line = element(
+        "text",
+        shown,
+        class_=names,
+        x=f"{x:.1f}",
+        y=f"{y:.1f}",
+        text_anchor=None if anchor == "start" else anchor,
+    )
+    return line if to is None else html.link(line, to)
 
 
-def path(names: str, line: str) -> str:
+def path(names: str, line: str) -> Markup:
     """Return a path, given its classes and its ``d``."""
-    return f'<path class="{names}" d="{line}"/>'
+    return void("path", class_=names, d=line)
 
 
-def group(name: str, words: Iterable[str], shape: str) -> str:
-    """Return a shape with words that show when it is pointed at."""
-    title = "&#10;".join(_escape(word) for word in words if word)
-    return f'<g class="{name}"><title>{title}</title>{shape}</g>'
+def circle(names: str, x: float, y: float, radius: float) -> Markup:
+    """Return a circle, given its classes, its centre and its radius in pixels."""
+    return void("circle", class_=names, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{radius:g}")
 
 
-def _escape(text: str) -> str:
-    visible = _NOT_XML.sub("", printable(text))
-    return visible.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def rect(names: str, x: float, y: float, width: float, height: float) -> Markup:
+    """Return a rectangle, given its classes, its left upper corner and its size in pixels."""
+    places = {"x": f"{x:.1f}", "y": f"{y:.1f}"}
+    return void("rect", class_=names, width=f"{width:.1f}", height=f"{height:.1f}", **places)
+
+
+def group(name: str, words: Iterable[str], shape: Markup, *, to: Address | None = None) -> Markup:
+    """Return a shape with words that show when it is pointed at.
+
+    Args:
+        name: Its class.
+        words: The words, a line each; empty lines are left out.
+        shape: The shape.
+        to: The page to which it leads; None for no link.
+    """
+    title = element("title", "\n".join(printable(word) for word in words if word))
+    drawn = element("g", title, shape, class_=name)
+    return drawn if to is None else html.link(drawn, to)

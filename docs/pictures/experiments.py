@@ -210,7 +210,7 @@ def main() -> None:
         os.environ.update(examples.install_agents(directory / ".agents"))
         frame, results, branches = anyio.run(run)
     TABLE.write_text(draw_table(frame))
-    SCORES.write_text(draw_scores(results, "points", by="workspace", title="memory"))
+    SCORES.write_text(draw_scores(results, "points", by="workspace", title="memory").document())
     by_label: dict[str, list[float]] = {}
     for row in branches.rows():
         by_label.setdefault(row.branch, []).append(row.scores["points"])

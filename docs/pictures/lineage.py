@@ -128,5 +128,5 @@ async def _until(events: EventStream, kind: str, *, after: str | None = None) ->
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         lineage = anyio.run(play, Path(directory) / "marbles")
-    PICTURE.write_text(draw_lineage(lineage, title=_TITLE))
+    PICTURE.write_text(draw_lineage(lineage, title=_TITLE).document())
     print(render_lineage(lineage, columns=80, title=_TITLE))

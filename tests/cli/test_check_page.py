@@ -14,7 +14,8 @@ from clawblox.conformance import Report
 from clawblox.conformance.report import is_counted
 from clawblox.printable import printable_lines
 from clawblox.views.check_junit import render_junit
-from clawblox.views.check_page import COLOURS, render_page
+from clawblox.views.check_page import render_page
+from clawblox.views.page_style import COLOURS
 from tests.cli.test_hostile_text import unsafe
 from tests.cli.test_html import Reader
 from tests.conformance.reports import (

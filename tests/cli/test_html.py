@@ -65,7 +65,7 @@ def test_any_text_comes_back_as_text(text: str, name: str) -> None:
 
 @given(TEXTS)
 def test_any_title_leaves_the_page_whole(title: str) -> None:
-    page = html.document(title, "p{margin:0}", html.element("p", title))
+    page = html.document(title, html.style("p{margin:0}"), html.element("p", title))
     reader = Reader(page)
     tags = [tag for tag, _ in reader.elements if tag not in ("meta", "b")]
     assert tags == ["html", "title", "style", "body", "p"]
@@ -91,5 +91,7 @@ def test_pieces_are_joined_with_text_between_them() -> None:
 
 
 def test_the_policy_of_a_page_forbids_everything_but_its_style() -> None:
-    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', html.document("x", ""))
+    (policy,) = re.findall(
+        r'Content-Security-Policy" content="(.*?)"', html.document("x", html.style(""))
+    )
     assert policy == "default-src 'none'; style-src 'unsafe-inline'"

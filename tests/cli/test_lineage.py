@@ -131,7 +131,7 @@ def assert_readable(svg: str) -> None:
 def test_a_picture_has_a_ring_per_save_a_curve_per_fork_and_a_cross_per_death(
     tmp_path: Path,
 ) -> None:
-    root = parse(draw_lineage(family(tmp_path), title="r"))
+    root = parse(draw_lineage(family(tmp_path), title="r").document())
     assert groups(root) & Counter(save=99, fork=99, death=99, turn=99) == Counter(
         save=7, fork=2, death=2, turn=1
     )
@@ -146,7 +146,7 @@ def test_a_picture_has_a_ring_per_save_a_curve_per_fork_and_a_cross_per_death(
 
 
 def test_a_fork_begins_at_the_ring_of_its_save(tmp_path: Path) -> None:
-    svg = draw_lineage(family(tmp_path), title="r")
+    svg = draw_lineage(family(tmp_path), title="r").document()
     (ring,) = re.findall(
         r'<title>w000-8[^/]*?</title><circle[^>]* cx="([\d.]+)" cy="([\d.]+)"', svg
     )
@@ -158,7 +158,7 @@ def test_saves_at_the_same_place_share_a_ring_and_a_tooltip(tmp_path: Path) -> N
     saves = [save_of("w000", number, 5.0) for number in range(1, 4)]
     saves += [save_of("w000", 9, removed_at="2026-06-22T18:01:00Z")]
     run = write_run(tmp_path, {"w000": {"run": run_of("w000"), "checkpoints": saves}})
-    root = parse(draw_lineage(read_lineage(run), title="r"))
+    root = parse(draw_lineage(read_lineage(run), title="r").document())
     first, removed = titles(root, "save")
     assert [f"w000-{number}.json" in first for number in range(1, 4)] == [True] * 3
     assert "removed 2026-06-22T18:01:00Z" in removed
@@ -167,7 +167,9 @@ def test_saves_at_the_same_place_share_a_ring_and_a_tooltip(tmp_path: Path) -> N
 def test_many_deaths_at_the_same_place_are_counted(tmp_path: Path) -> None:
     restarts = [make_restart("w000", 10 + number, 4, number=number) for number in range(7)]
     document = {"run": run_of("w000"), "checkpoints": [save_of("w000", 4)], "restarts": restarts}
-    root = parse(draw_lineage(read_lineage(write_run(tmp_path, {"w000": document})), title="r"))
+    root = parse(
+        draw_lineage(read_lineage(write_run(tmp_path, {"w000": document})), title="r").document()
+    )
     assert groups(root)["death"] == 4
     assert "+3" in [one.text for one in root.iter(f"{SVG}text")]
 
@@ -178,7 +180,7 @@ def test_without_simulation_times_the_axis_is_the_time_of_day(tmp_path: Path) ->
     layout = lay_out(read_lineage(run))
     assert not layout.is_simulated
     assert [ring.at for ring in layout.lanes[0].rings] == [10.0, 30.0]
-    assert "seconds since the first start" in draw_lineage(read_lineage(run), title="r")
+    assert "seconds since the first start" in draw_lineage(read_lineage(run), title="r").document()
 
 
 def test_a_save_without_a_simulation_time_is_at_the_previous_save(tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
         EVIL: {"run": run_of(EVIL), "checkpoints": [save_of(EVIL, 1)]},
         "a\ufffe\x1b[31mb\u202ec": {"run": run_of("x")},
     }
-    svg = draw_lineage(read_lineage(write_run(tmp_path, documents)), title=f"{EVIL}\x00")
+    svg = draw_lineage(read_lineage(write_run(tmp_path, documents)), title=f"{EVIL}\x00").document()
     root = parse(svg)
     assert "<script" not in svg
     assert "\u202e" not in svg
@@ -220,8 +222,8 @@ def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
 
 def test_a_picture_needs_nothing_from_outside_and_is_the_same_each_time(tmp_path: Path) -> None:
     lineage = family(tmp_path)
-    svg = draw_lineage(lineage, title="r")
-    assert svg == draw_lineage(lineage, title="r")
+    svg = draw_lineage(lineage, title="r").document()
+    assert svg == draw_lineage(lineage, title="r").document()
     assert re.findall(r"https?://[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"url\(|@import|href|@font-face", svg)
     assert "prefers-color-scheme:dark" in svg
@@ -239,7 +241,7 @@ def test_labels_do_not_overlap_however_many_instances_there_are(tmp_path: Path, 
         for number, name in enumerate(names)
     }
     lineage = read_lineage(write_run(tmp_path, documents))
-    svg = draw_lineage(lineage, title="runs/" + "long" * 40)
+    svg = draw_lineage(lineage, title="runs/" + "long" * 40).document()
     assert groups(parse(svg))["save"] == 3 * count
     assert all(cell_len(box.text) <= 80 for box in boxes(parse(svg)))
     assert all(cell_len(box.text) <= 30 for box in boxes(parse(svg)) if "worker" in box.text)
@@ -323,7 +325,7 @@ def test_any_lineage_can_be_drawn(scratch: Path, top: Any, documents: list[Any])
         lineage = read_lineage(scratch)
     except ManifestError:
         return
-    assert_readable(draw_lineage(lineage, title="r"))
+    assert_readable(draw_lineage(lineage, title="r").document())
     text = render_lineage(lineage, columns=80, title="r")
     assert to_ascii(text).isascii()
     if lineage.instances:

@@ -120,7 +120,7 @@ def results(
     elif svg is not None:
         shown = score or next((name for row in found.rows() for name in row.scores), _USUAL_SCORE)
         picture = draw_scores(found, shown, by=keys, title=record.plan.name)
-        Path(svg).write_text(picture, encoding="utf-8")
+        Path(svg).write_text(picture.document(), encoding="utf-8")
         click.echo(f"Wrote {svg}")
     elif not found.rows():
         click.echo("No generation has begun.")

@@ -62,7 +62,7 @@ def command(run_dir: str, svg: str | None, as_json: bool) -> None:
     if svg is None:
         click.echo(_render(lineage, title))
     else:
-        Path(svg).write_text(draw_lineage(lineage, title=title), encoding="utf-8")
+        Path(svg).write_text(draw_lineage(lineage, title=title).document(), encoding="utf-8")
         click.echo(f"Wrote {svg}")
 
 
