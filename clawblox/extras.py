@@ -21,6 +21,7 @@ _SERVER: Final = {"starlette": "starlette", "uvicorn": "uvicorn", **_ZSTD}
 
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "server": _SERVER,
+    "app": _SERVER,
     "engine": {"numpy": "numpy", "rapier3d": "rapier3d", **_SERVER, "wsproto": "wsproto"},
     "mujoco": {"mujoco": "mujoco", **_SERVER},
     "postgres": {"psycopg": "psycopg"},

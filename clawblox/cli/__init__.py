@@ -43,6 +43,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "resume": "Continue an interrupted run from its last saves.",
     },
     "Runs, from any terminal": {
+        "app": "Show runs and experiments as web pages.",
         "ps": "Show instances and agents, running or ended.",
         "lineage": "Show saves, deaths, restarts and forks of a run.",
         "logs": "Print the logs of instances.",

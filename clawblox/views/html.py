@@ -18,14 +18,16 @@ import attrs
 from clawblox.printable import printable_lines
 
 _HARMLESS: Final = """
-    autocomplete checked class colspan datetime disabled for hidden id lang max maxlength method min
-    name open placeholder role sandbox scope selected spellcheck step tabindex title type value
+    autocomplete checked class colspan datetime defer disabled for hidden id lang max maxlength
+    method min name open placeholder rel role sandbox scope selected spellcheck step tabindex title
+    type value
     cx cy d height points r rx text-anchor transform viewBox width x x1 x2 xmlns y y1 y2
 """
 _ATTRIBUTES: Final = frozenset(_HARMLESS.split())
 """Attributes that load nothing, run nothing and lead nowhere."""
 _LEADING: Final = frozenset(("action", "href", "src"))
 """Attributes whose values must be an :class:`Address`."""
+_WITHOUT_CONTENT: Final = frozenset(("iframe", "script", "style"))
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OWN_ADDRESS: Final = re.compile(r"(?!//)[\w./~?#=&%+,!@-]*", re.ASCII)
 
@@ -105,8 +107,10 @@ def element(tag: str, *children: Child, **attributes: str | Address | None) -> M
             None leaves one out.
 
     Raises:
-        ValueError: An attribute is none of the harmless ones.
+        ValueError: An attribute is none of the harmless ones, or a script would have content.
     """
+    if tag in _WITHOUT_CONTENT and children:
+        raise ValueError(f"{tag}: must be empty")
     return Markup(f"<{_open(tag, attributes)}>{join(children).html}</{tag}>")
 
 
@@ -151,21 +155,23 @@ def join(children: Iterable[Child], separator: str = "") -> Markup:
     return Markup(text(separator).html.join(pieces))
 
 
-def document(title: str, head: Markup, *body: Child, policy: str = _POLICY) -> str:
+def document(title: str, head: Markup, *body: Child, policy: str | None = _POLICY) -> str:
     """Return a whole page in English.
 
     Args:
         title: Its title.
         head: What its head has besides, for example of :func:`style`.
         *body: Its content.
-        policy: Its Content-Security-Policy; by default it loads nothing and runs nothing.
+        policy: Its Content-Security-Policy; by default it loads nothing and runs nothing. None
+            leaves it to the server.
     """
+    metas = [] if policy is None else [_meta_policy(policy)]
     return "\n".join(
         (
             "<!doctype html>",
             '<html lang="en">',
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            *metas,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             f"<title>{escape(title)}</title>",
@@ -175,6 +181,10 @@ def document(title: str, head: Markup, *body: Child, policy: str = _POLICY) -> s
             "",
         )
     )
+
+
+def _meta_policy(policy: str) -> str:
+    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
 
 
 def style(rules: str) -> Markup:

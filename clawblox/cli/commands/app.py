@@ -1,0 +1,78 @@
+"""``clawblox app``: web pages of the runs and experiments in a directory."""
+
+from __future__ import annotations
+
+import socket
+import webbrowser
+
+import click
+
+from clawblox.cli.parameters import PATH, count_type, examples, existing_path
+from clawblox.errors import ClawbloxError
+from clawblox.extras import find_missing, install_command
+from clawblox.views.formatting import shorten_path
+
+
+@click.command(
+    "app",
+    epilog=examples("""
+      clawblox app                   the runs below the current directory
+      clawblox app runs/r001         a single run
+      clawblox app runs --port 9000
+
+    The pages read files, so they show running and ended runs, and start and stop nothing. They can
+    be seen on this machine only; from another machine, forward the port with ssh -L.
+    """),
+)
+@click.argument("directory", type=PATH, default=".", metavar="[DIR]")
+@click.option("--port", type=count_type(0, 65535), default=8081, show_default=True, help="Port.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A further host name, or host:port, by which the pages may be asked for.",
+)
+def command(*, directory: str, port: int, no_browser: bool, names: tuple[str, ...]) -> None:
+    """Show the runs and experiments in a directory as web pages.
+
+    DIR is the current directory by default. The address contains a key, which is valid until the
+    command ends. Ctrl-C ends it.
+
+    \f
+    Raises:
+        ClawbloxError: The directory does not exist, the port is taken, or the extra is missing.
+    """
+    root = existing_path(directory)
+    if find_missing("app"):
+        raise ClawbloxError(
+            "clawblox app needs packages that are not installed", hint=install_command("app")
+        )
+    from clawblox.web.app import open_site  # needs the extra
+
+    listener = _bind(port)
+    site = open_site(root, listener, names)
+
+    def announce() -> None:
+        click.echo(f"{shorten_path(root)}: {site.address}")
+        click.echo(f"From another machine: ssh -L {site.port}:127.0.0.1:{site.port} THIS_MACHINE")
+        click.echo("Ctrl-C ends it.")
+        if not no_browser:
+            webbrowser.open(site.open_once())
+
+    site.serve(announce)
+
+
+def _bind(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise ClawbloxError(
+            f"--port: {port} cannot be bound: {error.strerror}",
+            hint="give another --port; 0 chooses one",
+        ) from error
+    return listener

@@ -1,0 +1,11 @@
+"""Web pages of runs and experiments: ``clawblox app``, and the same pages as files.
+
+A page is a pure function: the site and an address go in, parts of HTML come out. Only ``app`` and
+``gate`` know a web framework.
+
+- ``site``: the runs and experiments below a directory, found again and again at little cost.
+- ``page``: what a page is; ``routes``: which page is at which address.
+- ``pages``: the pages, a module each; ``pieces``: what several pages share.
+- ``app``: the server; ``gate``: what a request must have before any page sees it.
+- ``static_files``: the style sheet and the script.
+"""

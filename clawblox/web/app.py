@@ -1,0 +1,208 @@
+"""The server of the pages. It reads one directory, and changes nothing in it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Final
+from urllib.parse import parse_qsl
+
+import attrs
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.host_gate import ServerAddress
+from clawblox.server.connections import run_server
+from clawblox.server.launch_settings import Settings
+from clawblox.server.static_files import guess_media_type
+from clawblox.views.html import Address, document
+from clawblox.web import routes
+from clawblox.web.gate import Keys, guarded
+from clawblox.web.page import Ask, Page, draw_page, draw_part
+from clawblox.web.site import NoSuchPage, Site
+from clawblox.web.static_files import STATIC_FILES, read_static
+
+_MAX_QUERY_CHARS: Final = 8192
+
+
+class ServerLinks:
+    """The addresses of pages on this server; see :class:`clawblox.web.page.Links`.
+
+    Args:
+        key: The key of the pages.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
+        """Return the address of a page."""
+        return Address.make("", self._key, *(path or ("",)), fragment=fragment, **query)
+
+    def file(self, name: str) -> Address:
+        """Return the address of a static file."""
+        return Address.make("", self._key, "static", name)
+
+
+def create_app(
+    site: Site, keys: Keys, address: ServerAddress, names: Collection[str] = ()
+) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        site: What it shows.
+        keys: The keys of its pages.
+        address: The address that it is served at.
+        names: Further host names under which it may be asked for.
+    """
+    pages = _Pages(site, ServerLinks(keys.key))
+    app = Starlette(
+        routes=[
+            Route("/static/{name}", pages.static),
+            Route("/changes", pages.changes),
+            Route("/{path:path}", pages.page),
+        ]
+    )
+    return guarded(app, address, keys, names)
+
+
+@attrs.frozen
+class Server:
+    """The pages of a directory on a bound socket.
+
+    Attributes:
+        listener: The socket.
+        keys: The keys of the pages.
+        app: The application.
+    """
+
+    listener: socket.socket
+    keys: Keys
+    app: ASGIApp
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        return int(self.listener.getsockname()[1])
+
+    @property
+    def origin(self) -> str:
+        """The first part of every address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """The address of the first page, with the key."""
+        return f"{self.origin}/{self.keys.key}/"
+
+    def open_once(self, path: str = "") -> str:
+        """Return an address for a browser, valid once and for a minute.
+
+        Args:
+            path: The page to which it leads, relative to the first one.
+        """
+        return f"{self.origin}/?once={self.keys.open_once(path)}"
+
+    def serve(self, on_listening: Callable[[], None]) -> None:
+        """Serve until SIGTERM or SIGINT. Blocks.
+
+        Args:
+            on_listening: Called when clients can connect.
+        """
+        settings = Settings(host="127.0.0.1", port=self.port)
+        run_server(self.app, self.listener, settings, on_listening, lambda: False)
+
+
+def open_site(root: Path, listener: socket.socket, names: Collection[str] = ()) -> Server:
+    """Return the pages of a directory.
+
+    Args:
+        root: The directory.
+        listener: A socket that is bound to 127.0.0.1.
+        names: Further host names, or ``host:port``, under which they may be asked for.
+    """
+    keys, port = Keys(), int(listener.getsockname()[1])
+    app = create_app(Site(root), keys, ServerAddress("127.0.0.1", port), names)
+    return Server(listener, keys, app)
+
+
+class _Pages:
+    def __init__(self, site: Site, links: ServerLinks) -> None:
+        self._site = site
+        self._links = links
+
+    async def page(self, request: Request) -> Response:
+        """Answer with a page."""
+        return await run_blocking(partial(self._answer, request))
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            page = self._make(request.url.path, dict(request.query_params))
+        except NoSuchPage as error:
+            page = self._missing(error)
+            return HTMLResponse(self._draw(page), 404)
+        return HTMLResponse(self._draw(page))
+
+    def _make(
+        self, path: str, query: dict[str, str], cursors: dict[str, str] | None = None
+    ) -> Page:
+        return routes.make_page(Ask(self._site, self._links, query, cursors or {}), path)
+
+    def _missing(self, error: NoSuchPage) -> Page:
+        return routes.make_missing(Ask(self._site, self._links), str(error))
+
+    def _draw(self, page: Page) -> str:
+        head, body = draw_page(page, self._links)
+        return document(f"{page.title} · clawblox", head, body, policy=None)
+
+    async def changes(self, request: Request) -> Response:
+        """Answer with the parts of a page that have changed, 204 without any.
+
+        Parameters: ``page`` is path and query of the page below the key; ``seen`` has
+        ``name:version`` of each part, and ``at`` has ``name:cursor`` of each part that grows.
+        """
+        return await run_blocking(partial(self._find_changes, dict(request.query_params)))
+
+    def _find_changes(self, given: Mapping[str, str]) -> Response:
+        path, _, text = given.get("page", "").partition("?")
+        if len(text) > _MAX_QUERY_CHARS:
+            return PlainTextResponse("Query too long", 414)
+        query = dict(parse_qsl(text))
+        seen, cursors = (_read_pairs(given.get(name, "")) for name in ("seen", "at"))
+        try:
+            page = self._make(path, query, cursors)
+        except NoSuchPage:
+            return Response(status_code=410)
+        parts = [part for part in page.parts if seen.get(part.name) != part.version]
+        if not parts:
+            return Response(status_code=204)
+        document = [
+            {
+                "name": part.name,
+                "html": part.body.html if part.cursor else draw_part(part).html,
+                "version": part.version,
+                "cursor": part.cursor,
+            }
+            for part in parts
+        ]
+        return Response(json.dumps(document), media_type="application/json")
+
+    async def static(self, request: Request) -> Response:
+        """Answer with a static file."""
+        name = request.path_params["name"]
+        if name not in STATIC_FILES:
+            return PlainTextResponse("Not found", 404)
+        return Response(read_static(name), media_type=guess_media_type(PurePath(name).name))
+
+
+def _read_pairs(text: str) -> dict[str, str]:
+    """Return ``name:value`` pairs that commas separate."""
+    pairs = (pair.partition(":") for pair in text.split(",") if pair)
+    return {name: value for name, _, value in pairs}

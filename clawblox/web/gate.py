@@ -1,0 +1,157 @@
+"""What a request must have before any page sees it, and the headers of every answer."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clawblox.host_gate import ServerAddress, find_refusal
+
+FRAME_PREFIX: Final = "/x/"
+"""Where the pages of renderers are: below a key of their own, in a sandbox."""
+_ONCE_S: Final = 60.0
+_KEY_BYTES: Final = 16
+_METHODS: Final = ("GET", "HEAD", "POST")
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'self'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types server"
+)
+_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_PAGE_HEADERS: Final = (
+    *_HEADERS,
+    (b"content-security-policy", _POLICY.encode()),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+class Keys:
+    """The key of the pages, and the words that open them once. Thread-safe.
+
+    The browser is opened with such a word, because its command line can be read by other users.
+
+    Args:
+        clock: Returns monotonic seconds.
+
+    Attributes:
+        key: The piece of every address of a page: 128 random bits, for the life of the process.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.key = secrets.token_urlsafe(_KEY_BYTES)
+        self._clock = clock
+        self._once: dict[str, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+
+    def open_once(self, path: str = "") -> str:
+        """Return a word that leads to a page once, within a minute.
+
+        Args:
+            path: The page, relative to the pages.
+        """
+        word = secrets.token_urlsafe(_KEY_BYTES)
+        with self._lock:
+            self._once[word] = self._clock() + _ONCE_S, path
+        return word
+
+    def use(self, word: str) -> str | None:
+        """Return the page to which a word leads, with the key; None if it leads nowhere."""
+        with self._lock:
+            until, path = self._once.pop(word, (0.0, ""))
+        return f"/{self.key}/{path}" if self._clock() < until else None
+
+    def has_key(self, path: str) -> bool:
+        """Return whether a path begins with the key."""
+        piece = path.lstrip("/").partition("/")[0]
+        return secrets.compare_digest(piece.encode(), self.key.encode())
+
+
+def guarded(
+    app: ASGIApp, address: ServerAddress, keys: Keys, names: Collection[str] = ()
+) -> ASGIApp:
+    """Return an application that serves the pages only to those who may see them.
+
+    Args:
+        app: The pages; it sees paths without the key.
+        address: The address of this server.
+        keys: The keys.
+        names: Further host names that mean this server.
+    """
+    allowed = frozenset(name.lower() for name in names)
+
+    def is_own(authority: str) -> bool:
+        named = {authority.lower(), authority.lower().rpartition(":")[0]}
+        return address.matches(authority) or not allowed.isdisjoint(named)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await app(scope, receive, send)
+            return
+        is_frame = scope["path"].startswith(FRAME_PREFIX)
+        refusal = _refuse(scope, is_own, keys, is_frame=is_frame)
+        chosen = app if refusal is None else refusal
+        if refusal is None and not is_frame:
+            scope = {**scope, "path": scope["path"].removeprefix(f"/{keys.key}")}
+        added = _HEADERS if is_frame else _PAGE_HEADERS
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        await chosen(scope, receive, send_with_headers)
+
+    return answer
+
+
+def _refuse(
+    scope: Scope, is_own: Callable[[str], bool], keys: Keys, *, is_frame: bool
+) -> Response | None:
+    headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+
+    def read(name: str) -> list[str]:
+        values = headers.getlist(name)
+        if is_frame and name == "sec-fetch-site":
+            return []
+        # A sandboxed frame has an opaque origin; it knows no key but that of its replay.
+        return [
+            value for value in values if not (is_frame and name == "origin" and value == "null")
+        ]
+
+    foreign = find_refusal(is_own, method, read, has_pages=True)
+    if foreign is not None:
+        return PlainTextResponse(foreign[1], foreign[0])
+    if method not in _METHODS or (is_frame and method == "POST"):
+        return PlainTextResponse("Method not allowed", 405, {"Allow": "GET, HEAD"})
+    if is_frame or keys.has_key(path):
+        return None
+    query = scope["query_string"].decode("latin-1")
+    if path == "/" and query.startswith("once="):
+        target = keys.use(query.removeprefix("once="))
+        if target is not None:
+            return RedirectResponse(target, 303)
+    return _explain_key()
+
+
+def _explain_key() -> Response:
+    return PlainTextResponse(
+        "This address belongs to an earlier start of clawblox app, or is not complete.\n\n"
+        "Start it again with:  clawblox app DIR\n"
+        "To go to the same place, add what follows # in the address:\n"
+        "  clawblox app DIR --open '#…'\n",
+        403,
+    )

@@ -1,0 +1,145 @@
+"""What a page is: a title, where it stands, and parts that can change one by one.
+
+A page is a pure function of the site and an address: the first answer and later answers with only
+the parts that have changed come from the same call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.web.site import Site
+
+Query: TypeAlias = Mapping[str, str]
+"""The parameters of an address."""
+
+
+class Links(Protocol):
+    """Turns pages into addresses, of a server or of files."""
+
+    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
+        """Return the address of a page.
+
+        Args:
+            *path: Its path, for example ``"run", ident``.
+            fragment: The place in the page.
+            **query: Its parameters; None leaves one out.
+        """
+
+    def file(self, name: str) -> Address:
+        """Return the address of a file of ``web/static``."""
+
+
+@attrs.frozen
+class Ask:
+    """What a page is asked for.
+
+    Attributes:
+        site: The site.
+        links: Makes addresses.
+        query: The parameters of the address.
+        cursors: Where the parts that grow ended when the browser last got them, by name; a part
+            without one is returned from its start.
+    """
+
+    site: Site
+    links: Links
+    query: Query = attrs.field(factory=dict)
+    cursors: Mapping[str, str] = attrs.field(factory=dict)
+
+    def whole(self, name: str) -> int | None:
+        """Return a parameter as a whole number of at most 15 digits; None if it is none."""
+        text = self.query.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+@attrs.frozen
+class Part:
+    """A part of a page.
+
+    Attributes:
+        name: Its name, unique in the page: the id of its element.
+        body: Its content; of a part that grows, what follows the cursor that was asked for.
+        cursor: Where it ends; empty for a part that does not grow but is replaced.
+    """
+
+    name: str
+    body: Markup
+    cursor: str = ""
+
+    @property
+    def version(self) -> str:
+        """What distinguishes its content from earlier content."""
+        return self.cursor or hashlib.sha256(self.body.html.encode()).hexdigest()[:12]
+
+
+@attrs.frozen
+class Page:
+    """A page.
+
+    Attributes:
+        title: Its title.
+        crumbs: The pages above it, outermost first: words and address.
+        parts: Its parts in order.
+        is_live: Whether they can still change.
+        share: The address to send (see ``shared_address``); empty for none.
+        frame: Whether it shows a foreign renderer in a frame.
+    """
+
+    title: str
+    crumbs: Sequence[tuple[str, Address]]
+    parts: Sequence[Part]
+    is_live: bool = False
+    share: str = ""
+    frame: bool = False
+
+
+def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
+    """Return head and body of a page.
+
+    Args:
+        page: The page.
+        links: Makes addresses.
+    """
+    head = join(_head(links))
+    state = element("span", "● live", class_="good", id="live") if page.is_live else None
+    above = [piece for words, to in page.crumbs for piece in (link(words, to), " / ")]
+    share = (
+        element(
+            "button", "copy link", type="button", id="share", data_address=page.share, hidden=""
+        )
+        if page.share
+        else None
+    )
+    bar = element(
+        "header",
+        link("Skip to content", Address("#content"), class_="skip"),
+        element("nav", *above, element("b", page.title), aria_label="Where this page is"),
+        element("span", share, state, class_="right"),
+        class_="bar",
+    )
+    parts = [draw_part(part) for part in page.parts]
+    main = element("main", element("h1", page.title), *parts, id="content", tabindex="-1")
+    return head, join((bar, main))
+
+
+def draw_part(part: Part) -> Markup:
+    """Return a part with its name and version, by which the browser asks for changes."""
+    return element(
+        "section",
+        part.body,
+        id=part.name,
+        data_version=part.version,
+        data_cursor=part.cursor or None,
+    )
+
+
+def _head(links: Links) -> Iterator[Child]:
+    yield void("link", rel="stylesheet", href=links.file("style.css"))
+    yield void("link", rel="icon", href=links.file("icon.svg"))
+    yield element("script", src=links.file("app.js"), defer="")

@@ -1,0 +1,4 @@
+"""The pages, a module each: pure functions of the site and an address.
+
+- ``runs``: what runs, and what has run.
+"""

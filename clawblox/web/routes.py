@@ -1,0 +1,42 @@
+"""Which page is at which address; the server and the bundle both look it up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from clawblox.web.page import Ask, Page
+from clawblox.web.pages import missing, runs
+from clawblox.web.site import NoSuchPage
+
+PageFunction: TypeAlias = Callable[..., Page]
+"""Makes a page of an :class:`Ask` and the ids in its address."""
+
+_PAGES: Final[Sequence[tuple[str, PageFunction]]] = (("", runs.make_page),)
+"""Paths of pages, in which ``*`` stands for an id."""
+
+
+def make_page(ask: Ask, path: str) -> Page:
+    """Return the page at a path.
+
+    Args:
+        ask: What it is asked for.
+        path: The path, without the key and without parameters.
+
+    Raises:
+        NoSuchPage: There is none.
+    """
+    pieces = path.strip("/").split("/")
+    for pattern, make in _PAGES:
+        wanted = pattern.split("/")
+        if len(wanted) == len(pieces) and all(
+            want in ("*", piece) for want, piece in zip(wanted, pieces, strict=True)
+        ):
+            ids = [piece for want, piece in zip(wanted, pieces, strict=True) if want == "*"]
+            return make(ask, *ids)
+    raise NoSuchPage("There is no page at this address.")
+
+
+def make_missing(ask: Ask, why: str) -> Page:
+    """Return the page that says why there is none at an address."""
+    return missing.make_page(ask, why)

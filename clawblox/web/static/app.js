@@ -1,0 +1,212 @@
+"use strict";
+// What pages do besides being read: they follow changes, write how long ago something was, filter
+// and sort rows, and listen to keys. Every page can be read without this script.
+const policy = window.trustedTypes
+  ? trustedTypes.createPolicy("server", { createHTML: (text) => text })
+  : { createHTML: (text) => text };
+const base = new URL(".", new URL(document.querySelector("link[rel=stylesheet]").href + "/../..")).pathname;
+const $ = (query, root = document) => root.querySelector(query);
+const $$ = (query, root = document) => [...root.querySelectorAll(query)];
+
+function fromServer(html) {
+  const template = document.createElement("template");
+  template.innerHTML = policy.createHTML(html);
+  return template.content;
+}
+
+// -- times ---------------------------------------------------------------------------------------
+
+function age(seconds) {
+  if (seconds < 0) return "just now";
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${Math.floor(seconds / 86400)} days ago`;
+}
+
+function writeTimes() {
+  for (const time of $$("time[datetime]:not([data-fixed])")) {
+    time.title ||= time.textContent;
+    const shown = age((Date.now() - Date.parse(time.dateTime)) / 1000);
+    if (time.textContent !== shown) time.textContent = shown;
+  }
+}
+
+// -- changes -------------------------------------------------------------------------------------
+
+const live = $("#live");
+let failures = 0;
+
+function pageAddress() {
+  return location.pathname.slice(base.length) + location.search;
+}
+
+function pairs(name) {
+  return $$("main > section[data-version]")
+    .filter((part) => part.dataset[name] !== undefined)
+    .map((part) => `${part.id}:${part.dataset[name]}`)
+    .join(",");
+}
+
+async function askForChanges() {
+  const query = new URLSearchParams({ page: pageAddress(), seen: pairs("version"), at: pairs("cursor") });
+  const answer = await fetch(`${base}changes?${query}`);
+  if (answer.status === 200) for (const change of await answer.json()) apply(change);
+  else if (!answer.ok) throw new Error(answer.status);
+}
+
+function apply({ name, html, version, cursor }) {
+  const part = document.getElementById(name);
+  if (!part) return;
+  if (cursor) {
+    const follows = innerHeight + scrollY >= document.body.scrollHeight - 40;
+    part.append(fromServer(html));
+    Object.assign(part.dataset, { version, cursor });
+    if (follows) scrollTo(0, document.body.scrollHeight);
+  } else if (!part.contains(document.activeElement) || !part.querySelector("input:focus")) {
+    const opened = $$("details[open][id]", part).map((one) => one.id);
+    const focused = part.contains(document.activeElement) && document.activeElement.id;
+    const fresh = fromServer(html).firstElementChild;
+    part.replaceWith(fresh);
+    for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  }
+  writeTimes();
+  filterRows();
+  document.dispatchEvent(new CustomEvent("changed", { detail: name }));
+}
+
+async function follow() {
+  if (document.visibilityState === "visible") {
+    try {
+      await askForChanges();
+      failures = 0;
+      $("#old")?.remove();
+    } catch {
+      failures += 1;
+      if (failures === 2) showOld();
+    }
+  }
+  setTimeout(follow, Math.min(1000 * 2 ** Math.min(failures, 4), 10000));
+}
+
+function showOld() {
+  const note = document.createElement("p");
+  note.id = "old";
+  note.className = "old";
+  note.setAttribute("role", "status");
+  note.textContent = "What you see is old: clawblox app no longer answers.";
+  $("main").prepend(note);
+}
+
+// -- rows ----------------------------------------------------------------------------------------
+
+function filterRows() {
+  const field = $("input.filter");
+  if (!field) return;
+  const words = field.value.toLowerCase().split(/\s+/);
+  for (const row of $$("tbody tr", document.getElementById(field.dataset.part || "runs") || document)) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+  }
+}
+
+function sortRows(heading) {
+  const table = heading.closest("table");
+  const place = [...heading.parentNode.children].indexOf(heading);
+  const falls = heading.getAttribute("aria-sort") === "ascending";
+  const key = (row) => row.children[place]?.dataset.sort ?? row.children[place]?.textContent ?? "";
+  const order = new Intl.Collator(undefined, { numeric: true });
+  const rows = $$("tbody tr", table).sort((a, b) => order.compare(key(a), key(b)));
+  if (falls) rows.reverse();
+  for (const one of $$("th[aria-sort]", table)) one.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", falls ? "descending" : "ascending");
+  $("tbody", table).append(...rows);
+}
+
+// -- keys ----------------------------------------------------------------------------------------
+
+const KEYS = {
+  "/": ["search or filter", () => $("input[type=search]")?.focus()],
+  j: ["next row or step", () => move(1)],
+  k: ["previous row or step", () => move(-1)],
+  o: ["unfold or follow", unfold],
+  "[": ["earlier window", () => $("a[data-key=earlier]")?.click()],
+  "]": ["later window", () => $("a[data-key=later]")?.click()],
+  "?": ["these keys", showKeys],
+};
+
+function rowsToMove() {
+  return $$(".step, tbody tr").filter((row) => !row.hidden);
+}
+
+function move(by) {
+  const rows = rowsToMove();
+  const at = rows.findIndex((row) => row.classList.contains("chosen"));
+  const next = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
+  if (!next) return;
+  rows[at]?.classList.remove("chosen");
+  next.classList.add("chosen");
+  next.scrollIntoView({ block: "nearest" });
+  document.dispatchEvent(new CustomEvent("chosen", { detail: next }));
+}
+
+function unfold() {
+  const row = $(".chosen");
+  const fold = row && $("details", row);
+  if (fold) fold.open = !fold.open;
+  else row && $("a", row)?.click();
+}
+
+function showKeys() {
+  let list = $("dialog#keys");
+  if (!list) {
+    list = document.createElement("dialog");
+    list.id = "keys";
+    const table = document.createElement("dl");
+    for (const [key, [words]] of Object.entries(KEYS)) {
+      const name = document.createElement("dt");
+      const text = document.createElement("dd");
+      name.textContent = key;
+      text.textContent = words;
+      table.append(name, text);
+    }
+    list.setAttribute("aria-label", "Keys");
+    list.append(table);
+    document.body.append(list);
+  }
+  list.showModal();
+}
+
+document.addEventListener("keydown", (event) => {
+  const field = event.target.closest?.("input, select, textarea");
+  if (event.key === "Escape" && field) field.blur();
+  if (field || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key][1]();
+});
+
+// -- addresses to send ---------------------------------------------------------------------------
+
+async function copyLink(button) {
+  const place = location.hash.length > 1 ? `/${location.hash.slice(1)}` : "";
+  await navigator.clipboard.writeText(button.dataset.address + place);
+  button.textContent = "copied";
+}
+
+function followShared() {
+  if (pageAddress() === "" && location.hash.length > 12)
+    location.replace(`${base}open?${new URLSearchParams({ address: location.hash })}`);
+}
+
+document.addEventListener("click", (event) => {
+  const heading = event.target.closest("thead th");
+  if (heading) sortRows(heading);
+  if (event.target.id === "share") copyLink(event.target);
+});
+document.addEventListener("input", (event) => event.target.matches("input.filter") && filterRows());
+for (const button of $$("#share")) button.hidden = false;
+writeTimes();
+setInterval(writeTimes, 1000);
+followShared();
+if (live) follow();
