@@ -4,8 +4,11 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 ``gate`` know a web framework.
 
 - ``site``: the runs and experiments below a directory, found again and again at little cost.
-- ``page``: what a page is; ``routes``: which page is at which address.
-- ``pages``: the pages, a module each; ``pieces``: what several pages share.
-- ``app``: the server; ``gate``: what a request must have before any page sees it.
-- ``static_files``: the style sheet and the script.
+- ``page``: what a page is.
+- ``routes``: which page is at which address.
+- ``pages``: the pages, a module each.
+- ``pieces``: what several pages share.
+- ``app``: the server.
+- ``gate``: what a request must have before any page sees it.
+- ``static``, ``static_files``: the style sheet, the script and the icon.
 """

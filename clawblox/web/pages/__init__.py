@@ -1,4 +1,5 @@
 """The pages, a module each: pure functions of the site and an address.
 
 - ``runs``: what runs, and what has run.
+- ``missing``: for an address that has no page.
 """

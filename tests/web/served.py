@@ -1,0 +1,71 @@
+"""``clawblox app`` as a process, and what its pages answer."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from tests.support import HANG_S, Answer, ask
+
+
+@attrs.define
+class Served:
+    """The pages of a directory, served by the real command.
+
+    Attributes:
+        process: The command.
+        port: Its port.
+        key: The key of its pages.
+    """
+
+    process: subprocess.Popen[str]
+    port: int
+    key: str
+
+    @property
+    def address(self) -> str:
+        """The address of the first page."""
+        return f"http://127.0.0.1:{self.port}/{self.key}/"
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """Ask for a page, given its path below the key."""
+        return self.ask_raw(f"/{self.key}/{path}", method, **headers)
+
+    def ask_raw(self, target: str, method: str = "GET", **headers: str) -> Answer:
+        """Ask for anything."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return ask(self.port, method, target, headers=named)
+
+    def text(self, path: str) -> str:
+        """Return a page, which must be there."""
+        answer = self.ask(path)
+        assert answer.status == 200, answer
+        return answer.body.decode()
+
+
+@contextmanager
+def served(root: Path, *words: str) -> Iterator[Served]:
+    """Serve a directory with ``clawblox app`` until the block ends."""
+    command = [sys.executable, "-m", "clawblox", "app", str(root), "--port", "0", "--no-browser"]
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        match = None
+        for line in process.stdout:
+            match = re.search(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", line)
+            if match is not None:
+                break
+        assert match is not None, "the command has ended"
+        yield Served(process, int(match[1]), match[2])
+    finally:
+        process.terminate()
+        assert process.stdout is not None
+        with process.stdout:
+            process.stdout.read()
+        process.wait(HANG_S)
