@@ -101,7 +101,7 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
     unseen = [
         chain
         for chain in sorted(needy, key=_rank)
-        if not any(printable(_describe_last(chain)) in line for line in table)
+        if not any(printable(describe_last(chain)) in line for line in table)
     ]
     below = [*_describe_reasons(unseen), *_suggest_failed_score(status)]
     return [*table, *([""] if below else []), *below]
@@ -110,8 +110,8 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
 def summarise_experiment(status: ExperimentStatus) -> list[str]:
     """Return how an experiment ended, why chains have failed, and what to type next."""
     failed = [chain for chain in status.chains if chain.state == "failed"]
-    money = _describe_money(status)
-    lines = [_describe_counts(status).plain + (f"; {money}." if money else ".")]
+    money = describe_money(status)
+    lines = [describe_counts(status).plain + (f"; {money}." if money else ".")]
     lines += _describe_reasons(failed)
     if status.counts.get("committed", 0) < status.generations:
         words = ["--retry-failed"] if failed else []
@@ -140,7 +140,7 @@ def _waits_for_reason(chain: ChainStatus) -> bool:
 def _describe_reasons(chains: Sequence[ChainStatus], between: str = "  ") -> list[str]:
     """Return why chains have failed or are paused, a line for each of the first."""
     shown, hidden = chains[:_MAX_REASONS], chains[_MAX_REASONS:]
-    lines = [printable(f"{chain.name}{between}{_describe_last(chain)}") for chain in shown]
+    lines = [printable(f"{chain.name}{between}{describe_last(chain)}") for chain in shown]
     return [*lines, *([f"… and {len(hidden)} more: {_describe_hidden(hidden)}"] if hidden else [])]
 
 
@@ -149,9 +149,9 @@ def _describe_reasons(chains: Sequence[ChainStatus], between: str = "  ") -> lis
 
 def _table(status: ExperimentStatus, columns: int, room: int | None) -> Iterator[Text]:
     title = " · ".join((status.name, shorten_path(status.directory)))
-    right = " · ".join(filter(None, (_describe_money(status), _describe_time(status))))
+    right = " · ".join(filter(None, (describe_money(status), describe_time(status))))
     yield draw_title(printable(title), right, columns)
-    yield join_parts(_describe_counts(status))
+    yield join_parts(describe_counts(status))
     yield Text("")
     shown, hidden = _select(status.chains, room)
     if shown:
@@ -165,7 +165,8 @@ def _table(status: ExperimentStatus, columns: int, room: int | None) -> Iterator
         yield join_parts(Text(printable(more), style="dim"))
 
 
-def _describe_money(status: ExperimentStatus) -> str:
+def describe_money(status: ExperimentStatus) -> str:
+    """Return what an experiment has cost, and its limit."""
     spent = "cost unknown" if status.spent_usd is None else format_cost(status.spent_usd)
     about = "about " if status.is_estimated and status.spent_usd is not None else ""
     if status.limit_usd is not None:
@@ -173,14 +174,16 @@ def _describe_money(status: ExperimentStatus) -> str:
     return f"{about}{spent}" if status.spent_usd else ""
 
 
-def _describe_time(status: ExperimentStatus) -> str:
+def describe_time(status: ExperimentStatus) -> str:
+    """Return how long an experiment has run, and will at least."""
     gone = f"{format_rough_seconds(status.elapsed_s)} gone" if status.elapsed_s else ""
     rest = f"about {format_rough_seconds(status.forecast_s)} to go" if status.forecast_s else ""
     times = ", ".join(filter(None, (gone, rest)))
     return times if status.pid is not None else " · ".join(filter(None, ("not running", times)))
 
 
-def _describe_counts(status: ExperimentStatus) -> Text:
+def describe_counts(status: ExperimentStatus) -> Text:
+    """Return how many generations are complete, and what happens to the others."""
     committed = f"{status.counts.get('committed', 0)} of {status.generations} committed"
     others = [
         Text(f"{status.counts[name]} {name}", style=STYLES.get(name, ""))
@@ -236,7 +239,7 @@ def _describe_hidden(chains: Sequence[ChainStatus]) -> str:
 def _describe_wait(chain: ChainStatus) -> str:
     if chain.state != "waiting" or chain.attempts or not chain.reason:
         return chain.state
-    return f"waiting, {_describe_last(chain)}" if chain.cause else f"waiting {chain.reason}"
+    return f"waiting, {describe_last(chain)}" if chain.cause else f"waiting {chain.reason}"
 
 
 def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
@@ -259,7 +262,7 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
         number("$", 6, map(_describe_cost, chains)),
         number("SAVED", 4, (_format_age(chain.last_checkpoint_age_s) for chain in chains)),
         number(_SCORE, 5, map(_first_score, chains)),
-        text("LAST", 8, map(_describe_last, chains), shortest=_MIN_LAST),
+        text("LAST", 8, map(describe_last, chains), shortest=_MIN_LAST),
     ]
 
 
@@ -298,7 +301,8 @@ def _first_score(chain: ChainStatus) -> str:
     return ""
 
 
-def _describe_last(chain: ChainStatus) -> str:
+def describe_last(chain: ChainStatus) -> str:
+    """Return why a chain waits, is paused or has failed, or else its latest action."""
     if chain.until is not None and (until := parse_utc(chain.until)) is not None:
         return f"{chain.cause} until {until.astimezone():%H:%M}"
     if chain.cause:

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from clawblox.views.formatting import format_cost, format_count
-from clawblox.views.html import Child, Markup, element, join
+from clawblox.views.html import Child, Markup, element, join, void
 
 _SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("ready", "working", "idle", "running"), ("●", "good")),
@@ -127,3 +127,32 @@ def cost(usd: float | None) -> Cell:
 def lines(texts: Iterable[Child]) -> Markup:
     """Return texts, a line each."""
     return join(element("div", one) for one in texts)
+
+
+def filter_field(part: str, value: str, words: str) -> Markup:
+    """Return a field whose words the rows of a part must contain.
+
+    Args:
+        part: Name of the part.
+        value: The words so far.
+        words: Description, for example of the columns that are searched.
+    """
+    return void(
+        "input",
+        type="search",
+        name="q",
+        value=value,
+        placeholder=words,
+        aria_label=f"Filter: {words}",
+        class_="filter",
+        data_part=part,
+    )
+
+
+def selection(name: str, words: str, options: Sequence[str], chosen: str) -> Markup:
+    """Return a choice among options; an empty option means all."""
+    made = [
+        element("option", option or "all", value=option, selected="" if option == chosen else None)
+        for option in options
+    ]
+    return element("label", words, " ", element("select", *made, name=name))

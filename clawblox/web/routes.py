@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
-from clawblox.web.pages import missing, runs
+from clawblox.web.pages import experiment, missing, runs
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
 """Makes a page of an :class:`Ask` and the ids in its address."""
 
-_PAGES: Final[Sequence[tuple[str, PageFunction]]] = (("", runs.make_page),)
+_PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
+    ("", runs.make_page),
+    ("experiment/*", experiment.make_page),
+)
 """Paths of pages, in which ``*`` stands for an id."""
 
 

@@ -18,7 +18,13 @@ import attrs
 
 from clawblox.agents.status import AgentStatus, agents_in, read_agents
 from clawblox.experiment.overview import ExperimentOverview, read_overview
-from clawblox.rundir.experiments import JOURNAL_NAME, ExperimentPart, find_experiment_part
+from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.rundir.experiments import (
+    JOURNAL_NAME,
+    PLAN_NAME,
+    ExperimentPart,
+    find_experiment_part,
+)
 from clawblox.rundir.find_runs import find_experiments_below, find_runs_below
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
@@ -27,6 +33,7 @@ from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 _ID_DIGITS: Final = 10
 _ENDED_LOOK_S: Final = 10.0
 _LEAST_LOOK_S: Final = 0.5
+_MAX_RECORDS: Final = 4
 _SHARE: Final = 20
 """Looks take at most one in this many seconds."""
 
@@ -113,6 +120,7 @@ class Site:
         self._experiments: dict[Path, tuple[_Stamp, ExperimentOverview]] = {}
         self._next_look = self._next_search = -1.0
         self._found: Sequence[Path] = ()
+        self._records: dict[Path, tuple[_Stamp, ExperimentRecord]] = {}
 
     def runs(self) -> Sequence[RunSummary]:
         """Return the runs: live ones first, then the latest."""
@@ -159,6 +167,25 @@ class Site:
             if self.identify(agent.dir) == ident:
                 return agent
         raise NoSuchPage(f"{run.name} has no agent {ident}")
+
+    def read_record(self, directory: Path) -> ExperimentRecord:
+        """Return an experiment whole; the latest few are kept until their journals change.
+
+        Raises:
+            ClawbloxError: It cannot be read.
+        """
+        stamp = (file_stamp(directory / JOURNAL_NAME), file_stamp(directory / PLAN_NAME))
+        with self._lock:
+            known = self._records.get(directory)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        record = read_experiment(directory)
+        with self._lock:
+            self._records.pop(directory, None)
+            self._records[directory] = stamp, record
+            while len(self._records) > _MAX_RECORDS:
+                del self._records[next(iter(self._records))]
+        return record
 
     def identify(self, path: Path) -> str:
         """Return the name of a path in addresses."""

@@ -12,9 +12,19 @@ from clawblox.printable import printable
 from clawblox.results import format_label
 from clawblox.rundir.status import InstanceStatus
 from clawblox.views.formatting import count_words
-from clawblox.views.html import Child, Markup, element, join, link, void
+from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import Cell, cost, count, lines, moment, state_mark, table
+from clawblox.web.pieces import (
+    Cell,
+    cost,
+    count,
+    filter_field,
+    lines,
+    moment,
+    selection,
+    state_mark,
+    table,
+)
 from clawblox.web.site import RunSummary
 
 _RUNS_A_PAGE: Final = 200
@@ -77,30 +87,11 @@ def _draw_experiments(ask: Ask, experiments: Iterable[ExperimentOverview]) -> Ma
 
 
 def _draw_filter(ask: Ask) -> Markup:
-    def choice(name: str, words: str, options: Sequence[str]) -> Markup:
-        chosen = ask.query.get(name, "")
-        made = [
-            element(
-                "option", option or "all", value=option, selected="" if option == chosen else None
-            )
-            for option in options
-        ]
-        return element("label", words, " ", element("select", *made, name=name))
-
-    text = void(
-        "input",
-        type="search",
-        name="q",
-        value=ask.query.get("q", ""),
-        placeholder="name, world, agent, label=value",
-        aria_label="Filter runs",
-        class_="filter",
-    )
     return element(
         "form",
-        text,
-        choice("state", "State", ("", *_STATES)),
-        choice("sort", "Sort by", _ORDERS),
+        filter_field("runs", ask.query.get("q", ""), "name, world, agent, label=value"),
+        selection("state", "State", ("", *_STATES), ask.query.get("state", "")),
+        selection("sort", "Sort by", _ORDERS, ask.query.get("sort", "")),
         element("button", "Show", type="submit"),
         element("span", link("Search in all logs", ask.links.to("search")), class_="right"),
         method="get",
