@@ -147,19 +147,16 @@ class _Run:
         """Return the report of the first process that comes here; the others wait for it."""
         import json
 
-        import attrs
-
-        from clawblox.conformance.report import read_report
+        from clawblox.conformance.report import parse_report
         from clawblox.system.files import publish_bytes
         from clawblox.system.locks import lock_descriptor
 
         with file.with_suffix(".lock").open("w") as lock:
             lock_descriptor(lock.fileno(), _PATIENCE_S)
             if file.exists():
-                return read_report(json.loads(file.read_bytes()))
+                return parse_report(json.loads(file.read_bytes()), target=self.target)
             report = self._check()
-            fields = json.dumps(attrs.asdict(report), default=str)
-            publish_bytes(file, fields.encode(), durable=False)
+            publish_bytes(file, json.dumps(report.document()).encode(), durable=False)
             return report
 
     def _check(self) -> Report:

@@ -10,6 +10,7 @@ import attrs
 from clawblox.conformance.registry import Level
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import clean_value
+from clawblox.typed_values import converter
 
 Status: TypeAlias = Literal["passed", "failed", "not_applicable", "could_not_run"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "could_not_run", "not_applicable", "passed")
@@ -76,6 +77,8 @@ class CheckResult:
             document |= {"path": self.path, **sides}
         if self.is_expected:
             document["expected_failure"] = True
+        if self.is_own_error:
+            document["own_error"] = True
         cleaned = clean_value(document, max_chars=_MAX_VALUE_CHARS)
         assert isinstance(cleaned, dict)
         if self.request is not None:  # never cut, because people paste it
@@ -154,16 +157,44 @@ class Report:
             "verdict": clean_value(self.verdict.sentence),
             "grade": self.verdict.grade,
             "seed": self.seed,
+            **({"in_place": True} if self.in_place else {}),
             "seconds": round(self.seconds, 3),
             **({"obstacle": clean_value(self.obstacle)} if self.obstacle else {}),
             "checks": [result.document() for result in self.checks],
         }
 
 
-def read_report(fields: Mapping[str, Any]) -> Report:
-    """Return a report from its fields, as ``attrs.asdict`` gives them."""
-    checks = tuple(CheckResult(**result) for result in fields["checks"])
-    return Report(**{**fields, "verdict": Verdict(**fields["verdict"]), "checks": checks})
+_to_report = converter(Report)
+
+
+def parse_report(document: Mapping[str, Any], *, target: str) -> Report:
+    """Return the report that a document of :meth:`Report.document` has.
+
+    Args:
+        document: The document, whatever is in it.
+        target: The directory or address that was checked.
+
+    Raises:
+        msgspec.ValidationError: No report has this document.
+    """
+    verdict = {"grade": document.get("grade"), "sentence": document.get("verdict")}
+    checks = document.get("checks")
+    if isinstance(checks, list):
+        checks = [_parse_result(result) for result in checks]
+    return _to_report({**document, "target": target, "verdict": verdict, "checks": checks})
+
+
+def _parse_result(document: object) -> object:
+    """Return the fields of a result; what is none stays as it is, and is refused later."""
+    if not isinstance(document, dict):
+        return document
+    missing = [side for side in ("expected", "got") if side not in document]
+    return {
+        **document,
+        "absent": missing[0] if "path" in document and missing else None,
+        "is_own_error": document.get("own_error", False),
+        "is_expected": document.get("expected_failure", False),
+    }
 
 
 def is_counted(result: CheckResult, *, strict: bool) -> bool:

@@ -10,7 +10,9 @@
 - ``attempts``: the attempts of an experiment, in the order of its journal.
 - ``sources``: the recordings of a run or an experiment, and which of them may continue which.
 - ``verified_scores``: computes scores again, in worlds that begin with replayed ends.
+- ``judged_files``: digests of the recordings and worlds that are judged.
 - ``verified_run``: repeats these recordings, and connects them.
+- ``kept_verification``: the results of the last command, in the directory of the run.
 """
 
 from clawblox.replay.verified_run import VerifiedReplay, VerifiedRun, verify_run

@@ -19,11 +19,15 @@ from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIME
 from clawblox.errors import UsageError
 from clawblox.replay.attempt_places import AttemptPlace, is_experiment
 from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd, ReachedWorld
+from clawblox.replay.judged_files import digest_judged
 from clawblox.replay.progress import ReplayProgress
 from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import ReplayOptions, replay_recording
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import Damage
+from clawblox.rundir.requests import to_path
+from clawblox.typed_values import converter
+from clawblox.world.world_files import WorldFiles
 
 if TYPE_CHECKING:
     from clawblox.experiment.schedule.callbacks import Score
@@ -148,11 +152,14 @@ class VerifiedRun:
         replays: The results, in the order of the recordings.
         is_strict: Whether a recording with an unchecked start counts as not verified.
         scores: The scores of an experiment, computed again. Other scores are no differences.
+        judged: The files that were judged, before the first replay, as a kept report has them;
+            none for the file of a recording.
     """
 
     replays: tuple[VerifiedReplay, ...]
     is_strict: bool = False
     scores: tuple[CheckedScore, ...] = ()
+    judged: Mapping[str, WorldFiles | None] = attrs.field(factory=dict, repr=False, eq=False)
 
     @property
     def exit_status(self) -> int:
@@ -169,12 +176,48 @@ class VerifiedRun:
         recordings = [replay.document() for replay in self.replays]
         return {
             "equal": is_equal,
+            "strict": self.is_strict,
             "recordings": recordings,
             "scores": [
                 {**attrs.asdict(score), "differences": [*score.differences]}
                 for score in self.scores
             ],
         }
+
+
+_to_replays = converter(tuple[VerifiedReplay, ...], dec_hook=to_path)
+_to_scores = converter(tuple[CheckedScore, ...])
+_to_strict = converter(bool)
+
+
+def parse_run(document: Mapping[str, Any]) -> VerifiedRun:
+    """Return the results that a document of :meth:`VerifiedRun.document` has.
+
+    Args:
+        document: The document, whatever is in it.
+
+    Raises:
+        ValueError: The outcome of a recording does not follow from its result.
+        msgspec.ValidationError: No results have this document.
+    """
+    recordings = document.get("recordings")
+    if isinstance(recordings, list):
+        recordings = [_nest_progress(recording) for recording in recordings]
+    replays = _to_replays(recordings)
+    for replay, written in zip(replays, document["recordings"], strict=True):
+        if replay.status != written.get("outcome"):
+            raise ValueError(f"recording {replay.number} is {replay.status} by its result")
+    scores = _to_scores(document.get("scores"))
+    return VerifiedRun(replays, _to_strict(document.get("strict")), scores)
+
+
+def _nest_progress(document: object) -> object:
+    """Return the fields of a replay, whose progress is among them in its document."""
+    if not isinstance(document, dict):
+        return document
+    ended = "impossible" if document.get("reason") else "equal"
+    outcome = "different" if document.get("divergence") is not None else ended
+    return {**document, "progress": {**document, "outcome": outcome}}
 
 
 OnRunProgress: TypeAlias = Callable[[int, int], None]
@@ -254,8 +297,10 @@ async def verify_run(
     sources = await run_blocking(find_sources, Path(run), choice)
     total, done = sum(source.last_tick - source.first_tick for source in sources), 0
     replays: list[VerifiedReplay] = []
-    for world in dict.fromkeys(source.world for source in sources if source.world):
+    used = [*dict.fromkeys(source.world for source in sources if source.world)]
+    for world in used:
         await on_world(world)
+    judged = await run_blocking(digest_judged, Path(run), used)
     for place, source in enumerate(sources):
         reach = partial(_report, on_progress, done - source.first_tick, total)
         later = [other for other in sources[place + 1 :] if other.may_continue(source)]
@@ -290,7 +335,7 @@ async def verify_run(
         replay = attrs.evolve(replay, link=link, start_checked_by=checked_by)
         replays.append(replay)
         on_replay(replay)
-    verified = VerifiedRun(tuple(replays), strict)
+    verified = VerifiedRun(tuple(replays), strict, judged=judged)
     if not scores:
         return verified
     from clawblox.replay.verified_scores import check_scores

@@ -24,6 +24,7 @@ from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
 from clawblox.rundir.records import InstanceRecord, has_records, read_located
 from clawblox.rundir.snapshot_files import is_archive
+from clawblox.system.files import MAX_DIGEST_BYTES
 from clawblox.system.regular_files import digest_open, open_file, open_regular
 
 Damage: TypeAlias = Literal["incomplete", "changed"]
@@ -186,6 +187,24 @@ def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damag
         finally:
             os.close(fd)
     return None if is_same else "changed"
+
+
+def read_digest(recording: FoundRecording, run_dir: Path | None = None) -> str:
+    """Return the digest of a recording as it is, in hexadecimal. Blocks.
+
+    Args:
+        recording: The recording.
+        run_dir: As for :func:`opened_recording`.
+
+    Raises:
+        RecordingError: It cannot be read, or grows beyond all limits.
+    """
+    with _refusing(recording.path):
+        fd = _open(recording.path, run_dir)
+        try:
+            return digest_open(fd, max_bytes=MAX_DIGEST_BYTES)
+        finally:
+            os.close(fd)
 
 
 def digest_recording(

@@ -204,17 +204,18 @@ def read_outcome(event: Mapping[str, Any], convert: Callable[[object], _T]) -> O
     return Outcome(event["instance"], convert(event["value"]))
 
 
-def _to_path(kind: type[Any], value: Any) -> Any:  # noqa: ANN401 - as msgspec calls it
+def to_path(kind: type[Any], value: Any) -> Any:  # noqa: ANN401 - as msgspec calls it
+    """Return the path that a text is, for :func:`clawblox.typed_values.converter`."""
     if kind is Path:
         return Path(value)
     raise NotImplementedError(f"{kind} is not a plain value")
 
 
-to_saved: Final = converter(SavedSnapshot, dec_hook=_to_path)
+to_saved: Final = converter(SavedSnapshot, dec_hook=to_path)
 """Converts the value of a save."""
 
-to_restarted: Final = converter(Restarted, dec_hook=_to_path)
+to_restarted: Final = converter(Restarted, dec_hook=to_path)
 """Converts the value of a restart."""
 
-to_stopped: Final = converter(StopResult, dec_hook=_to_path)
+to_stopped: Final = converter(StopResult, dec_hook=to_path)
 """Converts the value of a stop."""

@@ -27,6 +27,7 @@
 - ``rosters``: who joined an instance with which session.
 - ``players``: the sessions of players in the save of a restored instance.
 - ``kept_sessions``: the sessions that ``clawblox act`` keeps between its calls.
+- ``kept_reports``: reports that commands leave in directories, with digests of what they judged.
 - ``settling``: lets agents join again whose sessions a restore has lost.
 - ``places``: an instance as the client of an agent reaches it, joins, and grants of access.
 - ``recorder``: records the agents of an instance whose world does not record itself.

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from clawblox.conformance import CHECKS
+from clawblox.conformance.kept_check import read_check
+from clawblox.views.check_page import render_page
 from tests.cli.conftest import Start
 from tests.provable import make_provable_world
 from tests.support import wait_until
@@ -47,6 +49,23 @@ def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path
     assert "restore.sessions" in Path("report.html").read_text()
     assert ElementTree.parse("report.xml").find("testsuite/testcase[@name='sessions']") is not None
     assert {path.name for path in Path().iterdir()} == {"report.html", "report.xml"}
+    left = read_check(Path(world))
+    assert left is not None
+    assert render_page(left.report) == Path("report.html").read_text()
+    assert left.find_changes() == ()
+    with (Path(world) / "API.md").open("a") as file:
+        file.write("It rains.\n")
+    assert left.find_changes() == ("API.md",)
+
+
+def test_a_directory_that_cannot_be_written_is_one_warning(call: Start, tmp_path: Path) -> None:
+    world = make_provable_world(tmp_path, clock="lockstep")
+    (world / ".clawblox").touch()
+    command = call("check", str(world), "static.world_toml", "--json")
+    assert command.wait() == 0
+    assert command.err.count("report not kept") == 1
+    assert f"{world}/.clawblox/check.json" in command.err
+    assert json.loads(command.out)["checks"][0]["status"] == "passed"
 
 
 @pytest.mark.parametrize("files", [(), ("--html", "report.html"), ("--junit", "report.xml")])

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from clawblox.replay import VerifiedReplay, VerifiedRun
+from clawblox.replay.kept_verification import read_verification
 from clawblox.replay.progress import Divergence, ReplayProgress
 from clawblox.replay.sources import no_recording
 from clawblox.replay.verified_run import Link
 from clawblox.rundir.recordings import FoundRecording
+from clawblox.views.formatting import format_json
 from clawblox.views.verified_runs import describe_replay, sum_up
 from tests.cli.conftest import Start
 from tests.conformance.lives import dice_world, recorded_lives
@@ -127,9 +129,18 @@ def test_a_run_is_verified_and_a_signal_leaves_nothing(
     assert "continues recording 1 at tick" in second
     assert total.endswith(": 2 equal")
 
+    left = read_verification(lives)
+    assert left is not None
+    lines = [*map(describe_replay, left.report.replays), sum_up(left.report)]
+    assert lines == [first, second, total]
+    assert left.find_changes() == ()
+
     command = call("verify", str(lives), "--recording", "2", "--json")
     document = json.loads(command.out)
     assert (document["equal"], command.err, command.wait()) == (True, shown, 0)
+    left = read_verification(lives)
+    assert left is not None
+    assert json.loads(format_json(left.report.document())) == document
     assert document["recordings"][0]["start_checked_by"] == "save"
     assert [replay["number"] for replay in document["recordings"]] == [2]
     shutil.copy(lives / "recordings" / "recording-0002.jsonl.zst", tmp_path / "alone")

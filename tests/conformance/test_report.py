@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -15,14 +16,18 @@ from clawblox.conformance.report import (
     is_counted,
     mark_expected,
     parse_expected,
+    parse_report,
 )
 from clawblox.conformance.wording import describe_failure, excerpt_pair
 from clawblox.errors import ConfigError
+from clawblox.views.check_page import render_page
+from clawblox.views.check_report import render_report
 from tests.conformance.reports import REPORTS, failing_report, make_report, make_result
 
 OF_REPORT = {"world", "verdict", "grade", "seed", "seconds", "checks"}
+OF_SOME_REPORTS = {"obstacle", "in_place"}
 OF_RESULT = {"id", "level", "status", "requirement", "evidence", "seconds"}
-OF_SOME = {"request", "path", "expected", "got", "expected_failure"}
+OF_SOME = {"request", "path", "expected", "got", "expected_failure", "own_error"}
 IDS = [check.id for check in CHECKS]
 
 
@@ -54,10 +59,55 @@ def test_the_exit_status_follows_from_the_worst_result(
 def test_every_report_is_a_document_that_json_can_write(report: Report) -> None:
     document = report.document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert document.keys() == OF_REPORT | ({"obstacle"} if report.obstacle else set())
+    assert document.keys() >= OF_REPORT
+    assert document.keys() - OF_REPORT <= OF_SOME_REPORTS
+    assert ("obstacle" in document) == bool(report.obstacle)
     for result in document["checks"]:
         assert result.keys() >= OF_RESULT
         assert result.keys() - OF_RESULT <= OF_SOME
+
+
+@settings(max_examples=50)
+@given(REPORTS)
+def test_every_report_is_read_back_from_its_document(report: Report) -> None:
+    document = report.document()
+    read = parse_report(json.loads(json.dumps(document)), target="here")
+    assert read.target == "here"
+    assert read.document() == document
+    assert read.exit_status(strict=True) == report.exit_status(strict=True)
+    assert read.in_place == report.in_place
+
+
+def test_the_page_and_the_text_of_a_report_are_those_of_its_document() -> None:
+    report = attrs.evolve(failing_report(), in_place=True)
+    gone = make_result("restore.again", "failed", path="body.x", expected=1, absent="got")
+    own = make_result("restore.joins", "could_not_run", is_own_error=True)
+    report = attrs.evolve(report, checks=(*report.checks, gone, own))
+    read = parse_report(report.document(), target=report.target)
+    assert read == report
+    assert render_page(read) == render_page(report)
+    assert render_report(read, width=100) == render_report(report, width=100)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checks": None},
+        {"checks": {}},
+        {"checks": [1]},
+        {"checks": [{}]},
+        {"grade": "best"},
+        {"verdict": 1},
+        {"seed": "7"},
+        {"seconds": None},
+        {"world": ["panda"]},
+        {"in_place": "yes"},
+    ],
+)
+def test_a_document_that_no_report_has_is_refused(change: dict[str, object]) -> None:
+    document = {**failing_report().document(), **change}
+    with pytest.raises(msgspec.ValidationError):
+        parse_report(document, target="here")
 
 
 def test_a_value_that_does_not_exist_is_not_in_the_document() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 
 from clawblox import AsyncWorld
@@ -19,6 +20,10 @@ from clawblox.experiment import Condition, LiveGeneration, read_experiment
 from clawblox.experiment.layout import archive_path
 from clawblox.experiment.rescoring import find_end
 from clawblox.replay import VerifiedReplay, VerifiedRun
+from clawblox.replay.kept_verification import (
+    keep_verification,
+    read_verification,
+)
 from clawblox.views.verified_attempts import format_attempts
 from tests.conformance.lives import dice_world, first_input, play, verified
 from tests.conformance.test_private_copies import make_repository, make_silent_repository
@@ -135,6 +140,25 @@ def test_the_table_names_every_attempt_and_what_it_continues(whole: VerifiedRun)
     assert names[0] == f"exp-{CHAIN}-g001"
     assert names[1].startswith(f"exp-{CHAIN}-g001-r")
     assert document["recordings"][1]["link"]["attempt"]["name"] == names[0]
+
+
+def test_the_results_of_an_experiment_lie_in_its_directory(
+    trial: Path, whole: VerifiedRun, tmp_path: Path
+) -> None:
+    copy = copied(trial, tmp_path / "copy")
+    replays = [
+        attrs.evolve(replay, recording=copy / replay.recording.relative_to(trial))
+        for replay in whole.replays
+    ]
+    here = attrs.evolve(whole, replays=tuple(replays))
+    keep_verification(copy, here, "0.1.0")
+    kept = read_verification(copy)
+    assert kept is not None
+    assert format_attempts(kept.report) == format_attempts(whole)
+    assert [replay.recording for replay in kept.report.replays] == [r.recording for r in replays]
+    assert kept.find_changes() == ()
+    replays[2].recording.unlink()
+    assert kept.find_changes() == (str(replays[2].recording.relative_to(copy)),)
 
 
 def bet_more(records: Records) -> Records:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 import click
 
+from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import CheckOptions
 from clawblox.cli.parameters import PATH, examples, existing_path, json_option, world_argument
@@ -20,6 +21,7 @@ from clawblox.cli.terminal.output import table_width
 from clawblox.cli.terminal.screen import Bar, progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.conformance import CHECKS, Check, CheckResult, Report, check_world
+from clawblox.conformance.kept_check import keep_check
 from clawblox.conformance.registry import select_checks
 from clawblox.conformance.report import is_counted, mark_expected, parse_expected
 from clawblox.errors import UsageError
@@ -29,6 +31,7 @@ from clawblox.views.check_junit import render_junit
 from clawblox.views.check_page import render_page
 from clawblox.views.check_report import Kind, plain, render_list, render_report
 from clawblox.views.formatting import format_json
+from clawblox.world.world_files import read_world_files
 
 _PIPE_WIDTH: Final = 100
 _REPORT_MODE: Final = 0o644
@@ -94,7 +97,7 @@ def command(
     WORLD is the directory of a world, by default the current one, or the address of a running
     instance. An ID is a check, an area such as restore, or a pattern. The world is started several
     times from a private copy of its directory, played, saved and restored; nothing remains but
-    long bodies of requests that the report names.
+    long bodies of requests that the report names, and the report in .clawblox of the directory.
 
     \f
     Raises:
@@ -109,6 +112,8 @@ def command(
     for flag, file in (("--html", html), ("--junit", junit)):
         _check_destination(flag, file)
     configure_logging()
+    directory = Path(world) if Path(world).is_dir() else None
+    files = None if directory is None else read_world_files(directory)
     signals = CommandSignals()
     file = html or junit
     bodies_dir = None if file is None else Path(file).with_suffix(_BODIES_SUFFIX)
@@ -116,6 +121,8 @@ def command(
     if report is None:
         return signals.exit_status
     report = mark_expected(report, expected)
+    if directory is not None:
+        keep_check(directory, report, files, __version__)
     if html is not None:
         _write(html, render_page(report))
     if junit is not None:

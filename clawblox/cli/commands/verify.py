@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
+from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import VerifyOptions
 from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option
@@ -21,6 +22,7 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.replay.attempt_places import is_experiment
+from clawblox.replay.kept_verification import keep_verification
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up
@@ -97,8 +99,8 @@ def command(
     the only run or experiment in the current directory. A new process of the world gets the first
     state or the seed and what agents sent, each at its tick, and records what happens and what
     agents and spectators see. clawblox compares the two recordings until the first difference. The
-    code of the world runs here, from a private copy of its directory; nothing remains. Its
-    directory is printed first, to standard error.
+    code of the world runs here, from a private copy of its directory; only the results remain, in
+    .clawblox of RUN. Its directory is printed first, to standard error.
 
     \f
     Raises:
@@ -135,6 +137,8 @@ def command(
         raise ClawbloxError(str(error)) from error
     if verified is None:
         return signals.exit_status
+    if Path(chosen).is_dir():
+        keep_verification(Path(chosen), verified, __version__)
     if as_json:
         click.echo(format_json(verified.document()))
     else:

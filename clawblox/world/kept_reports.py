@@ -1,0 +1,176 @@
+"""Reports that commands leave in the directories that they judged, with digests. Blocks.
+
+They lie in the state directory, which is no source of a world: no digest and no copy has it. They
+are not signed, so a report that came with a stranger's directory proves nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import attrs
+import msgspec
+
+from clawblox.errors import ClawbloxError
+from clawblox.foreign_values import clean_value, parse_json
+from clawblox.rundir.manifest_entries import is_printable
+from clawblox.rundir.paths import UPDATE_HINT, state_dir
+from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.regular_files import read_regular
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.typed_values import converter
+from clawblox.world.recorded_worlds import find_forger
+from clawblox.world.world_files import WorldFiles, parse_world_files, read_world_files
+
+OWN: Final = "."
+"""The place of the files of the directory that has the report."""
+MAX_REPORT_BYTES: Final = 64 << 20
+_SCHEMA_VERSION: Final = 1
+_HINT: Final = "remove the file, or run the command again, which replaces it"
+
+ReadFiles: TypeAlias = Callable[[Path], WorldFiles | None]
+"""Returns the files that are judged in a directory, as they are; None if that is not known."""
+
+_T = TypeVar("_T")
+_log = OwnLog(__name__)
+
+
+@attrs.frozen
+class _Envelope:
+    """The file of a report."""
+
+    schema_version: int
+    made_at: str
+    clawblox: str
+    judged: Mapping[str, Mapping[str, Any]]
+    report: Mapping[str, Any]
+
+
+_to_envelope = converter(_Envelope)
+
+
+@attrs.frozen
+class KeptReport(Generic[_T]):
+    """A report that a command has left.
+
+    Attributes:
+        path: Its file.
+        directory: The directory that was judged, resolved, where it is now.
+        made_at: When it was made, in UTC, such as ``2026-06-22T18:59:25Z``.
+        clawblox: The version of clawblox that made it.
+        judged: The files that were judged, by their directory, relative to ``directory`` or
+            absolute; a directory with too much for digests is left out.
+        report: The report.
+    """
+
+    path: Path
+    directory: Path
+    made_at: str
+    clawblox: str
+    judged: Mapping[str, WorldFiles]
+    report: _T
+    _read_own: ReadFiles = attrs.field(repr=False, eq=False)
+
+    def find_changes(self) -> tuple[str, ...] | None:
+        """Return the files that have changed since, relative to the directory; None if unknown.
+
+        Blocks while all of them are read, about a second for each gigabyte. A directory that is
+        gone, or cannot be read, is named itself. If another user or an agent may have written the
+        report, nothing is read outside of its own directory.
+        """
+        places = [place for place in self.judged if place != OWN]
+        if not self.judged or (places and find_forger(self.directory, self.path) is not None):
+            return None
+        changes: list[str] = []
+        for place, files in self.judged.items():
+            read = self._read_own if place == OWN else read_world_files
+            now = read(self.directory / place)
+            changed = (OWN,) if now is None else files.find_changes(now)
+            changes += (str(Path(place) / path) for path in changed)
+        return tuple(changes)
+
+
+def keep_report(
+    directory: Path,
+    name: str,
+    document: Mapping[str, Any],
+    judged: Mapping[str, WorldFiles | None],
+    version: str,
+) -> None:
+    """Leave a report in a directory, in place of the last one; only a warning if that fails.
+
+    Args:
+        directory: The directory that was judged.
+        name: Name of the file.
+        document: The report.
+        judged: The files that were judged, as for :class:`KeptReport`; None where unknown.
+        version: The version of clawblox.
+    """
+    entries = {
+        place: {"sha256": files.sha256, "files": files.files}
+        for place, files in judged.items()
+        if files is not None
+    }
+    now = format_utc(utc_now())
+    envelope = _Envelope(_SCHEMA_VERSION, now, version, entries, document)
+    fields = attrs.asdict(envelope, recurse=False)
+    try:
+        data = json.dumps(clean_value(fields), indent=2).encode() + b"\n"
+        if len(data) > MAX_REPORT_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_REPORT_BYTES >> 20} MB")
+        publish_bytes(make_private_dir(state_dir(directory)) / name, data, durable=False)
+    except OSError as error:
+        _log.warning("report not kept", file=str(state_dir(directory) / name), error=str(error))
+
+
+def read_kept(
+    directory: Path,
+    name: str,
+    parse: Callable[[Mapping[str, Any], Path], _T],
+    read_own: ReadFiles = read_world_files,
+) -> KeptReport[_T] | None:
+    """Return the report that was left in a directory; None without one.
+
+    Args:
+        directory: The directory.
+        name: Name of the file.
+        parse: Returns the report that a document has, given the directory; it raises a ValueError
+            or msgspec's for a document that no report has.
+        read_own: Returns the files that are judged in the directory.
+
+    Raises:
+        ClawbloxError: It cannot be read, is not a report, or is of a later version of clawblox.
+    """
+    directory = Path(os.path.realpath(directory))
+    path = state_dir(directory) / name
+    try:
+        document = parse_json(read_regular(path, max_bytes=MAX_REPORT_BYTES))
+        version = document.get("schema_version") if isinstance(document, dict) else None
+        if type(version) is int and version > _SCHEMA_VERSION:
+            message = f"it has schema_version {version}, and this clawblox reads {_SCHEMA_VERSION}"
+            raise ClawbloxError(f"the report in {path} cannot be read: {message}", hint=UPDATE_HINT)
+        envelope = _to_envelope(document)
+        judged = {place: _parse_files(place, entry) for place, entry in envelope.judged.items()}
+        report = parse(envelope.report, directory)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        message = f"the report in {path} cannot be read: {error}"
+        raise ClawbloxError(message, hint=_HINT) from error
+    made = envelope.made_at, envelope.clawblox
+    return KeptReport(path, directory, *made, judged, report, read_own)
+
+
+def _parse_files(place: str, entry: Mapping[str, Any]) -> WorldFiles:
+    if not is_printable(place):
+        raise ValueError(f"{place!r} is no directory")
+    files = parse_world_files(entry.get("files"), entry.get("sha256"))
+    if files is None:
+        raise ValueError("its files do not have the digest in it")
+    return files
