@@ -16,6 +16,10 @@ FILE_VERSION: Final = 1
 """The ``schema_version`` of ``usage.json`` and ``status.json``."""
 
 
+AGENTS_DIR: Final = "agents"
+"""The directory in a run directory with the directories of its agents."""
+
+
 @attrs.frozen
 class AgentDir:
     """The directory of one agent.

@@ -15,12 +15,14 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from clawblox.agents.layout import FILE_VERSION, AgentDir, refuse_later
+from clawblox.agents.layout import AGENTS_DIR, FILE_VERSION, AgentDir, refuse_later
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import encode_line
+from clawblox.rundir.listed import read_listed
 from clawblox.rundir.manifest import manifest_path, read_manifest
-from clawblox.rundir.records import read_located
+from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.records import path_mover
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
 from clawblox.system.process_tree import boot_id, is_same_process, read_process, read_start_time
@@ -34,7 +36,6 @@ StatusState: TypeAlias = Literal[AgentState, "interrupted"]
 _log = OwnLog(__name__)
 
 _UNDER_WAY: Final = ("starting", "working", "idle")
-_AGENTS_DIR: Final = "agents"
 _MAX_BYTES: Final = 1 << 20
 
 
@@ -228,7 +229,7 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
     agent whose status cannot be read is left out.
     """
     agents = []
-    for directory in _agent_dirs(run_dir):
+    for directory in _agent_dirs(resolve_run_dir(run_dir)):
         try:
             status = read_status(directory)
         except AgentError as error:
@@ -248,16 +249,16 @@ def _warn_once(error: str) -> None:
 def agents_in(run_dir: Path) -> list[Path]:
     """Return the directories in the ``agents`` directory of a run directory. Blocks."""
     try:
-        with os.scandir(run_dir / _AGENTS_DIR) as entries:
+        with os.scandir(run_dir / AGENTS_DIR) as entries:
             return [Path(entry.path) for entry in entries if entry.is_dir()]
     except OSError:
         return []
 
 
 def _agent_dirs(run_dir: Path) -> set[Path]:
-    agent_dirs = set(agents_in(run_dir))
-    for directory in {run_dir, *(Path(record.instance_dir) for record in read_located(run_dir))}:
-        agent_dirs.update(_named_dirs(directory))
+    agent_dirs, move = set(agents_in(run_dir)), path_mover(run_dir)
+    for directory in {run_dir, *(Path(record.instance_dir) for record in read_listed(run_dir))}:
+        agent_dirs.update(map(move, _named_dirs(directory)))
     return agent_dirs
 
 

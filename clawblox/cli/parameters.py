@@ -21,6 +21,7 @@ from clawblox.printable import is_printable
 from clawblox.results import Labels
 from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.find_runs import find_runs_below
+from clawblox.rundir.listed import is_run_dir
 from clawblox.rundir.paths import records_journal
 from clawblox.rundir.presence import exited_error, look
 from clawblox.rundir.records import InstanceRecord, check_records
@@ -168,6 +169,11 @@ def existing_run_dir(text: str) -> Path:
         if _wait_for_records(path):
             return path
         check_records(path)
+        if is_run_dir(path):
+            raise ClawbloxError(
+                f"'{text}' has a manifest, but no records of its instances",
+                hint=f"{suggest('ps', path)} shows what its manifest says",
+            )
         raise ClawbloxError(f"Nothing has run in '{text}'", hint=_name_runs_below(path))
     return path
 
@@ -339,7 +345,7 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
     if name is not None:
         (record,) = select_records(run_dir, [name])
         if not is_ready(record):
-            raise exited_error(look(run_dir, record), record.log_start)
+            raise exited_error(run_dir, look(run_dir, record), record.log_start)
         return record
     ready = [record for record in select_records(run_dir, ()) if is_ready(record)]
     if not ready:

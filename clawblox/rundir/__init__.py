@@ -13,6 +13,7 @@
 - ``records``: which instances run in a run directory.
 - ``claims``: the exclusive right to a name, or to a run directory, and who has it.
 - ``status``: the instances of a run directory, running or ended.
+- ``listed``: the instances that a manifest names where there are no records.
 - ``lineage``: the lineage of the instances of a run directory.
 - ``lives``: the lives of an instance, and which of its saves belong to each.
 - ``interrupted``: which instances a resume brings back, and from which save.

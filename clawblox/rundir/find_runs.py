@@ -1,8 +1,8 @@
 """Finds run directories and experiments: those of this user, or those below a directory.
 
 They are found by the marks that processes of instances carry, by an index, and by a walk. A
-directory counts only if it has records, and a process only if a record has its cookie. Everything
-here blocks.
+directory counts only if it has records, in a walk also if it has a manifest; a process only if a
+record has its cookie. Everything here blocks.
 
 A world that opens a run directory adds its path to the index, ``runs.jsonl`` in ``CLAWBLOX_HOME``.
 The index is only a hint: a world starts just as well where it cannot be written.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,11 +23,11 @@ from clawblox.errors import ManifestError
 from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
 from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX
 from clawblox.rundir.journal import append_line, drop_lines, read_lines
+from clawblox.rundir.listed import is_run_dir
 from clawblox.rundir.paths import STATE_DIR_NAME, resolve_run_dir, run_dir_candidates
 from clawblox.rundir.records import has_records, read_records
 from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import find_variables
-from clawblox.system.regular_files import find_files
 
 MAX_DEPTH: Final = 5
 """How many levels below a directory run directories are looked for."""
@@ -62,20 +62,11 @@ def _marked_runs() -> Iterator[Path]:
 def find_runs_below(directory: Path) -> list[Path]:
     """Return the run directories in a directory, and that directory itself if it is one.
 
-    The walk goes :data:`MAX_DEPTH` levels down and follows no link. It leaves out hidden
-    directories (except ``.clawblox/runs``), the files of runs, and installed packages; it ends
-    after 20000 directories.
+    The walk goes :data:`MAX_DEPTH` levels down, and as far again below an experiment. It follows no
+    link, and leaves out hidden directories (except ``.clawblox/runs``), the files of runs, and
+    installed packages; it ends after 20000 directories.
     """
-    found = []
-
-    def visit(place: Path) -> frozenset[str]:
-        is_run = has_records(place)
-        if is_run:
-            found.append(place)
-        return _OF_A_RUN if is_run else frozenset()
-
-    _walk(directory, visit)
-    return sorted(found)
+    return sorted(place.path for place in _walk(directory) if place.is_run)
 
 
 def find_experiments_below(directory: Path) -> list[Path]:
@@ -84,48 +75,63 @@ def find_experiments_below(directory: Path) -> list[Path]:
     The walk is that of :func:`find_runs_below`, and enters no experiment. A directory counts that
     has a journal, or the history of one that was lost, whatever else is in it.
     """
-    found = []
-
-    def visit(place: Path) -> frozenset[str] | None:
-        if _has_journal(place):
-            found.append(place)
-            return None
-        return _OF_A_RUN if has_records(place) else frozenset()
-
-    _walk(directory, visit)
-    return sorted(found)
+    places = _walk(directory, enters_experiments=False)
+    return sorted(place.path for place in places if place.is_experiment)
 
 
-def _has_journal(directory: Path) -> bool:
-    lost = find_files(directory, f"{LOST_PREFIX}*.jsonl")
-    return bool(lost) or os.path.lexists(directory / JOURNAL_NAME)
+class _Place:
+    """A directory of the walk.
 
-
-def _walk(directory: Path, visit: Callable[[Path], frozenset[str] | None]) -> None:
-    """Visit a directory and those below it.
-
-    Args:
-        directory: The directory.
-        visit: Returns the names of directories in a place that are left out; None for all of them.
+    Attributes:
+        path: Its path.
+        is_run: Whether it is a run directory.
+        is_experiment: Whether it is the directory of an experiment.
+        below: The names of the directories in it that the walk may enter.
     """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        names, directories = _list_names(path)
+        has_state = STATE_DIR_NAME in directories
+        self.is_run = has_state and is_run_dir(path)
+        self.is_experiment = any(
+            name == JOURNAL_NAME or (name.startswith(LOST_PREFIX) and name.endswith(".jsonl"))
+            for name in names
+        )
+        left_out = _OF_A_RUN if self.is_run else frozenset()
+        self.below = [
+            name
+            for name in sorted(directories)
+            if not name.startswith(".") and name not in _OF_OTHERS and name not in left_out
+        ]
+        own_runs = Path(STATE_DIR_NAME, "runs")
+        if has_state and (path / own_runs).is_dir():
+            self.below.append(str(own_runs))
+
+
+def _walk(directory: Path, *, enters_experiments: bool = True) -> Iterator[_Place]:
+    """Yield a directory and those below it."""
     pending = [(directory, 0)]
-    for place, depth in pending:  # it grows
-        left_out = visit(place)
-        if depth < MAX_DEPTH and left_out is not None:
+    for path, depth in pending:  # it grows
+        place = _Place(path)
+        yield place
+        if place.is_experiment:
+            if not enters_experiments:
+                continue
+            depth = 0
+        if depth < MAX_DEPTH:
             room = _MAX_DIRECTORIES - len(pending)
-            pending += [(path, depth + 1) for path in _directories_in(place, left_out)[:room]]
+            pending += [(path / name, depth + 1) for name in place.below[:room]]
 
 
-def _directories_in(place: Path, left_out: frozenset[str]) -> list[Path]:
+def _list_names(path: Path) -> tuple[list[str], set[str]]:
+    """Return the names in a directory, and which of them are directories."""
     try:
-        with os.scandir(place) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        with os.scandir(path) as entries:
+            kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
     except OSError:
-        return []
-    shown = [name for name in names if not name.startswith(".") and name not in _OF_OTHERS]
-    paths = [place / name for name in sorted(shown) if name not in left_out]
-    own_runs = place / STATE_DIR_NAME / "runs"
-    return [*paths, own_runs] if STATE_DIR_NAME in names and own_runs.is_dir() else paths
+        return [], set()
+    return [*kinds], {name for name, is_directory in kinds.items() if is_directory}
 
 
 # -- the index -------------------------------------------------------------------------------------
@@ -166,6 +172,25 @@ def read_index() -> list[Path]:
         with contextlib.suppress(OSError):
             drop_lines(path, gone, lock_wait=_LOCK_WAIT_S)
     return [run_dir for name, run_dir in known.items() if name not in gone]
+
+
+def shown_log(run_dir: Path, log_file: Path) -> Path | None:
+    """Return the log of an instance if it may be shown; None if it may not. Blocks.
+
+    The records of a run directory that somebody else made can name any file. So a log outside of
+    the run directory is shown only if a world of this user has used that run directory.
+
+    Args:
+        run_dir: The run directory.
+        log_file: The log according to the record of the instance.
+    """
+    home, log = os.path.realpath(run_dir), Path(os.path.realpath(log_file))
+    if log.is_relative_to(home):
+        return log
+    with contextlib.suppress(RuntimeError):
+        if home in read_lines(home_dir() / _FILE_NAME):
+            return log_file
+    return None
 
 
 def _exists(run_dir: Path) -> bool:

@@ -37,7 +37,7 @@ _COMPACT_STEP_BYTES: Final = 1 << 20
 """Size at which, and at whose multiples, a writer looks whether history can be dropped."""
 _NO_JOURNAL: Final = (errno.EINVAL, errno.ELOOP, errno.EMLINK, errno.EFBIG)
 """How a file is refused that is a pipe, a device, a link, or too large."""
-_JOURNALS_REMEMBERED: Final = 64
+_JOURNALS_REMEMBERED: Final = 1024
 
 
 def append_line(path: Path, line: bytes, *, lock_wait: float = LOCK_WAIT_S) -> None:

@@ -14,13 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError
-from clawblox.foreign_values import clean_value
 from clawblox.results import ProcessExit, describe_end
+from clawblox.rundir.listed import clean_labels, list_instances, state_in
 from clawblox.rundir.lives import Life, Origin, join_lives
 from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import (
@@ -30,16 +30,9 @@ from clawblox.rundir.manifest_entries import (
     read_text,
 )
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.rundir.records import InstanceRecord, read_records
+from clawblox.rundir.records import InstanceRecord, PathMover, path_mover, read_located
 from clawblox.rundir.saves import LineageSave, list_saves
 from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
-
-_STATES: Final[Mapping[str, InstanceState]] = {
-    "complete": "exited",
-    "failed": "failed",
-    "interrupted": "interrupted",
-}
-"""The states of instances without a record, by the status of their run."""
 
 
 @attrs.frozen
@@ -108,11 +101,11 @@ def read_lineage(run_dir: Path | str) -> Lineage:
         ConfigError: ``run_dir`` is not a path.
     """
     directory = resolve_run_dir(run_dir)
-    manifests = _Manifests()
+    manifests = _Manifests(directory)
     drafts = [*_find_instances(directory, manifests)]
     if manifests.problems and not drafts:
         raise manifests.problems[0]
-    saves = _SaveIndex(drafts)
+    saves = _SaveIndex(drafts, manifests.move)
     instances = [_describe(draft, saves) for draft in drafts]
     problems = tuple(problem.headline for problem in manifests.problems)
     return Lineage(directory, tuple(_in_tree_order(instances)), problems)
@@ -122,9 +115,15 @@ def read_lineage(run_dir: Path | str) -> Lineage:
 
 
 class _Manifests:
-    """The manifests of a run directory, each read once."""
+    """The manifests of a run directory, each read once.
 
-    def __init__(self) -> None:
+    Attributes:
+        move: Returns where a path of them is now.
+        problems: Errors of those that could not be read.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.move = path_mover(run_dir)
         self._known: dict[Path, Manifest] = {}
         self._saves: dict[Path, dict[str, list[LineageSave]]] = {}
         self.problems: list[ManifestError] = []
@@ -146,7 +145,7 @@ class _Manifests:
         """Return the saves of an instance in the manifest of a directory."""
         if directory not in self._saves:
             saves = self._saves.setdefault(directory, {})
-            for save in list_saves(self.read(directory)):
+            for save in list_saves(self.read(directory), self.move):
                 saves.setdefault(save.instance, []).append(save)
         return self._saves[directory].get(name, [])
 
@@ -194,19 +193,12 @@ class _Draft:
 
 
 def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
-    records = {record.name: record for record in read_records(run_dir)}
-    top = manifests.read(run_dir)
-    listed: dict[str, Path] = {}
-    for entry in objects_in(top.instances):
-        name, directory = read_text(entry, "name"), read_text(entry, "dir")
-        if name and directory:
-            listed.setdefault(name, _normal(top.resolve(directory)))
-    lone = [read_text(entry, "instance") for entry in objects_in(top.checkpoints)]
-    names = dict.fromkeys([*records, *listed, *(name for name in lone if name)])
-    places = {name: listed.get(name, run_dir) for name in names}
+    records = {record.name: record for record in read_located(run_dir)}
+    listed = list_instances(manifests.read(run_dir))
+    places = {name: listed.get(name, run_dir) for name in dict.fromkeys([*records, *listed])}
     for name, record in records.items():
         written = _normal(Path(record.instance_dir))
-        if written.is_relative_to(run_dir):  # else the run directory was moved
+        if written.is_relative_to(run_dir):  # else the instance was left behind by a move
             places[name] = written
     counts = Counter(places.values())
     for name, place in places.items():
@@ -218,9 +210,15 @@ def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
 
 
 class _SaveIndex:
-    """The saves of all instances, by path and by digest."""
+    """The saves of all instances, by path and by digest.
 
-    def __init__(self, drafts: Iterable[_Draft]) -> None:
+    Args:
+        drafts: The instances.
+        move: Returns where a path of a manifest is now.
+    """
+
+    def __init__(self, drafts: Iterable[_Draft], move: PathMover) -> None:
+        self.move = move
         self._by_path: dict[Path, Origin] = {}
         self._by_digest: dict[str, list[Origin]] = {}
         self._outside: dict[Path, ManifestEntry] = {}
@@ -262,7 +260,8 @@ def _read_origin(entry: ManifestEntry, draft: _Draft, saves: _SaveIndex) -> Orig
     path = read_text(entry, "resume_from")
     if path is None:
         return None
-    return saves.find(_normal(draft.manifest.resolve(path)), read_text(entry, "parent_sha256"))
+    place = saves.move(_normal(draft.manifest.resolve(path)))
+    return saves.find(place, read_text(entry, "parent_sha256"))
 
 
 def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
@@ -285,7 +284,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
     run_ids = (*(save.run_id for save in saves), *(run_id for run_id, _ in restarts))
     runs = [*dict.fromkeys(run_id for run_id in run_ids if run_id != draft.run_id)]
     parent, record = _find_parent(draft, index), draft.record
-    state = judge_state(record) if record else _STATES.get(read_text(draft.run, "status") or "")
+    state = judge_state(record) if record else state_in(draft.run)
     lives: list[Life] = []
     for run_id in (*runs, draft.run_id):
         is_latest = run_id == draft.run_id
@@ -347,9 +346,7 @@ def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
 
 
 def _find_labels(draft: _Draft) -> Mapping[str, Any]:
-    labels = draft.record.labels if draft.record else draft.run.get("labels")
-    cleaned = clean_value(labels) if isinstance(labels, Mapping) else {}
-    return {key: value for key, value in cleaned.items() if isinstance(value, str | int | float)}
+    return clean_labels(draft.record.labels if draft.record else draft.run.get("labels"))
 
 
 # -- the tree -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedError
 from clawblox.results import ProcessExit, describe_end
+from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.records import InstanceRecord, read_record, read_records
 from clawblox.rundir.status import (
     OVER,
@@ -81,14 +82,16 @@ def look(run_dir: Path, record: InstanceRecord) -> Presence:
     return Presence(latest, "over" if is_over(latest) else "away")
 
 
-def exited_error(presence: Presence, log_start: int) -> WorldExitedError:
+def exited_error(run_dir: Path, presence: Presence, log_start: int) -> WorldExitedError:
     """Return the error of a call to an instance that does not serve. Blocks: it reads the log.
 
     Args:
+        run_dir: The run directory.
         presence: The instance, as it is now.
         log_start: Where the log of the life that has ended begins.
     """
     record = presence.record
+    log = shown_log(run_dir, Path(record.log_file))
     if presence.state == "over":
         text = f"the world has ended: {presence.end}"
     elif presence.state == "serving" or presence.will_restart:
@@ -102,7 +105,7 @@ def exited_error(presence: Presence, log_start: int) -> WorldExitedError:
         log_file=Path(record.log_file),
         url=record.url,
         exit=record.exit,
-        log_lines=last_lines(Path(record.log_file), start=log_start, count=_LOG_LINES),
+        log_lines=last_lines(log, start=log_start, count=_LOG_LINES) if log else (),
     )
 
 

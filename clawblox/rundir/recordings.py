@@ -22,7 +22,7 @@ from clawblox.recording.reader import OLD_FORMAT, RecordingReader
 from clawblox.recording.writer import FileDigest
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
-from clawblox.rundir.records import InstanceRecord, has_records, read_located
+from clawblox.rundir.records import InstanceRecord, has_records, path_mover, read_located
 from clawblox.rundir.snapshot_files import is_archive
 from clawblox.system.files import MAX_DIGEST_BYTES
 from clawblox.system.regular_files import digest_open, open_file, open_regular
@@ -76,13 +76,13 @@ def find_recordings(run_dir: Path) -> Sequence[FoundRecording]:
 def list_recordings(run_dir: Path) -> Sequence[FoundRecording]:
     """Return the recordings of a run directory in all formats; see :func:`find_recordings`."""
     manifest = read_manifest(run_dir)
-    found = list(_listed(manifest, ""))
+    found, move = list(_listed(manifest, "")), path_mover(run_dir)
     for entry in manifest.instances[:_MAX_INSTANCES]:
         if is_placed(entry, "dir"):
             with contextlib.suppress(ManifestError, ConfigError):  # none until it is up
                 inner = read_manifest(manifest.resolve(entry["dir"]))
                 found += _listed(inner, str(entry.get("name", "")))
-    return found
+    return [attrs.evolve(recording, path=move(recording.path)) for recording in found]
 
 
 def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -40,7 +41,10 @@ from clawblox.telemetry.log_index import note_end
 
 RECORD_VERSION: Final = 1
 
-RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted"]
+PathMover: TypeAlias = Callable[[Path], Path]
+"""Returns where a path of a manifest is now; see :func:`path_mover`."""
+
+RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted", "unknown"]
 
 
 @attrs.frozen
@@ -50,7 +54,7 @@ class InstanceRecord:
     Attributes:
         name: Its name.
         state: What its orchestrator wrote last; see :attr:`is_alive`. A ``planned`` instance waits
-            for its turn to start.
+            for its turn to start; ``unknown`` is never written, see ``listed``.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
         instance_dir: Directory with its manifest and its files.
@@ -345,8 +349,16 @@ def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
 # -- run directories that were moved ---------------------------------------------------------------
 
 
-_MEMBERS: Final = "worlds"
-_PATHS: Final = ("instance_dir", "command_file", "log_file", "resume_path", "first_resume_path")
+MEMBERS_DIR: Final = "worlds"
+"""The directory in a run directory with the directories of many instances."""
+_PATHS: Final = (
+    "instance_dir",
+    "command_file",
+    "log_file",
+    "resume_path",
+    "first_resume_path",
+    "datastore_path",
+)
 
 
 def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
@@ -393,14 +405,49 @@ def read_located(run_dir: Path) -> list[InstanceRecord]:
     Raises:
         ManifestError: A later version of clawblox has written the records.
     """
+    records = read_records(run_dir)
+    if all(Path(record.instance_dir).is_relative_to(run_dir) for record in records):
+        return records
+    home = Path(os.path.realpath(run_dir))
 
     def locate(record: InstanceRecord) -> InstanceRecord:
         try:
-            return relocated(run_dir, record)
+            return relocated(home, record)
         except UsageError:
             return record
 
-    return [locate(record) for record in read_records(run_dir)]
+    return [locate(record) for record in records]
+
+
+def path_mover(run_dir: Path) -> PathMover:
+    """Return the function that returns where a path is now that a manifest of a run has. Blocks.
+
+    The manifest of one of many has absolute paths of what is in the run directory and outside of
+    its own, such as agents. After a move these paths are out of date, or lead into another run.
+
+    Args:
+        run_dir: The run directory.
+    """
+
+    @functools.cache
+    def home() -> Path:
+        return Path(os.path.realpath(run_dir))
+
+    @functools.cache
+    def former() -> frozenset[Path]:
+        records = read_records(run_dir)
+        places = ((former_run_dir(record), Path(record.instance_dir)) for record in records)
+        return frozenset(place for place, inner in places if not inner.is_relative_to(home()))
+
+    def move(path: Path) -> Path:
+        if path.is_relative_to(run_dir):
+            return path
+        for place in former():
+            if path.is_relative_to(place):
+                return home() / path.relative_to(place)
+        return path
+
+    return move
 
 
 def adopt_moved(run_dir: Path) -> None:
@@ -424,7 +471,7 @@ def adopt_moved(run_dir: Path) -> None:
 def former_run_dir(record: InstanceRecord) -> Path:
     """Return the run directory of a record as it was; one of many has ``worlds/<name>`` in it."""
     home = Path(record.instance_dir)
-    if home.name != record.name or home.parent.name != _MEMBERS:
+    if home.name != record.name or home.parent.name != MEMBERS_DIR:
         return home
     base = home.parent.parent
     return base.parent if base.name == STATE_DIR_NAME else base

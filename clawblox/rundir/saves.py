@@ -28,7 +28,7 @@ from clawblox.rundir.manifest_entries import normal, objects_in, read_number, re
 from clawblox.rundir.manifest_updates import checkpoint_update, retirement_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import file_stamp, files_dir
-from clawblox.rundir.records import InstanceRecord
+from clawblox.rundir.records import InstanceRecord, PathMover
 from clawblox.snapshot.capture import SnapshotSource, capture
 from clawblox.snapshot.rows import MAX_ROWS_BYTES, rows_beside
 from clawblox.system.files import (
@@ -119,8 +119,13 @@ class LineageSave:
     is_autosave: bool
 
 
-def list_saves(manifest: Manifest) -> Iterator[LineageSave]:
-    """Yield the saves that a manifest lists, oldest first; other checkpoints are archives."""
+def list_saves(manifest: Manifest, move: PathMover = Path) -> Iterator[LineageSave]:
+    """Yield the saves that a manifest lists, oldest first; other checkpoints are archives.
+
+    Args:
+        manifest: The manifest.
+        move: Returns where a path of it is now.
+    """
     for entry in objects_in(manifest.checkpoints):
         instance, path = read_text(entry, "instance"), read_text(entry, "path")
         if instance is not None and path is not None:
@@ -128,7 +133,7 @@ def list_saves(manifest: Manifest) -> Iterator[LineageSave]:
             yield LineageSave(
                 instance=instance,
                 run_id=read_text(entry, "run_id") or "",
-                path=Path(normal(path, manifest.state_root)),
+                path=move(Path(normal(path, manifest.state_root))),
                 time=read_number(entry, "time"),
                 created_at=read_text(entry, "created_at"),
                 size_bytes=None if size is None else int(size),
@@ -138,20 +143,23 @@ def list_saves(manifest: Manifest) -> Iterator[LineageSave]:
             )
 
 
-def last_saves_by_run(name: str, instance_dir: Path) -> dict[str, LineageSave]:
+def last_saves_by_run(name: str, instance_dir: Path, move: PathMover) -> dict[str, LineageSave]:
     """Return the last save of an instance in each of its runs that is still there. Blocks.
 
     Args:
         name: Name of the instance.
         instance_dir: The directory with its manifest.
+        move: Returns where a path of the manifest is now.
 
     Returns:
         By the id of the run, the latest first; earlier runs in the directory are among them.
     """
     found: dict[str, LineageSave] = {}
     for save in _saves_in(instance_dir):
-        if save.instance == name and save.run_id not in found and save.path.is_file():
-            found[save.run_id] = save
+        if save.instance == name and save.run_id not in found:
+            path = move(save.path)
+            if path.is_file():
+                found[save.run_id] = save if path is save.path else attrs.evolve(save, path=path)
     return found
 
 
@@ -170,12 +178,17 @@ def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
     ]
 
 
-def last_saves(records: Iterable[InstanceRecord]) -> dict[str, LineageSave]:
-    """Return the last save of each instance that is of its run and still there. Blocks."""
-    saves = {
-        record.name: last_saves_by_run(record.name, Path(record.instance_dir)).get(record.run_id)
-        for record in records
-    }
+def last_saves(records: Iterable[InstanceRecord], move: PathMover) -> dict[str, LineageSave]:
+    """Return the last save of each instance that is of its run and still there. Blocks.
+
+    Args:
+        records: The records of the instances.
+        move: Returns where a path of their manifests is now.
+    """
+    saves = {}
+    for record in records:
+        by_run = last_saves_by_run(record.name, Path(record.instance_dir), move)
+        saves[record.name] = by_run.get(record.run_id)
     return {name: save for name, save in saves.items() if save is not None}
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,15 +18,18 @@ import attrs
 from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
+from clawblox.rundir.listed import read_listed
 from clawblox.rundir.paths import run_lock
 from clawblox.rundir.records import (
     InstanceRecord,
     locked_name,
+    path_mover,
     read_located,
     read_record,
     read_records,
 )
 from clawblox.rundir.saves import LineageSave, last_saves
+from clawblox.system.clock import parse_utc
 from clawblox.system.locks import lock_owner
 from clawblox.system.process_tree import (
     Mark,
@@ -43,18 +45,27 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 InstanceState: TypeAlias = Literal[
-    "starting", "ready", "restarting", "stopping", "exited", "halted", "failed", "interrupted"
+    "starting",
+    "ready",
+    "restarting",
+    "stopping",
+    "exited",
+    "halted",
+    "failed",
+    "interrupted",
+    "unknown",
 ]
 """The state of an instance: that of its record, corrected by the processes that live.
 
 ``restarting`` died and is starting again; ``stopping`` has no process any more while its
 orchestrator still cleans up; ``halted`` reported that it has stopped for good, and was ended;
 ``interrupted`` was left behind by an orchestrator that is gone;
-``failed`` was never ready.
+``failed`` was never ready;
+``unknown`` has no record, and its manifest does not say how it ended.
 """
 
-OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted")
-"""The states of instances that have ended."""
+OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted", "unknown")
+"""The states of instances that have ended, or of which nothing shows that they run."""
 
 GOOD_EXITS = (ProcessExit(status=0), ProcessExit(signal="SIGTERM"))
 """How the process of a world ends well, or by the TERM of a stop."""
@@ -181,12 +192,13 @@ def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
 def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
     """Return the instances of run directories, in one pass over the processes. Blocks.
 
-    A run directory that a later version of clawblox has written is left out, with a warning.
+    The instances of a run directory without records are those that its manifest names. A run
+    directory that a later version of clawblox has written is left out, with a warning.
     """
     runs = {}
     for run_dir in run_dirs:
         with _log.contain("run directory left out", expected=(ManifestError,)):
-            runs[run_dir] = read_located(run_dir)
+            runs[run_dir] = read_listed(run_dir)
     return _read_runs(runs)
 
 
@@ -375,7 +387,7 @@ def _describe_run(
     run_dir: Path, records: Sequence[InstanceRecord], usages: Mapping[str, tuple[int, float]]
 ) -> Run:
     begun = [record for record in records if not is_waiting(record)]
-    saves = last_saves(begun)
+    saves = last_saves(begun, path_mover(run_dir))
     return Run(
         directory=run_dir,
         instances=tuple(
@@ -442,7 +454,5 @@ def _measure_age(start_time: int) -> float:
 
 
 def _measure_lifetime(record: InstanceRecord) -> float | None:
-    if record.ended_at is None:
-        return None
-    begin, end = map(datetime.fromisoformat, (record.started_at, record.ended_at))
-    return max(0.0, (end - begin).total_seconds())
+    begin, end = parse_utc(record.started_at), parse_utc(record.ended_at)
+    return None if begin is None or end is None else max(0.0, (end - begin).total_seconds())

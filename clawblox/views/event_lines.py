@@ -14,6 +14,7 @@ import attrs
 
 from clawblox.printable import printable
 from clawblox.results import EventKind, ProcessExit, WorldEvent
+from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
@@ -235,4 +236,5 @@ def _describe_status(status: InstanceStatus) -> str:
         return f"{status.state}: {status.halt}"
     if not status.has_died:
         return text
-    return " | ".join((text, *last_lines(status.log_file, count=1)))
+    log = shown_log(status.run_dir, status.log_file)
+    return " | ".join((text, *(last_lines(log, count=1) if log else ())))

@@ -39,6 +39,7 @@ _STATES = (
     "stopping",
     "ready",
     "exited",
+    "unknown",
 )
 """The states, those that need attention first."""
 
@@ -109,7 +110,7 @@ def make_row(
             "SIM TIME": "" if status.sim_time is None else f"{status.sim_time:.1f}",
             "RATE": f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}" if rate else "",
             "RESTARTS": str(status.restarts or ""),
-            "PORT": str(status.port),
+            "PORT": str(status.port or ""),
             "URL": status.url,
         },
         note=note,

@@ -154,7 +154,9 @@ class RecordedPlace:
                 while True:
                     now = await self.look()
                     if now.state != "serving":
-                        return await run_blocking(exited_error, now, self._record.log_start)
+                        return await run_blocking(
+                            exited_error, self.run_dir, now, self._record.log_start
+                        )
                     await anyio.sleep(_NOTICE_INTERVAL_S)
         error.locate(instance=self.name, url=self.url, log_file=Path(self._record.log_file))
         return error
@@ -204,7 +206,8 @@ class Player:
 
         Cancellation: has no effect.
         """
-        return await run_blocking(exited_error, now, before.record.log_start)
+        run_dir, log_start = self._place.run_dir, before.record.log_start
+        return await run_blocking(exited_error, run_dir, now, log_start)
 
     async def save(self) -> SavedSnapshot:
         """Save the instance, as ``clawblox save`` does.

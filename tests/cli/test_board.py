@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import attrs
 import pytest
 
 from clawblox.cli.running.instance_states import InstanceStates
@@ -385,11 +386,15 @@ def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:
     before = [status("a"), status("b"), status("c")]
     now = [
         status("a"),
-        status("b", "exited", exit=ProcessExit(status=1), ended_at=AT, log_file=log),
+        status(
+            "b", "exited", exit=ProcessExit(status=1), ended_at=AT, log_file=log, run_dir=tmp_path
+        ),
         status("c", restarts=1),
         status("d", "starting"),
     ]
     told = [(one.instance, one.text, one.is_trouble) for one in changes_between(before, now)]
+    stranger = attrs.evolve(now[1], run_dir=tmp_path / "sent")
+    assert [one.text for one in changes_between(before[1:2], [stranger])] == ["exited 1"]
     assert told == [
         ("b", "exited 1 | KeyError: 'x'", True),
         ("c", "ready at http://127.0.0.1:20001", False),

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from clawblox.rundir import find_runs
+from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.rundir.find_runs import (
     MAX_DEPTH,
     add_run,
+    find_experiments_below,
     find_runs_below,
     find_user_runs,
     read_index,
@@ -24,6 +26,7 @@ from clawblox.rundir.find_runs import (
 from clawblox.rundir.records import write_records
 from tests.cli.conftest import Command, Start, assert_nothing_runs, only_run
 from tests.cli.terminal import CTRL_C, terminal
+from tests.lineages import write_manifest
 from tests.rundir.test_records import record_of
 from tests.support import make_world, marked_processes, wait_until
 
@@ -244,6 +247,26 @@ def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert find_runs_below(tmp_path / "here") == [tmp_path / "here"]
     monkeypatch.setattr(find_runs, "_MAX_DIRECTORIES", 3)
     assert len(find_runs_below(tmp_path)) < len(inside)
+
+
+def test_an_experiment_on_the_way_has_as_many_levels_of_its_own(tmp_path: Path) -> None:
+    experiment = tmp_path / "a" / "experiments" / "X"
+    for name in ("chains/C/runs/R", "chains/C/runs/R.failed-1", "runs/R"):
+        make_run(experiment / name, "a")
+    assert find_runs_below(tmp_path) == [experiment / "runs" / "R"]
+    (experiment / JOURNAL_NAME).write_text("")
+    assert len(find_runs_below(tmp_path)) == 3
+    assert find_runs_below(tmp_path / "a") == find_runs_below(tmp_path)
+    assert find_experiments_below(tmp_path) == [experiment]
+
+
+def test_a_manifest_without_records_is_a_run_and_that_of_a_member_is_none(tmp_path: Path) -> None:
+    for name in ("old", "old/worlds/w000", "new/worlds/w000", "worlds/panda"):
+        write_manifest(tmp_path / name, {})
+    run = make_run(tmp_path / "new", "a")
+    assert find_runs_below(tmp_path) == [run, tmp_path / "old", tmp_path / "worlds" / "panda"]
+    assert find_runs_below(tmp_path / "old" / "worlds") == []
+    assert find_runs_below(run / "worlds") == []
 
 
 def test_a_directory_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.config.options import ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
+from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import last_saves_by_run
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
 from clawblox.rundir.status import InstanceStatus, read_run
@@ -178,7 +179,7 @@ def _find_save(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _So
     """Return an instance as a source, with its last save unless it can be saved now."""
     if run_id is None and status.state == "ready":
         return _Source(run_dir, status.world_dir, status.name, None)
-    saves = last_saves_by_run(status.name, status.instance_dir)
+    saves = last_saves_by_run(status.name, status.instance_dir, path_mover(status.run_dir))
     save = saves.get(status.run_id if run_id is None else run_id)
     if save is not None:
         return _Source(run_dir, status.world_dir, status.name, save.path, save.sha256, save.run_id)

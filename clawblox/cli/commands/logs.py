@@ -31,6 +31,7 @@ from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.printable import printable, printable_json, printable_name
 from clawblox.results import LogLine
+from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_logs
 from clawblox.telemetry.log_times import index_path
@@ -139,19 +140,31 @@ def print_logs(
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
-    records = chosen.records
-    for record in records:
-        if not Path(record.log_file).exists():
-            note(f"{record.name}: log file is missing: {record.log_file}")
+    records = [record for record in chosen.records if _may_show(chosen.run_dir, record)]
+    if not records:
+        return
     if has_times or since is not None:
         _note_unknown_times(records)
+    names = [record.name for record in records]
     readers = read_logs(
-        chosen.run_dir, chosen.names, follow=follow, tail=tail, since=since, pattern=pattern
+        chosen.run_dir, names, follow=follow, tail=tail, since=since, pattern=pattern
     )
     formatter = _make_formatter(list(readers), as_json=as_json, has_times=has_times)
     # A pager that was closed early is not an error.
     with contextlib.suppress(OutputGone):
         anyio.run(_print, list(readers.values()), formatter, has_times, follow)
+
+
+def _may_show(run_dir: Path, record: InstanceRecord) -> bool:
+    """Return whether the log of an instance may be shown; note a missing log, or why not."""
+    log = Path(record.log_file)
+    if shown_log(run_dir, log) is None:
+        place = "outside of the run directory, in which no world of yours has run"
+        note(f"{record.name}: log file is not shown: it is {place}: {log}")
+        return False
+    if not log.exists():
+        note(f"{record.name}: log file is missing: {log}")
+    return True
 
 
 def _note_unknown_times(records: Sequence[InstanceRecord]) -> None:

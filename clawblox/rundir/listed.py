@@ -1,0 +1,146 @@
+"""Instances that a manifest names, for run directories that have no records any more.
+
+Such are runs of older versions, archives without ``.clawblox/instances``, and runs of programs that
+write a manifest only. They are shown, and nothing else: no instance here can be stopped or resumed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from clawblox.errors import ManifestError
+from clawblox.foreign_values import clean_value
+from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_text
+from clawblox.rundir.paths import STATE_DIR_NAME, run_dir_candidates
+from clawblox.rundir.records import (
+    MEMBERS_DIR,
+    InstanceRecord,
+    has_records,
+    read_located,
+)
+from clawblox.system.clock import parse_utc
+
+_EndState: TypeAlias = Literal["exited", "failed", "interrupted"]
+_STATES: Final[Mapping[str, _EndState]] = {
+    "complete": "exited",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
+"""The states of instances without a record, by the status of their run."""
+
+
+def is_run_dir(directory: Path) -> bool:
+    """Return whether a directory has records, or a manifest and is no part of a run. Blocks."""
+    if has_records(directory):
+        return True
+    try:
+        has_manifest = manifest_path(directory).is_file()
+    except OSError:
+        return False
+    is_member = directory.parent.name == MEMBERS_DIR
+    return has_manifest and not (
+        is_member and any(map(is_run_dir, run_dir_candidates(directory)[2:]))
+    )
+
+
+def read_listed(run_dir: Path) -> list[InstanceRecord]:
+    """Return the records of a run directory, or else what its manifest says. Blocks.
+
+    Records made from a manifest are of instances that have ended, or of which nothing is known.
+
+    Args:
+        run_dir: The run directory; it may have been moved.
+
+    Raises:
+        ManifestError: A later version of clawblox has written the records.
+    """
+    return read_located(run_dir) or _make_records(Path(os.path.realpath(run_dir)))
+
+
+def list_instances(manifest: Manifest) -> dict[str, Path]:
+    """Return the directories of the instances that the manifest of a run names, by their names."""
+    listed: dict[str, Path] = {}
+    for entry in objects_in(manifest.instances):
+        name, directory = read_text(entry, "name"), read_text(entry, "dir")
+        if name and directory:
+            listed.setdefault(name, Path(os.path.normpath(manifest.resolve(directory))))
+    for entry in objects_in(manifest.checkpoints):
+        if name := read_text(entry, "instance"):
+            listed.setdefault(name, manifest.state_root)
+    return listed
+
+
+def state_in(run: ManifestEntry) -> _EndState | None:
+    """Return the state of an instance by the section ``run`` of its manifest; None if unknown."""
+    return _STATES.get(read_text(run, "status") or "")
+
+
+def clean_labels(labels: object) -> Mapping[str, Any]:
+    """Return the labels that can be shown, of those that a world may have written."""
+    cleaned = clean_value(labels) if isinstance(labels, Mapping) else {}
+    return {key: value for key, value in cleaned.items() if isinstance(value, str | int | float)}
+
+
+def _make_records(run_dir: Path) -> list[InstanceRecord]:
+    if not manifest_path(run_dir).is_file():
+        return []
+    top = _read(run_dir)
+    listed = list_instances(top) or {run_dir.name: run_dir}
+    return [
+        _make_record(name, directory, top if directory == run_dir else _read(directory))
+        for name, directory in sorted(listed.items())
+    ]
+
+
+def _read(directory: Path) -> Manifest:
+    """Return a manifest; one that cannot be read is empty."""
+    try:
+        return read_manifest(directory)
+    except ManifestError:
+        return Manifest(manifest_path(directory))
+
+
+def _make_record(name: str, directory: Path, manifest: Manifest) -> InstanceRecord:
+    run, run_id = manifest.run, read_text(manifest.run, "id") or ""
+    logs = [place / "logs" / f"{name}.log" for place in (directory, directory / STATE_DIR_NAME)]
+    origin = read_text(run, "resume_from")
+    ids = [read_text(entry, "run_id") or "" for entry in objects_in(manifest.restarts)]
+    return InstanceRecord(
+        name=name,
+        state=state_in(run) or "unknown",
+        world="",
+        world_dir="",
+        instance_dir=str(directory),
+        index=None,
+        host="",
+        port=0,
+        base_path="",
+        url="",
+        pid=0,
+        start_time=0,
+        boot_id="",
+        cookie="",
+        command_file="",
+        log_file=str(next(filter(Path.is_file, logs), logs[0])),
+        log_start=0,
+        started_at=_read_time(run, "started_at") or "",
+        ended_at=_read_time(run, "ended_at"),
+        resume_path=origin and str(manifest.resolve(origin)),
+        is_detached=False,
+        orchestrator_pid=0,
+        control="",
+        restarts=sum(other in ("", run_id) for other in ids),
+        exit=None,
+        run_id=run_id,
+        options={"labels": clean_labels(run.get("labels")), "reseed": run.get("seed")},
+        stopped_on_purpose=True,
+    )
+
+
+def _read_time(run: ManifestEntry, key: str) -> str | None:
+    text = read_text(run, key)
+    return text if parse_utc(text) is not None else None
