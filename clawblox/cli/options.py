@@ -8,11 +8,9 @@ import attrs
 
 from clawblox.config.arguments import (
     check_count,
-    check_read_path,
     check_seconds,
     check_size,
     checked,
-    mismatch,
 )
 from clawblox.config.options import (
     DEFAULT_CHECK_TIMEOUT_S,
@@ -29,11 +27,6 @@ _OPTIONAL_SIZE = checked(check_size, optional=True)
 _SECONDS = checked(check_seconds, may_be_zero=True)
 
 
-def _check_prompt(value: str, key: str) -> None:
-    if value in ("", "@"):  # as from a shell variable that is not set
-        raise mismatch(key, "a text, or '@' and a file", value)
-
-
 @attrs.frozen(kw_only=True)
 class StopOptions:
     """How instances are stopped.
@@ -46,49 +39,6 @@ class StopOptions:
     """
 
     grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=_SECONDS)
-
-
-@attrs.frozen(kw_only=True)
-class AgentRunOptions:
-    """An agent that acts in the world of ``clawblox run``.
-
-    Attributes:
-        agent: Name of its driver; None runs the world alone.
-        agent_name: Its name.
-        agent_command: The program of the ``acp`` and ``command`` drivers.
-        model: Model to use; None leaves the choice to the program.
-        prompt: Its first message, after the address of its world: a text, or ``@`` and a file.
-        system_prompt: File with its system prompt; None means the default.
-        sandbox: Whether its program runs in a sandbox.
-        strict_sandbox: Whether it runs in a sandbox, and a weaker level of that is refused.
-        max_turns: Turns after which it is stopped; None sets no limit.
-        max_tokens: Tokens after which it is stopped; None sets no limit.
-        max_usd: Cost after which it is stopped, in US dollars; None sets no limit.
-        max_minutes: Minutes after which it is stopped; None sets no limit.
-        checkpoint_every: Seconds from one checkpoint to the next; 0 makes none.
-        min_free: Free disk space below which checkpoints are skipped: bytes, or text with a unit;
-            None for no limit.
-
-    Raises:
-        ConfigError: A value is wrong; names the option and the value.
-    """
-
-    agent: str | None = None
-    agent_name: str = "Eko"
-    agent_command: str | None = None
-    model: str | None = None
-    prompt: str = attrs.field(default="Begin", validator=checked(_check_prompt))
-    system_prompt: str | None = attrs.field(
-        default=None, validator=checked(check_read_path, optional=True)
-    )
-    sandbox: bool = False
-    strict_sandbox: bool = False
-    max_turns: int | None = attrs.field(default=None, validator=_OPTIONAL_COUNT)
-    max_tokens: int | None = attrs.field(default=None, validator=_OPTIONAL_COUNT)
-    max_usd: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
-    max_minutes: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
-    checkpoint_every: float = attrs.field(default=900.0, validator=_SECONDS)
-    min_free: str | None = attrs.field(default=None, validator=_OPTIONAL_SIZE)
 
 
 @attrs.frozen(kw_only=True)

@@ -9,9 +9,9 @@ import attrs
 import click
 import pytest
 
+from clawblox.agents.run_agent import AgentRunOptions
 from clawblox.cli.field_options import FieldOption
 from clawblox.cli.options import (
-    AgentRunOptions,
     CheckOptions,
     OrchestratorOptions,
     ResumeOptions,

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.rundir.find_runs import add_run
 from tests.cli.conftest import Served, Start, assert_nothing_runs, look
+from tests.lineages import write_manifest
+from tests.rundir.support import make_record
 from tests.rundir.test_records import written
 from tests.support import (
     HANG_S,
@@ -149,6 +152,20 @@ def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path) -> No
         assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n"), name
 
 
+def test_a_run_with_a_manifest_only_is_shown_by_ps_and_an_error_of_other_commands(
+    call: Start,
+) -> None:
+    write_manifest(Path("old"), {"run": {"status": "failed"}})
+    assert call("ps", "old").out == "NAME  STATE\nold   failed\n"
+    assert call("ps", "-a", ".").out.startswith("old · 1 failed\n")
+    command = call("logs", "old")
+    assert command.wait() == 1
+    assert command.err == (
+        "Error: 'old' has a manifest, but no records of its instances\n"
+        "  hint: clawblox ps old shows what its manifest says\n"
+    )
+
+
 @pytest.mark.thorough
 def test_an_unknown_instance_is_an_error_that_names_the_others(serve: Serve, call: Start) -> None:
     served = serve()
@@ -253,6 +270,20 @@ def test_a_missing_log_file_is_reported(serve: Serve, call: Start) -> None:
     command = call("logs", served.run_dir)
     assert command.wait() == 0
     assert command.err == f"w000: log file is missing: {log}\n"
+
+
+def test_the_log_of_a_stranger_s_run_is_not_shown_where_it_is_another_file(
+    call: Start, tmp_path: Path
+) -> None:
+    run, outside = tmp_path / "sent", tmp_path / "secret"
+    outside.write_text("secret\n")
+    make_record(run, 0, state="exited", log_file=str(outside))
+    command = call("logs", str(run))
+    assert (command.wait(), command.out) == (0, "")
+    place = "outside of the run directory, in which no world of yours has run"
+    assert command.err == f"w000: log file is not shown: it is {place}: {outside}\n"
+    add_run(run)
+    assert call("logs", str(run)).out == "secret\n"
 
 
 # --------------------------------------------------------------------------------------- stop

@@ -10,8 +10,9 @@ from pathlib import Path
 import attrs
 import click
 
+from clawblox.agents.listing import Scope, make_scope
 from clawblox.cli.parameters import PATH, examples, existing_path, filter_option, json_option
-from clawblox.cli.running.scopes import Scope, make_scope
+from clawblox.cli.running.scopes import describe_empty, describe_more
 from clawblox.cli.terminal.output import table_width
 from clawblox.columns import format_lines
 from clawblox.printable import printable
@@ -38,7 +39,8 @@ from clawblox.views.rows import agent_columns, instance_columns, make_row, order
 
     States: starting, ready, restarting, stopping; exited (with its status or signal), halted
     (with the reason of the world), failed (it never became ready), interrupted (its
-    orchestrator was killed). SAVED is the age of the last save, SIM TIME the simulation time in it.
+    orchestrator was killed), unknown (only its manifest is left). SAVED is the age of the last
+    save, SIM TIME the simulation time in it.
     The agents of a run follow its instances; clawblox agent status shows more of an agent.
     """),
 )
@@ -77,7 +79,7 @@ def command(
     if as_json:
         click.echo(format_json([attrs.asdict(status) for status in statuses]))
     elif not statuses:
-        click.echo(scope.if_empty)
+        click.echo(describe_empty(scope))
     elif watch:
         # Drawing a live table takes long to import, and a single look does not need it.
         import anyio
@@ -104,12 +106,12 @@ def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool
         yield from format_lines(instance_columns(rows), width)
         if agents := scope.read_agents([run_dir]):
             yield from ("", *format_lines(agent_columns(agents), width))
-    if scope.more:
-        yield from ("", scope.more)
+    if more := describe_more(scope):
+        yield from ("", more)
 
 
 def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:
     worlds = ", ".join(sorted({status.world for status in statuses}))
     counts = order_states(Counter(status.state for status in statuses))
     parts = (shorten_path(run_dir), worlds, *(f"{count} {state}" for state, count in counts))
-    return printable(" · ".join(parts))
+    return printable(" · ".join(filter(None, parts)))

@@ -11,6 +11,7 @@ import anyio
 import attrs
 import click
 
+from clawblox.agents.layout import AGENTS_DIR
 from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.cli.field_options import (
     SectionedCommand,
@@ -23,7 +24,7 @@ from clawblox.cli.parameters import Selection, examples, run_dir_arguments
 from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
 from clawblox.cli.running.orchestrator import BatchRun
 from clawblox.cli.running.resuming import require_interrupted, show_interruption
-from clawblox.cli.running.run_dirs import AGENTS_DIR, make_tokens, open_world
+from clawblox.cli.running.run_dirs import make_tokens, open_world
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.batch import Batch

@@ -12,6 +12,7 @@ import attrs
 import click
 from click.core import ParameterSource
 
+from clawblox.agents.run_agent import AgentRunOptions, RunAgent
 from clawblox.cli.field_options import (
     SectionedCommand,
     is_typed,
@@ -20,12 +21,12 @@ from clawblox.cli.field_options import (
     section_option,
     typed_parameters,
 )
-from clawblox.cli.options import AgentRunOptions, StopOptions
+from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import examples, world_argument
 from clawblox.cli.running.foreground import Foreground
 from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
 from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
-from clawblox.cli.running.run_agents import RunAgent, require_turns_left
+from clawblox.cli.running.run_agents import require_turns_left
 from clawblox.cli.running.run_dirs import (
     inner_runs_dir,
     make_tokens,

@@ -2,7 +2,7 @@
 
 - ``foreground``: one world from start to end, for ``run``.
 - ``companion``: the agent in that world.
-- ``run_agents``: the record of that agent, so that it can continue.
+- ``run_agents``: how that agent continues.
 - ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
 - ``start_progress``: how a start is going.
 - ``slow_archives``: describes slow saves and loads of archives.
@@ -13,7 +13,7 @@
 - ``orchestrator``: many instances from start to end.
 - ``instance_states``: the state of each of them, kept from events.
 - ``displays``: their output: the live table, or lines.
-- ``scopes``: what ``ps`` shows: one run, or several.
+- ``scopes``: the texts around the runs that ``ps`` shows.
 - ``live_table``: the live table, and ``ps --watch``.
 - ``experiment_table``: the same for experiments.
 - ``resuming``: what ``resume`` and ``up --continue`` share.

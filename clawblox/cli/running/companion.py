@@ -16,16 +16,15 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.events import AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
-from clawblox.agents.usage import Budget, Ledger
-from clawblox.agents.values import AgentResult, StartedAgent
-from clawblox.cli.options import AgentRunOptions
-from clawblox.cli.running.run_agents import (
-    CHECKPOINTS_DIR,
+from clawblox.agents.run_agent import (
+    AgentRunOptions,
     RunAgent,
     find_agent_dir,
-    find_checkpoint,
     write_run_agent,
 )
+from clawblox.agents.usage import Budget, Ledger
+from clawblox.agents.values import AgentResult, StartedAgent
+from clawblox.cli.running.run_agents import CHECKPOINTS_DIR, find_checkpoint
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError

@@ -15,8 +15,9 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 import attrs
 
+from clawblox.agents.listing import Scope
 from clawblox.agents.status import AgentStatus
-from clawblox.cli.running.scopes import Scope
+from clawblox.cli.running.scopes import describe_scope
 from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import Screen
@@ -309,7 +310,7 @@ class _Watcher:
         self._has_drawn = True
         waiting = {"waiting": self._waiting} if self._waiting else {}
         return View(
-            title=self._scope.title or self._describe_run(now.instances),
+            title=describe_scope(self._scope) or self._describe_run(now.instances),
             elapsed_s=None if self.is_finished else _run_time(now.instances),
             counts={**waiting, **Counter(status.state for status in now.instances)},
             rows=make_rows(before, now, {}, names_runs=not self._scope.is_one_run),

@@ -13,15 +13,17 @@ from typing import Any, Final
 
 import attrs
 
+from clawblox.agents.run_agent import (
+    RunAgent,
+    find_agent_dir,
+    read_run_agent,
+    write_run_agent,
+)
 from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.running.run_agents import (
     CHECKPOINTS_DIR,
-    RunAgent,
-    find_agent_dir,
     find_checkpoint,
-    read_run_agent,
     require_turns_left,
-    write_run_agent,
 )
 from clawblox.concurrency.progress import Report
 from clawblox.config.options import StartOptions

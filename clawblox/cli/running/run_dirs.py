@@ -32,7 +32,6 @@ from clawblox.system.trees import TreeWalk, remove_tree
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 
-AGENTS_DIR: Final = "agents"
 _RUNS_DIR: Final = "runs"
 _INNER_RUNS_DIR: Final = "inner"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")

@@ -1,0 +1,88 @@
+"""Which runs, instances and agents a list shows, in a terminal or on a page.
+
+A list is of one run, of the runs below a directory, or of the runs of this user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from clawblox.agents.status import AgentStatus, read_agents
+from clawblox.results import Labels, has_labels
+from clawblox.rundir.experiments import find_experiment_part
+from clawblox.rundir.find_runs import find_runs_below, find_user_runs
+from clawblox.rundir.listed import is_run_dir
+from clawblox.rundir.records import check_records
+from clawblox.rundir.status import OVER, InstanceStatus, read_runs
+
+
+@attrs.frozen
+class Scope:
+    """Which instances are shown, and which agents.
+
+    Attributes:
+        directory: A run directory or any other, absolute; None means all runs of this user.
+        is_one_run: Whether it is a single run, always the same.
+        experiment: The experiment that the directory belongs to, unless it is a single run.
+        shows_ended: Whether instances that have ended are shown.
+        labels: Labels that the instances must have.
+    """
+
+    directory: Path | None
+    is_one_run: bool
+    experiment: Path | None
+    shows_ended: bool
+    labels: Labels
+
+    def find(self) -> list[Path]:
+        """Return the run directories. Blocks."""
+        if self.directory is None:
+            return find_user_runs()
+        return [self.directory] if self.is_one_run else find_runs_below(self.directory)
+
+    def shows(self, status: InstanceStatus) -> bool:
+        """Return whether an instance is shown."""
+        is_wanted = self.shows_ended or status.state not in OVER
+        return is_wanted and has_labels(status.labels, self.labels)
+
+    def read(self) -> list[InstanceStatus]:
+        """Return the instances that are shown, by run directory and name. Blocks."""
+        instances = (status for run in read_runs(self.find()) for status in run.instances)
+        return [status for status in instances if self.shows(status)]
+
+    def read_agents(self, run_dirs: Iterable[Path]) -> list[AgentStatus]:
+        """Return the agents of runs that are shown: none where only some instances are. Blocks."""
+        if self.labels:
+            return []
+        agents = [agent for run_dir in run_dirs for agent in read_agents(run_dir)]
+        return [agent for agent in agents if self.shows_ended or not agent.is_over]
+
+
+def make_scope(
+    directory: Path | None, *, wants_ended: bool, watches: bool = False, labels: Labels
+) -> Scope:
+    """Return which instances and agents are shown. Blocks.
+
+    Args:
+        directory: A run directory or any other, absolute; None means all runs of this user.
+        wants_ended: Whether instances that have ended are asked for.
+        watches: Whether it is a live table without room for all. Ended instances would then hide
+            running instances, unless it is a single run.
+        labels: Labels that the instances must have.
+
+    Raises:
+        OSError: The records of the run directory cannot be read.
+        ManifestError: A later version of clawblox wrote them.
+    """
+    if directory is None:
+        return Scope(None, False, None, wants_ended, labels)
+    check_records(directory)
+    if is_run_dir(directory):
+        return Scope(directory, True, None, True, labels)
+    part = find_experiment_part(directory)
+    shows_ended = wants_ended or not (watches or part)  # of an experiment, they are hundreds
+    experiment = None if part is None else part.experiment
+    return Scope(directory, False, experiment, shows_ended, labels)
