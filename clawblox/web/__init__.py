@@ -11,4 +11,6 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``app``: the server.
 - ``gate``: what a request must have before any page sees it.
 - ``static``, ``static_files``: the style sheet, the script and the icon.
+- ``files``, ``search``: files below a directory, in windows and in slices of a search.
+- ``workspaces``, ``text_diff``: the workspaces of agents in archives, and how they differ.
 """

@@ -82,6 +82,12 @@ def test_a_window_around_a_byte_has_it(content: bytes, size: int, at: int) -> No
         assert window.start <= at < window.end
 
 
+def test_a_window_around_a_byte_of_a_long_line_has_it_too() -> None:
+    with holding(b"a\n" * 10 + b"x" * 100) as fd:
+        window = read_around(fd, 25, 16)
+    assert window.start <= 25 < window.end
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])), SIZES)
 def test_no_window_cuts_a_character(text: str, size: int) -> None:
     content, place = text.encode(), 0

@@ -92,6 +92,29 @@ def test_an_expression_is_found_again_after_each_slice() -> None:
     assert texts[-1].before == "\\xff "
 
 
+def test_a_match_across_two_blocks_of_a_long_line_is_found_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("re2")
+    monkeypatch.setattr(module, "_PATTERN_BLOCK", 32)
+    monkeypatch.setattr(module, "_LONG_LINE", 8)
+    with holding(b"x" * 28 + b"12345678" + b"x" * 30) as fd:
+        assert [match.text for match in search_all(fd, r"\d+", is_pattern=True)] == ["12345678"]
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_line_begins_only_once_whatever_slice_finds_it() -> None:
+    with holding(b"abc\ndef\n") as fd:
+        found = search_all(fd, "^.", is_pattern=True, max_matches=1)
+    assert [match.text for match in found] == ["a", "d"]
+
+
+def test_the_number_of_matches_is_bounded_whatever_is_asked() -> None:
+    with holding(b"x" * 1000) as fd:
+        assert len(search(fd, "x", max_matches=10**9).found) == module.MAX_MATCHES
+        assert len(search(fd, "x", max_matches=-1).found) == 1
+
+
 @pytest.mark.usefixtures("engine")
 def test_a_match_stays_within_its_line_and_is_never_empty() -> None:
     with holding(b"one two\nthree\n") as fd:
