@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import attrs
 import pytest
 
 from clawblox import save_checkpoint
@@ -20,6 +21,7 @@ from clawblox.checkpoint import (
 )
 from clawblox.experiment.record import read_experiment
 from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.web import workspaces as module
 from clawblox.web.workspaces import (
     ArchivedFile,
@@ -34,7 +36,7 @@ from clawblox.web.workspaces import (
 from tests.checkpoint import archives
 from tests.checkpoint.archives import Member
 from tests.checkpoint.repositories import make_upstream
-from tests.checkpoint.runs import Run, make_run
+from tests.checkpoint.runs import Run, make_run, update_manifest
 
 V1 = Path(__file__).parent.parent / "golden" / "experiment" / "v1"
 
@@ -314,6 +316,7 @@ def test_the_lists_that_are_remembered_are_bounded(run: Run, tmp_path: Path) -> 
 def test_the_saves_of_a_run_are_its_archives_each_after_the_one_before(run: Run) -> None:
     first, second = run.save("a"), run.save("b")
     (run.dir / "elsewhere.ckpt").write_bytes(first.read_bytes())
+    update_manifest(run, checkpoint_update({"path": str(run.snapshot), "format": "counter-v1"}))
     saves = list_saves(read_manifest(run.dir))
     assert [(save.path, save.parent) for save in saves] == [(first, None), (second, first)]
     assert saves[0].sha256 == hashlib.sha256(first.read_bytes()).hexdigest()
@@ -335,6 +338,16 @@ def test_each_generation_and_each_branch_comes_from_its_parent(tmp_path: Path) -
         assert parent is not None
         assert parent.is_relative_to(directory / "chains" / "r1" / "runs")
     assert len({save.path for save in saves}) == len(saves)
+
+
+def test_an_archive_is_where_its_attempt_was_moved_after_a_failure(tmp_path: Path) -> None:
+    record = read_experiment(shutil.copytree(V1, tmp_path / "exp"))
+    last = list_generations(record)[0].path
+    failed = next(line for line in record.lines if line.type == "failed")
+    attempt = last.parent.parent.name
+    moved = attrs.evolve(failed, attempt=attempt, data={**failed.data, "moved_to": "away"})
+    save = list_generations(attrs.evolve(record, lines=[*record.lines, moved]))[0]
+    assert save.path == last.parent.parent.with_name("away") / "checkpoints" / last.name
 
 
 def test_what_a_generation_changed_of_what_it_was_handed_is_found(tmp_path: Path) -> None:
