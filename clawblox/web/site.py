@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 
+from clawblox.agents.listing import make_scope
 from clawblox.agents.status import AgentStatus, agents_in, read_agents
 from clawblox.experiment.overview import ExperimentOverview, read_overview
 from clawblox.experiment.record import ExperimentRecord, read_experiment
@@ -25,7 +26,7 @@ from clawblox.rundir.experiments import (
     ExperimentPart,
     find_experiment_part,
 )
-from clawblox.rundir.find_runs import find_experiments_below, find_runs_below
+from clawblox.rundir.find_runs import find_experiments_below
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
@@ -203,7 +204,7 @@ class Site:
         if begun < self._next_look:
             return
         if begun >= self._next_search:
-            self._found = find_runs_below(self.root)
+            self._found = make_scope(self.root, wants_ended=True, labels={}).find()
             self._look_at_experiments()
             took = self._clock() - begun
             self._next_search = begun + max(_LEAST_LOOK_S * 4, took * _SHARE)
