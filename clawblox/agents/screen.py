@@ -23,14 +23,12 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import Line, Tone, narrate
 from clawblox.system.files import write_all
 from clawblox.system.process_tree import is_same_process
-from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.log_segments import list_segments
+from clawblox.telemetry.tail import Tail
 
 _INTERVAL_MS: Final = 300
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_BACKLOG_BYTES: Final = 1 << 20
 """Backlog that is too long to read in one go; the screen skips to the latest."""
-_MAX_LINE_BYTES: Final = 1 << 20
 _COLOURS: Final[Mapping[Tone, bytes]] = {
     "faint": b"\x1b[2m",
     "action": b"\x1b[36m",
@@ -58,13 +56,18 @@ class Screen:
         self._directory = directory
         self._driver = driver
         self._conversation = open_reading(self._driver, self._directory)
-        self._log = _Tail(directory.log_file, log_start)
-        self._events = _Tail(directory.events_file, events_start)
+        self._log = Tail(directory.log_file, log_start)
+        self._events = Tail(directory.events_file, events_start)
 
     def news(self) -> bytes:
         """Return the new text since the last call. Blocks."""
-        events, output = [*self._events.lines()], [*self._log.lines()]
+        events, output = [*_news(self._events)], [*_news(self._log)]
         return b"".join(map(_coloured, [*self._show_events(events), *self._show_log(output)]))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._log.close()
+        self._events.close()
 
     def _show_events(self, lines: Iterable[bytes]) -> Iterator[Line]:
         for text in lines:
@@ -85,45 +88,19 @@ class Screen:
                 yield from narrate(report.type, report.data)
 
 
-class _Tail:
-    """The complete lines that are added to a file."""
+def _news(tail: Tail) -> Iterator[bytes]:
+    """Yield the lines since the last call; only the latest of a long backlog. Blocks."""
+    with contextlib.suppress(OSError):
+        yield from _read_latest(tail)
+        if tail.follow():  # the rest of the segment before was read
+            yield from _read_latest(tail)
 
-    def __init__(self, path: Path, start: int) -> None:
-        self._path = path
-        self._offset = start
-        self._inode = 0
-        self._rest = b""
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines since the last call; only the latest of a long backlog. Blocks."""
-        with contextlib.suppress(OSError):
-            status = os.stat(self._path)  # noqa: PTH116 - three times a second
-            if self._inode not in (0, status.st_ino):
-                yield from self._finish_segment()
-                self._offset, self._rest = 0, b""
-            self._inode = status.st_ino
-            if status.st_size < self._offset:
-                self._offset, self._rest = 0, b""
-            if status.st_size > self._offset:
-                yield from self._read_on(self._path, status.st_size)
-
-    def _finish_segment(self) -> Iterator[bytes]:
-        """Yield the rest of the segment that was the log before the current one."""
-        for segment in list_segments(self._path)[:-1]:
-            if segment.path.stat().st_ino == self._inode:
-                yield from self._read_on(segment.path, segment.end - segment.start)
-
-    def _read_on(self, path: Path, size: int) -> Iterator[bytes]:
-        if size - self._offset > _MAX_BACKLOG_BYTES:
-            self._offset, self._rest = size - _CHUNK_BYTES, b""
-        with os.fdopen(open_regular(path), "rb") as file:
-            file.seek(self._offset)
-            while chunk := file.read(_CHUNK_BYTES):
-                self._offset += len(chunk)
-                *lines, self._rest = (self._rest + chunk).split(b"\n")
-                if len(self._rest) > _MAX_LINE_BYTES:
-                    self._rest = b""
-                yield from lines
+def _read_latest(tail: Tail) -> Iterator[bytes]:
+    size = tail.log_size()
+    if size - tail.position > _MAX_BACKLOG_BYTES:
+        tail.seek(size - _CHUNK_BYTES)
+    yield from (line.data for line in tail.read_on() if line.data is not None)
 
 
 def main(arguments: list[str]) -> None:

@@ -4,7 +4,8 @@ A log to which others keep offsets is never cut. When it has become too long, it
 new file begins under its name: ``agent.log.1.0-1073741903``, then ``agent.log``. The numbers in the
 name are the number of the segment, and the offsets of its beginning and its end. An offset counts
 from the beginning of the first segment. Older segments may be removed; the name of the newest
-contains the offset at which the log itself begins. Everything here blocks.
+contains the offset at which the log itself begins. Each segment has its own index (``log_times``),
+and keeps it when it is renamed. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 
 from clawblox.system.append_log import append_lines
 from clawblox.system.regular_files import open_own
+from clawblox.telemetry.log_times import LogTimes, index_path
 
 SEGMENT_SUFFIX: Final = r"\.[1-9][0-9]{0,5}\.[0-9]{1,15}-[0-9]{1,15}"
 """Regular expression for the suffix of a log's name in the names of its older segments."""
@@ -96,6 +98,51 @@ def begin_segment(log: Path, max_bytes: int) -> LogSegment:
     if newest.end - newest.start < max_bytes:
         return newest
     old = log.with_name(f"{log.name}.{newest.number}.{newest.start}-{newest.end}")
+    with contextlib.suppress(FileNotFoundError):
+        index_path(log).rename(index_path(old))
     log.rename(old)
     os.close(open_own(log, os.O_WRONLY | os.O_CREAT))
     return LogSegment(log, newest.end, newest.end, newest.number + 1)
+
+
+class LogArrivals:
+    """When the bytes of a log arrived, over all its segments, as far as :meth:`read_on` has read.
+
+    An index that is missing or cannot be read only means that times are not known.
+
+    Args:
+        log: The log.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._parts: list[tuple[LogSegment, LogTimes]] = []
+
+    def read_on(self) -> None:
+        """Read new entries of the indexes."""
+        known = {segment.path: times for segment, times in self._parts}
+        self._parts = []
+        for segment in list_segments(self._log):
+            times = known.get(segment.path) or LogTimes(segment.path)
+            with contextlib.suppress(OSError):
+                times.read_on()
+            self._parts.append((segment, times))
+
+    def arrival(self, offset: int) -> str | None:
+        """Return the UTC time by which the byte at ``offset`` had arrived; None if not known."""
+        for segment, times in reversed(self._parts):
+            if segment.start <= offset:
+                return times.arrival(offset - segment.start)
+        return None
+
+    def find_since(self, since: str) -> int | None:
+        """Return the offset of the first byte that arrived at a time or later; None if unknown.
+
+        Args:
+            since: UTC time with milliseconds.
+        """
+        for segment, times in self._parts:
+            found = None if times.is_empty else times.find_since(since, None)[0]
+            if found is not None:
+                return min(segment.end, segment.start + found)
+        return None

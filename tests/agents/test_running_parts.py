@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.options import AgentOptions
-from clawblox.agents.running import output
 from clawblox.agents.running.agenda import Agenda, Hold, Message
 from clawblox.agents.running.dialogue import Dialogue
 from clawblox.agents.running.lifecycle import HOPELESS, MOVES, retry_delay
-from clawblox.agents.running.output import Line, LogPoller, OutputReader
+from clawblox.agents.running.output import LogPoller
 from clawblox.agents.running.program import exit_code
 from clawblox.agents.running.version import find_number
 from clawblox.errors import AgentError, ConfigError
 from clawblox.results import ProcessExit
+from clawblox.telemetry import tail
+from clawblox.telemetry.tail import Line, Tail
 
 LEGAL = {
     "new": {"starting"},
@@ -75,9 +76,9 @@ def test_lines_are_read_whole_with_their_places(
     content = b"before\n" + b"".join(text + b"\n" for text in texts) + b"end" * has_end
     path.write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, "CHUNK_BYTES", chunk)
-        patch.setattr(output, "MAX_LINE_BYTES", limit)
-        reader = OutputReader(path, 7)
+        patch.setattr(tail, "CHUNK_BYTES", chunk)
+        patch.setattr(tail, "MAX_LINE_BYTES", limit)
+        reader = Tail(path, 7)
         found: list[Line] = []
         while reader.position < len(content):
             found += reader.read()

@@ -25,4 +25,5 @@ def test_no_line_is_lost_between_two_segments_of_a_log(tmp_path: Path) -> None:
         log.write_text(f"after {text}\n")
         shown += screen.news()
     words = [word for word in shown.decode().split() if word in ("one", "two", "three", "after")]
+    screen.close()
     assert words == ["one", "after", "one", "two", "after", "two", "three", "after", "three"]

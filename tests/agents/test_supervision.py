@@ -18,7 +18,7 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import lifecycle
 from clawblox.agents.running.order import Limits
-from clawblox.agents.running.output import OutputReader, read_lines
+from clawblox.agents.running.output import OutputReader
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentResult, Report, Usage
 from clawblox.errors import (
@@ -28,7 +28,9 @@ from clawblox.errors import (
     AgentStallError,
     ConfigError,
 )
-from clawblox.telemetry.log_segments import list_segments
+from clawblox.telemetry.log_segments import LogArrivals, list_segments
+from clawblox.telemetry.log_times import index_path, read_entries
+from clawblox.telemetry.tail import read_lines
 from tests.agents.small import (
     SmallConversation,
     SmallDriver,
@@ -329,6 +331,22 @@ async def test_an_agent_whose_log_is_full_continues_in_another_segment(
     log = agent.dir / "logs" / "agent.log"
     segments = await anyio.to_thread.run_sync(list_segments, log)
     assert [segment.number for segment in segments] == [1, 2, 3, 4]
+    for segment in segments:  # each has kept its own index
+        entries = read_entries(index_path(segment.path).read_bytes())
+        assert [entry.event for entry in entries if entry.event] == ["started", "exited"]
+        assert entries[-1].size == segment.end - segment.start
+    arrivals = LogArrivals(log)
+    await anyio.to_thread.run_sync(arrivals.read_on)
+    finished = records(agent, "turn.finished")
+    for record in finished:
+        arrived_at = arrivals.arrival(record["raw_offset"])
+        assert arrived_at is not None
+        assert records(agent)[0]["time"] <= arrived_at <= record["time"]
+    # What arrived after the third turn is in the last segment.
+    third, fourth = (record["raw_offset"] for record in finished[2:])
+    found = arrivals.find_since(finished[2]["time"])
+    assert found is not None
+    assert third < found <= fourth
     lines = await anyio.to_thread.run_sync(lambda: [*read_lines(log)])
     said = {line.offset: json.loads(line.data or b"")["type"] for line in lines}
     for kind in ("usage", "turn.finished"):

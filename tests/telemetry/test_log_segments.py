@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.agents.running.output import read_lines
 from clawblox.telemetry.log_segments import begin_segment, list_segments, log_end
+from clawblox.telemetry.tail import read_lines
 from tests.agents.drivers.support import within_limit
 
 

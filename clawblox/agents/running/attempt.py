@@ -19,7 +19,7 @@ from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import Dialogue, ProgramError
 from clawblox.agents.running.order import Order
-from clawblox.agents.running.output import CHUNK_BYTES, LogPoller, OutputReader, read_reports
+from clawblox.agents.running.output import LogPoller, OutputReader, read_reports
 from clawblox.agents.running.preparation import build_environment, write_script
 from clawblox.agents.running.program import (
     ErrorOutput,
@@ -38,6 +38,7 @@ from clawblox.system.process import Process
 from clawblox.telemetry.log_segments import begin_segment
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.telemetry.tail import CHUNK_BYTES
 
 _log = OwnLog(__name__)
 
@@ -111,8 +112,7 @@ class Attempt:
         self.dialogue = Dialogue(self._books, self._agenda, self._message, timeout)
         self.process: Process | None = None
         self.following: Message | None = None
-        self._segment_start = 0
-        self.log_start = 0
+        self._segment_start = self.log_start = 0
         self.exit: ProcessExit | None = None
 
     # -- the process ------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Attempt:
             or reader.position == before  # it was truncated in the meantime
         )
         if is_all:
-            lines += reader.take_rest()
+            lines += reader.finish(self.exit)
         # Kept here, so that a cancelled poll loses no reports.
         self._unheard += read_reports(self._conversation, lines, self._order.name)
         return _Heard(reader.position - before, is_all)

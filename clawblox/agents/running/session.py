@@ -20,13 +20,14 @@ from clawblox.agents.drivers.driver import Branch
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.order import Order
-from clawblox.agents.running.output import read_lines, read_reports
+from clawblox.agents.running.output import read_reports
 from clawblox.agents.values import Report
 from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentResumeError
 from clawblox.system.regular_files import open_file, read_file
 from clawblox.telemetry.log_segments import log_end
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.telemetry.tail import read_lines
 
 _MAX_ID_BYTES: Final = 4096
 _MAX_PROMPT_BYTES: Final = 16 << 20

@@ -3,8 +3,11 @@
 It is built on demand from the files that the agent left on disk.
 
 - ``history``: the history of an agent, from its log and ``events.jsonl``.
+- ``records``: the events in ``events.jsonl``, and where in the log they happened.
 - ``steps``: the steps of a trajectory.
 - ``document``: the document, with the facts of world and run.
+- ``turns``: the turns of an agent, read on as it works.
+- ``window``: the steps in a part of a log of any length.
 """
 
 from __future__ import annotations
@@ -17,12 +20,19 @@ from clawblox.agents.trajectory.document import (
     read_activity,
     write_trajectory,
 )
+from clawblox.agents.trajectory.turns import AgentTurn, TurnIndex
+from clawblox.agents.trajectory.window import WINDOW_BYTES, Window, read_window
 
 __all__ = [
     "FILE_NAME",
+    "WINDOW_BYTES",
+    "AgentTurn",
+    "TurnIndex",
+    "Window",
     "encode_trajectory",
     "export_trajectory",
     "has_conversation",
     "read_activity",
+    "read_window",
     "write_trajectory",
 ]

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from clawblox.agents.drivers import DRIVERS, find_driver
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.output import MAX_LINE_BYTES
 from clawblox.agents.status import AgentStatus, read_status
 from clawblox.agents.trajectory.history import read_history
 from clawblox.agents.trajectory.steps import Steps, describe_usage
@@ -24,6 +23,7 @@ from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
+from clawblox.telemetry.tail import MAX_LINE_BYTES
 
 SCHEMA_VERSION: Final = "ATIF-v1.7"
 
@@ -35,7 +35,8 @@ _LEVELS_TO_RUN: Final = 4
 _MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
-    "A step without a time of its own has the time of the latest event before it.",
+    "A step without a time of its own has the time at which it arrived in the log, or else that of "
+    "the latest event before it.",
     "Metrics of a step count everything used since the last step with metrics.",
 )
 
@@ -57,7 +58,7 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
-    name, session_id = _find_conversation(agent_dir)
+    name, session_id = find_conversation(agent_dir)
     status = _read_own_status(agent_dir)
     driver = find_driver(name)
     steps = Steps(driver.cost_scope)
@@ -95,7 +96,7 @@ def read_activity(directory: Path) -> Iterator[Report]:
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
-    name, session_id = _find_conversation(agent_dir)
+    name, session_id = find_conversation(agent_dir)
     for moment in read_history(agent_dir, find_driver(name), session_id):
         yield moment.report
 
@@ -131,7 +132,7 @@ def has_conversation(directory: Path) -> bool:
     return any(AgentDir(directory).id_file(name).exists() for name in DRIVERS)
 
 
-def _find_conversation(directory: AgentDir) -> tuple[str, str | None]:
+def find_conversation(directory: AgentDir) -> tuple[str, str | None]:
     """Return the driver of an agent and the id of its latest conversation."""
     status = _read_own_status(directory)
     names = [name for name in DRIVERS if directory.id_file(name).exists()]

@@ -8,39 +8,20 @@ own transcript is read instead, as far as the driver can parse it.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final, get_args
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
-import msgspec
 
 from clawblox.agents.drivers.driver import Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
-from clawblox.agents.events import EVENTS_VERSION
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.output import Line, read_lines, read_reports
-from clawblox.agents.values import EventType, Report, Usage
-from clawblox.errors import ClawbloxError
-from clawblox.foreign_values import parse_json, whole_number
-from clawblox.rundir.paths import UPDATE_HINT
+from clawblox.agents.running.output import read_reports
+from clawblox.agents.trajectory.records import Context, Record, read_records
+from clawblox.agents.values import Report
 from clawblox.system.clock import parse_utc
-from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.log_segments import log_end
-from clawblox.typed_values import converter
-
-_TYPES: Final = frozenset(get_args(EventType))
-_MARKS: Final = (
-    *("schema_version", "time", "seq", "agent", "operation"),
-    *("type", "session_id", "turn", "raw_offset"),
-)
-_MAX_EVENTS_BYTES: Final = 1 << 30
-_MAX_LINE_BYTES: Final = 1 << 20
-_BOUNDARIES: Final = ("process.started", "process.exited")
-
-_to_usage: Final = converter(Usage)
+from clawblox.telemetry.log_segments import LogArrivals, log_end
+from clawblox.telemetry.tail import Line, read_lines
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +30,8 @@ class Moment:
 
     Attributes:
         report: The report.
-        time: UTC time; if the line has none, the time of the latest event before it.
+        time: UTC time: the one in its line, else when the line arrived, else that of the latest
+            event before it.
         turn: Number of the turn; 0 if unknown.
         session_id: The conversation; None if unknown.
         offset: Offset of its line in the log; None if it is not from the log.
@@ -62,24 +44,6 @@ class Moment:
     session_id: str | None
     offset: int | None = None
     is_copied: bool = False
-
-
-@attrs.frozen(kw_only=True)
-class _Record:
-    """A line of ``events.jsonl``."""
-
-    type: EventType
-    time: str | None
-    turn: int
-    session_id: str | None
-    raw_offset: int | None
-    data: Mapping[str, Any]
-
-    @property
-    def is_boundary(self) -> bool:
-        """Whether it happened after all the process's output, or before any."""
-        was_found_afterwards = self.type == "error" and self.raw_offset is None
-        return self.type in _BOUNDARIES or was_found_afterwards
 
 
 def read_history(directory: AgentDir, driver: Driver, session_id: str | None) -> Iterator[Moment]:
@@ -95,8 +59,10 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
         OSError: A file cannot be read.
         ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
     """
-    records = list(_read_records(directory.events_file))
-    history = _History(directory, driver, records)
+    records = list(read_records(directory.events_file))
+    arrivals = LogArrivals(directory.log_file)
+    arrivals.read_on()
+    history = History(directory, driver, records, arrivals)
     transcript = None
     if not log_end(directory.log_file):
         transcript = (driver.transcripts(directory) or {}).get(session_id or "")
@@ -111,19 +77,58 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
             yield history.add(recorded, session_id)
 
 
-class _History:
-    def __init__(self, directory: AgentDir, driver: Driver, records: list[_Record]) -> None:
+class History:
+    """Merges the log of an agent with its records.
+
+    Args:
+        directory: The agent's directory.
+        driver: Its driver.
+        records: The records.
+        arrivals: When the lines of the log arrived.
+    """
+
+    def __init__(
+        self,
+        directory: AgentDir,
+        driver: Driver,
+        records: Sequence[Record],
+        arrivals: LogArrivals,
+    ) -> None:
         self._directory = directory
         self._driver = driver
         self._records = records
         self._times = {record.raw_offset: record.time for record in records}
         starts = (record.raw_offset for record in records if record.type == "process.started")
         self._first_start = next(starts, None) or 0
+        self._arrivals = arrivals
         self._conversation = open_reading(driver, directory)
         self._has_turn = False
         self._time: str | None = None
         self._turn = 0
         self._session_id: str | None = None
+
+    def join(self, context: Context, first_start: int, lines: Sequence[Line]) -> None:
+        """Begin in the middle of the log, instead of at its start.
+
+        Args:
+            context: What the earlier records say.
+            first_start: Offset at which the first process in this directory began to write.
+            lines: Lines before, to read on from: the program may report in a later line what it
+                has begun to say in them.
+        """
+        self._time, self._turn, self._session_id = context.time, context.turn, context.session_id
+        self._first_start = first_start
+        self._has_turn = True
+        if lines and lines[0].offset == context.process_start:
+            self._conversation = open_reading(
+                self._driver, self._directory, context.process_session
+            )
+        else:
+            self._conversation = open_reading(
+                self._driver, self._directory, self._session_id, joined_version=context.version
+            )
+        read_reports(self._conversation, lines, self._directory.path.name)
+        self._conversation.outgoing()
 
     def follow(self, lines: Iterable[Line]) -> Iterator[Moment]:
         """Yield the entries of log and records, merged by their offsets."""
@@ -136,13 +141,13 @@ class _History:
             if not is_boundary and record.raw_offset is not None:
                 self._turn, self._session_id = record.turn, record.session_id
             while pending is not None and pending.offset <= end:
-                for moment in self._read(pending):
+                for moment in self.read(pending):
                     read.add(pending.offset)
                     yield moment
                 pending = next(left, None)
             yield from self._take(record, is_read=record.raw_offset in read and not is_boundary)
         while pending is not None:
-            yield from self._read(pending)
+            yield from self.read(pending)
             pending = next(left, None)
 
     def _last_offset(self, place: int) -> float:
@@ -160,7 +165,7 @@ class _History:
     def follow_transcript(self, lines: Iterable[Line]) -> Iterator[Moment]:
         """Yield the moments of a transcript; of the records, the usage alone adds something."""
         for line in lines:
-            for moment in self._read(line):
+            for moment in self.read(line):
                 yield attrs.evolve(moment, offset=None, is_copied=False)
         for record in self._records:
             if record.type == "usage":
@@ -170,8 +175,10 @@ class _History:
         """Return the entry for a report that is not in any line, placed after all others."""
         return Moment(report=report, time=self._time, turn=self._turn, session_id=session_id)
 
-    def _read(self, line: Line) -> Iterator[Moment]:
-        self._time = self._times.get(line.offset) or self._time
+    def read(self, line: Line) -> Iterator[Moment]:
+        """Yield the entries in the next line."""
+        arrived_at = self._arrivals.arrival(line.offset)
+        self._time = arrived_at or self._times.get(line.offset) or self._time
         reports = read_reports(self._conversation, [line], self._directory.path.name)
         self._conversation.outgoing()
         time = (_own_time(line.data) if reports else None) or self._time
@@ -195,7 +202,7 @@ class _History:
                 self._conversation.outgoing()
             self._has_turn = True
 
-    def _take(self, record: _Record, *, is_read: bool) -> Iterator[Moment]:
+    def _take(self, record: Record, *, is_read: bool) -> Iterator[Moment]:
         self._time = record.time or self._time
         self._turn, self._session_id = record.turn, record.session_id or self._session_id
         if record.type == "process.started":
@@ -209,7 +216,7 @@ class _History:
                 time=record.time,
                 turn=record.turn,
                 session_id=self._session_id,
-                offset=record.raw_offset,
+                offset=record.raw_offset if record.at is None else record.at,
             )
 
 
@@ -217,60 +224,3 @@ def _own_time(line: bytes | None) -> str | None:
     """Return the time in a line of output; None if it has none."""
     time = (parse_record(line or b"") or {}).get("timestamp")
     return time if isinstance(time, str) and parse_utc(time) is not None else None
-
-
-# -- events.jsonl -------------------------------------------------------------------------------
-
-
-def _read_records(path: Path) -> Iterator[_Record]:
-    """Yield the records of ``events.jsonl``; incomplete and foreign lines are skipped."""
-    try:
-        fd = open_regular(path, max_bytes=_MAX_EVENTS_BYTES)
-    except FileNotFoundError:
-        return
-    with os.fdopen(fd, "rb") as file:
-        while line := file.readline(_MAX_LINE_BYTES):
-            try:
-                fields = parse_json(line)
-            except ValueError:
-                continue
-            if isinstance(fields, dict):
-                _check_version(fields, path)
-                if fields.get("type") in _TYPES:
-                    yield _make_record(fields)
-
-
-def _check_version(fields: Mapping[str, Any], path: Path) -> None:
-    version = whole_number(fields.get("schema_version")) or 0
-    if version > EVENTS_VERSION:
-        raise ClawbloxError(
-            f"{path}: an event has schema_version {version}, and this clawblox reads up to "
-            f"{EVENTS_VERSION}",
-            hint=UPDATE_HINT,
-        )
-
-
-def _make_record(fields: Mapping[str, Any]) -> _Record:
-    data = fields.get("data")
-    if not isinstance(data, dict):
-        data = {name: value for name, value in fields.items() if name not in _MARKS}
-    if isinstance(data.get("usage"), dict):
-        data = {**data, "usage": _read_usage(data["usage"])}
-    if isinstance(data.get("files"), dict):
-        data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
-    time, session_id = fields.get("time"), fields.get("session_id")
-    return _Record(
-        type=fields["type"],
-        time=time if isinstance(time, str) and parse_utc(time) is not None else None,
-        turn=whole_number(fields.get("turn")) or 0,
-        session_id=session_id if isinstance(session_id, str) else None,
-        raw_offset=whole_number(fields.get("raw_offset")),
-        data=data,
-    )
-
-
-def _read_usage(fields: object) -> Usage:
-    try:
-        return _to_usage(fields)
-    except msgspec.ValidationError:
-        return Usage()

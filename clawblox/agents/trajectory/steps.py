@@ -15,7 +15,7 @@ import attrs
 
 from clawblox.agents.trajectory.history import Moment
 from clawblox.agents.usage import Ledger
-from clawblox.agents.values import Usage, UsageScope
+from clawblox.agents.values import EventType, Usage, UsageScope
 from clawblox.foreign_values import clean_value
 
 _SCOPES: Final = get_args(UsageScope)
@@ -35,6 +35,60 @@ class _Step:
     extra: dict[str, Any] = attrs.field(factory=dict)
 
 
+class UsageCount:
+    """Counts the usage in the entries of a history, as the agent's ledger does.
+
+    Args:
+        cost_scope: Returns the scope of the costs that a version of the program reports.
+
+    Attributes:
+        version: The latest version of the program; None if unknown.
+    """
+
+    def __init__(self, cost_scope: Callable[[str], UsageScope | None]) -> None:
+        self._cost_scope = cost_scope
+        self._ledger = Ledger.empty()
+        self.version: str | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """All usage so far."""
+        return self._ledger.usage
+
+    def take(
+        self, kind: EventType, data: Mapping[str, Any], session_id: str | None
+    ) -> Usage | None:
+        """Take in the next entry; return the usage that it adds, None if it reports none."""
+        match kind:
+            case "session.confirmed":
+                self.version = data.get("version") or self.version
+            case "process.started":
+                self.version = data.get("version") or self.version
+                self._ledger.begin_process()
+            case "turn.finished" if "origin" not in data:
+                self._ledger.end_turn()
+            case "usage":
+                return self._count(data, session_id or "")
+        return None
+
+    def _count(self, data: Mapping[str, Any], conversation: str) -> Usage | None:
+        usage, cost_scope = data.get("usage"), data.get("cost_scope")
+        scope: Any = data.get("scope")
+        files = data.get("files")
+        if not isinstance(usage, Usage) or scope not in _SCOPES:
+            return None
+        past_version = self._ledger.find_version(conversation)
+        return self._ledger.count(
+            usage,
+            session_id=conversation,
+            past_cost_scope=self._cost_scope(past_version),
+            version=self.version,
+            scope=scope,
+            cost_scope=cost_scope if cost_scope in _SCOPES else None,
+            files=files if isinstance(files, dict) else None,
+        )
+
+
 class Steps:
     """Builds steps from the entries of a history.
 
@@ -42,26 +96,28 @@ class Steps:
         cost_scope: Returns the scope of the costs that a version of the program reports.
 
     Attributes:
-        version: The latest version of the program; None if unknown.
         model: The latest model; None if unknown.
         oversized: Number of output lines that were too long to keep.
     """
 
     def __init__(self, cost_scope: Callable[[str], UsageScope | None]) -> None:
-        self._cost_scope = cost_scope
-        self.version: str | None = None
+        self._count = UsageCount(cost_scope)
         self.model: str | None = None
         self.oversized = 0
         self._steps: list[_Step] = []
         self._current: _Step | None = None
         self._step_by_call: dict[str, _Step] = {}
         self._prompt: str | None = None
-        self._ledger = Ledger.empty()
+
+    @property
+    def version(self) -> str | None:
+        """The latest version of the program; None if unknown."""
+        return self._count.version
 
     @property
     def usage(self) -> Usage:
         """Usage of the whole trajectory."""
-        return self._ledger.usage
+        return self._count.usage
 
     def add_system_prompt(self, text: str) -> None:
         """Begin with the system prompt."""
@@ -73,13 +129,11 @@ class Steps:
             self._take(moment, moment.report.data)
 
     def _take(self, moment: Moment, data: Mapping[str, Any]) -> None:
+        added = self._count.take(moment.report.type, data, moment.session_id)
         match moment.report.type:
             case "session.confirmed":
-                self.version = data.get("version") or self.version
                 self.model = data.get("model") or self.model
             case "process.started":
-                self.version = data.get("version") or self.version
-                self._ledger.begin_process()
                 self._current = None
             case "process.exited" if data.get("error"):
                 self._take_failure(moment, str(data["error"]))
@@ -87,8 +141,6 @@ class Steps:
                 self._begin_turn(moment, data)
             case "turn.finished":
                 self._current = None
-                if "origin" not in data:
-                    self._ledger.end_turn()
             case "message":
                 self._take_message(moment, str(data.get("text") or ""), data.get("role"))
             case "reasoning":
@@ -97,8 +149,8 @@ class Steps:
                 self._take_call(moment, data)
             case "tool.returned":
                 self._take_result(moment, data)
-            case "usage":
-                self._take_usage(moment, data)
+            case "usage" if added is not None:
+                self._take_usage(added)
             case "error" | "limit":
                 self._take_failure(moment, str(data.get("message") or ""), data.get("kind"))
             case "oversized":
@@ -159,23 +211,7 @@ class Steps:
             result["extra"] = {"is_error": True}
         (caller or self._current or self._agent_step(moment)).results.append(result)
 
-    def _take_usage(self, moment: Moment, data: Mapping[str, Any]) -> None:
-        usage, cost_scope = data.get("usage"), data.get("cost_scope")
-        scope: Any = data.get("scope")
-        files = data.get("files")
-        if not isinstance(usage, Usage) or scope not in _SCOPES:
-            return
-        conversation = moment.session_id or ""
-        past_version = self._ledger.find_version(conversation)
-        added = self._ledger.count(
-            usage,
-            session_id=conversation,
-            past_cost_scope=self._cost_scope(past_version),
-            version=self.version,
-            scope=scope,
-            cost_scope=cost_scope if cost_scope in _SCOPES else None,
-            files=files if isinstance(files, dict) else None,
-        )
+    def _take_usage(self, added: Usage) -> None:
         step = next((step for step in reversed(self._steps) if step.source == "agent"), None)
         if step is not None:
             step.usage = added if step.usage is None else step.usage.plus(added)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 from atif import Trajectory
 
@@ -14,7 +15,9 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.control import ask_agent
 from clawblox.agents.status import read_status
 from clawblox.agents.trajectory import encode_trajectory, export_trajectory
-from clawblox.agents.values import Usage
+from clawblox.agents.trajectory.turns import TurnIndex
+from clawblox.agents.trajectory.window import read_window
+from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import AgentError
 from tests.agents.standins import ANSWER, install, misbehave
 from tests.support import HANG_S
@@ -73,6 +76,29 @@ def used(trajectory: Trajectory) -> Usage:
     )
 
 
+def check_turns(directory: Path, usage: Usage) -> None:
+    """Check turns and windows of a running or finished agent against its ledger and trajectory."""
+    turns = TurnIndex(directory)
+    turns.read_on()
+    assert turns.usage == usage
+    assert sum_usage(turn.usage for turn in turns.turns) == attrs.evolve(
+        usage, turns=0, cost_usd=usage.cost_usd and pytest.approx(usage.cost_usd)
+    )
+    assert [turn.number for turn in turns.turns] == [1, 2, 3]
+    assert all(turn.ended_at and not turn.is_cut_off for turn in turns.turns)
+    steps = [{**step, "metrics": None} for step in export_trajectory(directory)["steps"][1:]]
+    for max_bytes in (1, 600, 1 << 20):
+        windows = [read_window(turns, 0, max_bytes=max_bytes)]
+        while windows[-1].has_later:
+            windows.append(read_window(turns, windows[-1].last, max_bytes=max_bytes))
+        found = [step for window in windows for step in window.steps]
+        said = [(step["source"], step["message"]) for step in found if step["message"]]
+        assert said == [(step["source"], step["message"]) for step in steps if step["message"]]
+        times = [step["timestamp"] for step in found]
+        assert times == sorted(times)
+    assert [step.get("tool_calls") for step in found] == [step.get("tool_calls") for step in steps]
+
+
 @pytest.mark.parametrize(("program", "version"), PROGRAMS)
 async def test_three_turns_in_two_lives_are_one_trajectory(
     tmp_path: Path, program: str, version: str | None
@@ -101,6 +127,7 @@ async def test_three_turns_in_two_lives_are_one_trajectory(
             usage = again.usage
     trajectory = await anyio.to_thread.run_sync(export, agent.dir)
     assert used(trajectory) == usage
+    await anyio.to_thread.run_sync(check_turns, agent.dir, usage)
     told = [(step.source, step.message) for step in trajectory.steps if step.source != "agent"]
     assert told == [
         ("system", "You are Eko."),

@@ -11,9 +11,9 @@ import pytest
 from atif import Step, Trajectory
 
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.output import MAX_LINE_BYTES
 from clawblox.agents.trajectory import encode_trajectory, export_trajectory, write_trajectory
 from clawblox.errors import UsageError
+from clawblox.telemetry.tail import MAX_LINE_BYTES
 from tests.agents.support import write_status
 from tests.agents.trajectory.support import (
     EventLines,

@@ -1,0 +1,207 @@
+"""The records of an agent's ``events.jsonl``, and the bytes of its log at which they happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args
+
+import attrs
+import msgspec
+
+from clawblox.agents.drivers.output import parse_record
+from clawblox.agents.events import EVENTS_VERSION
+from clawblox.agents.values import EventType, Usage
+from clawblox.errors import ClawbloxError
+from clawblox.foreign_values import whole_number
+from clawblox.rundir.paths import UPDATE_HINT
+from clawblox.system.clock import parse_utc
+from clawblox.telemetry.log_search import find_line_end
+from clawblox.telemetry.tail import Line, Tail
+from clawblox.typed_values import converter
+
+_TYPES: Final = frozenset(get_args(EventType))
+_MARKS: Final = (
+    *("schema_version", "time", "seq", "agent", "operation"),
+    *("type", "session_id", "turn", "raw_offset"),
+)
+_BOUNDARIES: Final = ("process.started", "process.exited")
+
+_to_usage: Final = converter(Usage)
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """A line of ``events.jsonl``.
+
+    Attributes:
+        place: Where it begins in the file.
+        at: The byte of the log at which it happened; None if not determined.
+    """
+
+    type: EventType
+    time: str | None
+    turn: int
+    session_id: str | None
+    raw_offset: int | None
+    data: Mapping[str, Any]
+    place: int
+    at: int | None = None
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether it happened after all the process's output, or before any."""
+        was_found_afterwards = self.type == "error" and self.raw_offset is None
+        return self.type in _BOUNDARIES or was_found_afterwards
+
+
+class Context(NamedTuple):
+    """What the records so far say of the next line of the log.
+
+    Attributes:
+        time: UTC time of the latest record.
+        turn: Number of the turn.
+        session_id: The conversation; None if unknown.
+        version: Version of the program; empty if unknown.
+        process_start: Offset of the first line of the process.
+        process_session: The conversation that the process continues; None for a new one.
+    """
+
+    time: str | None = None
+    turn: int = 0
+    session_id: str | None = None
+    version: str = ""
+    process_start: int = 0
+    process_session: str | None = None
+
+    def after(self, record: Record) -> Context:
+        """Return the context after another record."""
+        version = record.data.get("version")
+        return Context(
+            record.time or self.time,
+            record.turn,
+            record.session_id or self.session_id,
+            version if isinstance(version, str) and version else self.version,
+            *(
+                (record.raw_offset or 0, record.session_id)
+                if record.type == "process.started"
+                else (self.process_start, self.process_session)
+            ),
+        )
+
+
+class Placer:
+    """Finds for each record the byte of the log at which it happened.
+
+    A record without an offset happened where the latest record with one did; the messages of a turn
+    after the last line of the turn before; the end of a process where the next begins.
+
+    Args:
+        log: The log.
+        at: Where the first record happened.
+
+    Attributes:
+        at: Where the latest record happened.
+        held: Records whose place depends on later ones.
+    """
+
+    def __init__(self, log: Path, at: int = 0) -> None:
+        self._log = log
+        self.at = at
+        self.held: list[Record] = []
+
+    def place(self, record: Record) -> list[tuple[int, Record]]:
+        """Return the records whose places are known now, with their places."""
+        if record.raw_offset is not None:
+            end = record.raw_offset
+            if record.type == "turn.finished":
+                end = find_line_end(self._log, record.raw_offset)
+            self.at = max(self.at, end)
+            placed = [(record.raw_offset, record)]
+            return [*self.release(self.at), *placed] if record.is_boundary else placed
+        if self.held or record.is_boundary:
+            self.held.append(record)
+            return []
+        return [(self.at, record)]
+
+    def release(self, at: int) -> list[tuple[int, Record]]:
+        """Return the records that are held, placed at an offset, and hold them no more."""
+        released, self.held = [(at, record) for record in self.held], []
+        return released
+
+
+def read_records(path: Path, start: int = 0) -> Iterator[Record]:
+    """Yield the records of ``events.jsonl``; incomplete and foreign lines are skipped. Blocks.
+
+    Args:
+        path: The file; a missing file has no records.
+        start: Where the first line begins.
+
+    Raises:
+        OSError: The file cannot be read.
+        ClawbloxError: A later version of clawblox wrote it.
+    """
+    tail = Tail(path, start)
+    try:
+        tail.end = tail.log_size()
+        for line in (*tail.read_on(), *tail.take_rest()):
+            if (record := to_record(line, path)) is not None:
+                yield record
+    except FileNotFoundError:
+        pass
+    finally:
+        tail.close()
+
+
+def to_record(line: Line, path: Path) -> Record | None:
+    """Return the record in a line of ``events.jsonl``; None if it has none.
+
+    Args:
+        line: The line.
+        path: The file.
+
+    Raises:
+        ClawbloxError: A later version of clawblox wrote it.
+    """
+    fields = parse_record(line.data or b"")
+    if fields is None:
+        return None
+    _check_version(fields, path)
+    return _make_record(fields, line.offset) if fields.get("type") in _TYPES else None
+
+
+def _check_version(fields: Mapping[str, Any], path: Path) -> None:
+    version = whole_number(fields.get("schema_version")) or 0
+    if version > EVENTS_VERSION:
+        raise ClawbloxError(
+            f"{path}: an event has schema_version {version}, and this clawblox reads up to "
+            f"{EVENTS_VERSION}",
+            hint=UPDATE_HINT,
+        )
+
+
+def _make_record(fields: Mapping[str, Any], place: int) -> Record:
+    data = fields.get("data")
+    if not isinstance(data, dict):
+        data = {name: value for name, value in fields.items() if name not in _MARKS}
+    if isinstance(data.get("usage"), dict):
+        data = {**data, "usage": _read_usage(data["usage"])}
+    if isinstance(data.get("files"), dict):
+        data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
+    time, session_id = fields.get("time"), fields.get("session_id")
+    return Record(
+        place=place,
+        type=fields["type"],
+        time=time if isinstance(time, str) and parse_utc(time) is not None else None,
+        turn=whole_number(fields.get("turn")) or 0,
+        session_id=session_id if isinstance(session_id, str) else None,
+        raw_offset=whole_number(fields.get("raw_offset")),
+        data=data,
+    )
+
+
+def _read_usage(fields: object) -> Usage:
+    try:
+        return _to_usage(fields)
+    except msgspec.ValidationError:
+        return Usage()

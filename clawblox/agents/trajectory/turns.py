@@ -1,0 +1,259 @@
+"""The turns of an agent, from ``events.jsonl``, which is read on as it grows. Blocks.
+
+Of the events, only the turns and a mark now and then are kept, so that a window of the log can be
+read (``window``) without its beginning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import attrs
+
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.trajectory.document import find_conversation
+from clawblox.agents.trajectory.records import (
+    Context,
+    Placer,
+    Record,
+    read_records,
+    to_record,
+)
+from clawblox.agents.trajectory.steps import UsageCount
+from clawblox.agents.values import Usage
+from clawblox.telemetry.log_segments import LogArrivals
+from clawblox.telemetry.tail import Tail
+
+_MARK_BYTES: Final = 64 * 1024
+"""Bytes of events between two marks."""
+_TEXT_CHARS: Final = 500
+
+
+@attrs.define(eq=False, kw_only=True)
+class AgentTurn:
+    """A turn.
+
+    Attributes:
+        number: Its number; a turn that was cut off has the number of the next one.
+        start: Offset in the log of its first line.
+        end: Offset behind its last line; None while that is not known.
+        started_at: UTC time; None if unknown.
+        ended_at: UTC time; None while it lasts, or if unknown.
+        is_cut_off: Whether its process ended within it.
+        prompt: The start of the message to the agent; None if the program began the turn itself.
+        usage: What it used.
+        retries: How often the program tried again by itself.
+        limits: How often it met a limit.
+        errors: How many errors were reported.
+        last_error: The last message of a limit or error; empty for none.
+    """
+
+    number: int
+    start: int
+    end: int | None = None
+    started_at: str | None
+    ended_at: str | None = None
+    is_cut_off: bool = False
+    prompt: str | None
+    usage: Usage = attrs.field(factory=Usage)
+    retries: int = 0
+    limits: int = 0
+    errors: int = 0
+    last_error: str = ""
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the message only asks the agent to continue."""
+        return self.prompt == AUTO_CONTINUE
+
+
+class _Mark(NamedTuple):
+    """A place in ``events.jsonl``.
+
+    Attributes:
+        at: Offset in the log of the last event before it.
+        place: Its offset in the file.
+        context: What the events before it say.
+    """
+
+    at: int
+    place: int
+    context: Context
+
+
+class TurnIndex:
+    """The turns of an agent, as far as :meth:`read_on` has read.
+
+    Args:
+        directory: The agent's directory.
+
+    Raises:
+        UsageError: No agent has run there.
+        ClawbloxError: A later version of clawblox wrote a file of the agent.
+
+    Attributes:
+        directory: The same, absolute.
+        driver: The driver of the agent's program.
+        turns: The turns, the oldest first.
+        first_start: Offset in the log at which the first process in this directory began to write;
+            what stands before was copied.
+        arrivals: When the bytes of the log arrived.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = AgentDir(directory.absolute())
+        name, self._session_id = find_conversation(self.directory)
+        self.driver = find_driver(name)
+        self.arrivals = LogArrivals(self.directory.log_file)
+        self._events = Tail(self.directory.events_file)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.turns: list[AgentTurn] = []
+        self.first_start: int | None = None
+        self._count = UsageCount(self.driver.cost_scope)
+        self._placer = Placer(self.directory.log_file)
+        self._context = Context(session_id=self._session_id)
+        self._marks = [_Mark(-1, 0, self._context)]
+
+    @property
+    def usage(self) -> Usage:
+        """Usage over all turns."""
+        return self._count.usage
+
+    @property
+    def is_within_turn(self) -> bool:
+        """Whether the last turn has not ended."""
+        return bool(self.turns) and self.turns[-1].ended_at is None
+
+    def read_on(self) -> None:
+        """Read what was added to the agent's files.
+
+        Raises:
+            OSError: A file cannot be read.
+            ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
+        """
+        self.arrivals.read_on()
+        try:
+            if self._events.follow():
+                self._forget()
+            self._events.end = self._events.log_size()
+            for line in self._events.read_on():
+                record = to_record(line, self._events.path)
+                if record is not None:
+                    self._take(record)
+        except FileNotFoundError:
+            pass
+        finally:
+            self._events.close()
+
+    def _take(self, record: Record) -> None:
+        last = self._marks[-1]
+        if record.place - last.place >= _MARK_BYTES and not self._placer.held:
+            self._marks.append(_Mark(self._placer.at, record.place, self._context))
+        self._placer.place(record)
+        self._context = self._context.after(record)
+        added = self._count.take(record.type, record.data, self._context.session_id)
+        turn = self.turns[-1] if self.turns else None
+        match record.type:
+            case "process.started":
+                self._begin_process(record.raw_offset or 0, turn)
+            case "turn.started":
+                self._begin_turn(record)
+            case _ if turn is not None:
+                _add(turn, record, added, self._placer.at)
+
+    def _begin_process(self, start: int, turn: AgentTurn | None) -> None:
+        if self.first_start is None:
+            self.first_start = start
+        if turn is not None and turn.end is None:
+            turn.end, turn.is_cut_off = start, turn.ended_at is None or turn.is_cut_off
+
+    def _begin_turn(self, record: Record) -> None:
+        prompt = record.data.get("prompt")
+        self.turns.append(
+            AgentTurn(
+                number=record.turn,
+                start=self._placer.at,
+                started_at=record.time,
+                prompt=prompt[:_TEXT_CHARS] if isinstance(prompt, str) else None,
+            )
+        )
+
+    def find_turn(self, offset: int) -> AgentTurn | None:
+        """Return the turn to which a byte of the log belongs; None if it is before the first."""
+        found = bisect_right(self.turns, offset, key=_start) - 1
+        return self.turns[found] if found >= 0 else None
+
+    def find_time(self, time: str) -> int | None:
+        """Return the offset of the first byte that arrived at a time or later, as far as known.
+
+        Args:
+            time: UTC time with milliseconds.
+
+        Returns:
+            The offset; where the log has no index, the start of the turn at that time. None if
+            nothing arrived since.
+        """
+        offset = self.arrivals.find_since(time)
+        if offset is not None:
+            return offset
+        later = (turn for turn in self.turns if turn.ended_at is None or turn.ended_at >= time)
+        return next((turn.start for turn in later), None)
+
+    def read_events(self, first: int, last: int, *, is_end: bool) -> tuple[Context, list[Record]]:
+        """Return the context of a line of the log, and the events from there on.
+
+        Args:
+            first: Offset of the line.
+            last: Offset behind the last line whose events are returned.
+            is_end: Whether that is the end of the log, so that later events are returned, too.
+
+        Raises:
+            OSError: ``events.jsonl`` cannot be read.
+        """
+        found = bisect_left(self._marks, first, key=_at) - 1
+        mark = self._marks[max(0, found)]
+        placed: list[tuple[int, Record]] = []
+        context, records = mark.context, list[Record]()
+        placer = Placer(self.directory.log_file, max(0, mark.at))
+        for record in read_records(self.directory.events_file, mark.place):
+            placed += placer.place(record)
+            if (record.raw_offset or 0) > last and not placer.held:
+                break
+        placed += placer.release(last)
+        for at, record in placed:
+            if at < first:
+                context = context.after(record)
+            elif at < last or is_end:
+                records.append(attrs.evolve(record, at=at))
+        return context, records
+
+
+def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None:
+    """Note in a turn an event within it or after it."""
+    if added is not None:
+        turn.usage = turn.usage.plus(added)
+    match record.type:
+        case "turn.finished":
+            turn.end, turn.ended_at = end, record.time
+        case "process.exited" if turn.ended_at is None:
+            turn.is_cut_off, turn.ended_at = True, record.time
+        case "retry":
+            turn.retries += 1
+        case "limit" | "error" as kind:
+            turn.limits += kind == "limit"
+            turn.errors += kind == "error"
+            turn.last_error = str(record.data.get("message") or "")[:_TEXT_CHARS]
+
+
+def _start(turn: AgentTurn) -> int:
+    return turn.start
+
+
+def _at(mark: _Mark) -> int:
+    return mark.at

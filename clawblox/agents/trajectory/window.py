@@ -1,0 +1,155 @@
+"""A window of an agent's trajectory: the steps in a part of its log, however long the log is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import chain, takewhile
+from typing import Any, Final
+
+import attrs
+
+from clawblox.agents.trajectory.history import History, Moment
+from clawblox.agents.trajectory.records import Context
+from clawblox.agents.trajectory.steps import Steps
+from clawblox.agents.trajectory.turns import TurnIndex
+from clawblox.agents.values import EventType
+from clawblox.telemetry.log_search import find_line_end, find_line_start
+from clawblox.telemetry.log_segments import list_segments
+from clawblox.telemetry.tail import Line, read_lines
+
+WINDOW_BYTES: Final = 256 * 1024
+"""Default length of a window."""
+
+_AROUND_BYTES: Final = 64 * 1024
+"""How far behind a window the results of its calls are looked for, and how far before it the
+beginnings of its messages."""
+
+
+@attrs.frozen(kw_only=True)
+class Window:
+    """The steps in a part of a log.
+
+    Attributes:
+        steps: The steps as in ATIF, without metrics. ``extra.raw_offset`` is the offset of a step;
+            a message to the agent has the offset of the first line after it. A result without
+            ``source_call_id`` answers a call before the window.
+        first: Offset of the first line.
+        last: Offset behind the last line, where the next window begins.
+        has_earlier: Whether the log has lines before.
+        has_later: Whether it has lines behind.
+        unanswered: Ids of the calls whose results are further behind, or do not exist yet.
+    """
+
+    steps: list[dict[str, Any]]
+    first: int
+    last: int
+    has_earlier: bool
+    has_later: bool
+    unanswered: frozenset[str]
+
+
+def read_window(
+    turns: TurnIndex,
+    at: int | None = None,
+    *,
+    before: int | None = None,
+    max_bytes: int = WINDOW_BYTES,
+) -> Window:
+    """Return the steps of an agent in a part of its log. Blocks.
+
+    Args:
+        turns: The agent's turns, which have been read on.
+        at: Offset of the first line, such as that of a step; within a line, the next line is first.
+            None reads the window that ends at ``before``.
+        before: Offset of the line behind the last one; None means the end of the log.
+        max_bytes: Length of the window; a longer line is a window by itself.
+
+    Raises:
+        OSError: A file of the agent cannot be read.
+        ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
+    """
+    segments = list_segments(turns.directory.log_file)
+    begin, end = (segments[0].start, segments[-1].end) if segments else (0, 0)
+    first, stop = _find_borders(turns, begin, end, at, before, max_bytes)
+    with closing(read_lines(turns.directory.log_file, first)) as left:
+        lines, ahead = _take(left, stop)
+        if lines and turns.is_within_turn and lines[-1].offset + lines[-1].size >= end:
+            lines.pop()  # the program is writing it
+        last = min(end, lines[-1].offset + lines[-1].size + 1) if lines else first
+        context, records = turns.read_events(first, last, is_end=not ahead)
+        history = History(turns.directory, turns.driver, records, turns.arrivals)
+        if first > begin:
+            history.join(context, turns.first_start or 0, _read_before(turns, context, first))
+        moments = [*history.follow(lines)]
+        open_calls = _ids(moments, "tool.called") - _ids(moments, "tool.returned")
+        for line in chain(ahead, left):
+            if not open_calls or line.offset - last > _AROUND_BYTES:
+                break
+            for moment in history.read(line):
+                if (answered := _ids([moment], "tool.returned")) <= open_calls and answered:
+                    moments.append(moment)
+                    open_calls -= answered
+    steps = Steps(turns.driver.cost_scope)
+    steps.take(moments)
+    described = steps.describe()
+    for step in described:
+        step.pop("metrics", None)
+    return Window(
+        steps=described,
+        first=first,
+        last=last,
+        has_earlier=first > begin,
+        has_later=last < end,
+        unanswered=frozenset(open_calls),
+    )
+
+
+def _read_before(turns: TurnIndex, context: Context, first: int) -> list[Line]:
+    """Return the lines of the same process before a line, as many as may matter for it."""
+    log, start = turns.directory.log_file, context.process_start
+    if first - start > _AROUND_BYTES:
+        start = find_line_end(log, first - _AROUND_BYTES)
+    with closing(read_lines(log, start)) as lines:
+        return list(takewhile(lambda line: line.offset < first, lines))
+
+
+def _find_borders(
+    turns: TurnIndex, begin: int, end: int, at: int | None, before: int | None, max_bytes: int
+) -> tuple[int, int]:
+    """Return where the first line of a window begins, and where its last line ends at the latest.
+
+    Args:
+        turns: As for :func:`read_window`.
+        begin: Offset of the first byte of the log.
+        end: Offset behind its last byte.
+        at: As for :func:`read_window`.
+        before: As for :func:`read_window`.
+        max_bytes: As for :func:`read_window`.
+    """
+    log = turns.directory.log_file
+    stop = end if before is None else min(before, end)
+    first = max(begin, min(end, stop - max_bytes if at is None else at))
+    if first > begin:
+        first = find_line_end(log, first - 1)
+    if at is not None:
+        return first, first + max_bytes
+    if first >= stop > begin:  # within a line that is longer than the window
+        first = find_line_start(log, stop - 1)
+    return first, stop
+
+
+def _take(left: Iterator[Line], stop: int) -> tuple[list[Line], tuple[Line, ...]]:
+    """Return the lines up to an offset, at least one, and the line behind, which was read, too."""
+    lines: list[Line] = []
+    for line in left:
+        if lines and line.offset + line.size > stop:
+            return lines, (line,)
+        lines.append(line)
+    return lines, ()
+
+
+def _ids(moments: Iterable[Moment], kind: EventType) -> set[str]:
+    """Return the ids of the calls in reports of a type."""
+    reports = (moment.report for moment in moments)
+    return {str(report.data.get("id")) for report in reports if report.type == kind}

@@ -1,0 +1,207 @@
+"""Reading a file that grows, line by line, however long the lines are. Blocks.
+
+The writer never waits for a reader. Memory per line is bounded: a longer line is counted and
+skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from clawblox.system.regular_files import open_regular
+from clawblox.telemetry.log_segments import LogSegment, list_segments
+
+CHUNK_BYTES: Final = 64 * 1024
+"""Maximum bytes that one call reads."""
+
+MAX_LINE_BYTES: Final = 8 * 1024 * 1024
+"""Longest line that is kept."""
+
+
+class Line(NamedTuple):
+    """One line of a file, without its newline.
+
+    Attributes:
+        offset: Where it begins in the log.
+        size: Its length in bytes.
+        data: The line; None if it was too long to keep.
+    """
+
+    offset: int
+    size: int
+    data: bytes | None
+
+
+def read_lines(log: Path, start: int = 0) -> Generator[Line, None, None]:
+    """Yield the lines of a log and of its older segments; the last one may lack its newline.
+
+    Args:
+        log: The log; a missing log has no lines.
+        start: Offset at which the first line begins.
+
+    Raises:
+        OSError: A segment cannot be read.
+    """
+    for segment in list_segments(log):
+        if segment.end > start:
+            yield from _read_segment(segment, max(start, segment.start))
+
+
+def _read_segment(segment: LogSegment, start: int) -> Iterator[Line]:
+    tail = Tail(segment.path, start, begins_at=segment.start, end=segment.end)
+    try:
+        yield from tail.read_on()
+        yield from tail.take_rest()
+    finally:
+        tail.close()
+
+
+class Tail:
+    """The lines of a growing file from an offset on. The file is opened by the first read.
+
+    Args:
+        path: The file.
+        offset: Where the first line begins.
+        begins_at: Offset of the first byte of the file; not 0 for a log with older segments.
+        end: Offset at which reading stops; None reads as long as the file grows.
+
+    Attributes:
+        path: The file.
+        position: Offset of the next byte to be read.
+        line_start: Offset of the first line that has not been returned.
+        end: Where reading stops; holes of a sparse file before it are skipped.
+    """
+
+    def __init__(
+        self, path: Path, offset: int = 0, *, begins_at: int = 0, end: int | None = None
+    ) -> None:
+        self.path = path
+        self._fd = self._inode = -1
+        self._begins_at = begins_at
+        self.end = end
+        self.seek(offset)
+
+    def seek(self, offset: int) -> None:
+        """Continue with the line that begins at ``offset``."""
+        self.position = self.line_start = offset
+        self._size = 0
+        self._pieces: list[bytes] = []
+
+    def open(self) -> None:
+        """Open the file, unless it is open.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        if self._fd < 0:
+            self._fd = open_regular(self.path)
+            self._inode = os.fstat(self._fd).st_ino
+
+    def close(self) -> None:
+        """Close the file; the next read opens it again at the same offset."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def follow(self) -> bool:
+        """Go to the start of the file that has replaced the one read so far, or of a cut file.
+
+        A file that is open is first to be read to its end.
+
+        Returns:
+            Whether the file is a different one, or was cut.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        status = os.stat(self.path)  # noqa: PTH116 - several times a second
+        is_new = self._inode not in (-1, status.st_ino) or status.st_size < self.position
+        if is_new:
+            self.close()
+            self.seek(0)
+        self.open()
+        return is_new
+
+    def read_on(self) -> Iterator[Line]:
+        """Yield the complete lines up to the end of the file.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        position = -1
+        while position != self.position:
+            position = self.position
+            yield from self.read()
+
+    def read(self) -> list[Line]:
+        """Return the lines that end in the next chunk; none at the end of the file.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        self.open()
+        if self.end is None:
+            size = CHUNK_BYTES
+        else:
+            self._skip_hole(self.end)
+            size = min(CHUNK_BYTES, self.end - self.position)
+        chunk = os.pread(self._fd, size, self.position - self._begins_at)
+        self.position += len(chunk)
+        return self._split(chunk)
+
+    def _skip_hole(self, end: int) -> None:
+        """Skip a hole in a sparse file; it may be terabytes long."""
+        try:
+            data = os.lseek(self._fd, self.position - self._begins_at, os.SEEK_DATA)
+        except OSError:  # no more data follows
+            data = end - self._begins_at
+        hole = min(end, data + self._begins_at) - self.position
+        if hole < CHUNK_BYTES:
+            return
+        self.position += hole
+        if self._size + hole <= MAX_LINE_BYTES:
+            self._keep(b"\0" * hole)
+        else:
+            self._size += hole
+            self._pieces.clear()
+
+    def log_size(self) -> int:
+        """Return the offset of the end of the file. Cheap if the file is open."""
+        self.open()
+        return self._begins_at + os.fstat(self._fd).st_size
+
+    def take_rest(self) -> list[Line]:
+        """Return the last line if it lacks its newline; call this after its writer has ended."""
+        return [self._end_line(0)] if self._size else []
+
+    def _split(self, chunk: bytes) -> list[Line]:
+        first, *others = chunk.split(b"\n")
+        self._keep(first)
+        if not others:
+            return []
+        lines = [self._end_line(1)]
+        rest = others.pop()
+        for piece in others:
+            size = len(piece)
+            lines.append(Line(self.line_start, size, piece if size <= MAX_LINE_BYTES else None))
+            self.line_start += size + 1
+        self._keep(rest)
+        return lines
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= MAX_LINE_BYTES:
+            self._pieces.append(piece)
+        else:
+            self._pieces.clear()
+
+    def _end_line(self, newline: int) -> Line:
+        data = b"".join(self._pieces) if self._size <= MAX_LINE_BYTES else None
+        line = Line(self.line_start, self._size, data)
+        self.line_start += self._size + newline
+        self._size = 0
+        self._pieces.clear()
+        return line
