@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.log_segments import list_segments
+from clawblox.telemetry.log_segments import list_segments, log_end
+from clawblox.telemetry.tail import MAX_LINE_BYTES, read_lines
 
 _STEP_BYTES: Final = 16 * 1024
 _BLOCK_BYTES: Final = 1 << 20
@@ -45,22 +46,22 @@ class _Part(NamedTuple):
         size = min(size, self.end - offset)
         return os.pread(self.fd, size, offset - self.start) if size > 0 else b""
 
-    def find_end(self, offset: int) -> int:
-        """Return the offset behind the next newline."""
-        while piece := self.read(offset, _STEP_BYTES):
-            if (found := piece.find(b"\n")) >= 0:
-                return offset + found + 1
-            offset += len(piece)
-        return offset
-
     def find_start(self, offset: int) -> int:
-        """Return the offset behind the last newline before."""
-        while offset > self.start:
-            begin = max(self.start, offset - _STEP_BYTES)
+        """Return the offset behind the last newline before, at most the longest line away."""
+        least = max(self.start, offset - MAX_LINE_BYTES)
+        while offset > least:
+            begin = max(least, offset - _STEP_BYTES)
             if (found := self.read(begin, offset - begin).rfind(b"\n")) >= 0:
                 return begin + found + 1
             offset = begin
-        return self.start
+        return least
+
+    def find_data(self, offset: int) -> int:
+        """Return the offset of the next byte outside of the holes of a sparse file."""
+        try:
+            return self.start + os.lseek(self.fd, offset - self.start, os.SEEK_DATA)
+        except OSError:  # no more data follows
+            return self.end
 
 
 @contextmanager
@@ -83,12 +84,13 @@ def find_line_end(log: Path, offset: int) -> int:
     Raises:
         OSError: The log cannot be read.
     """
-    with _open_part(log, offset) as part:
-        return part.find_end(max(offset, part.start))
+    with closing(read_lines(log, offset)) as lines:
+        end = next((line.offset + line.size + 1 for line in lines), offset)
+    return min(end, max(offset, log_end(log)))
 
 
 def find_line_start(log: Path, offset: int) -> int:
-    """Return the offset of the line that contains a byte.
+    """Return the offset of the line that contains a byte; of a line over 8 MiB, only near the byte.
 
     Raises:
         OSError: The log cannot be read.
@@ -122,7 +124,7 @@ def find_lines(log: Path, text: str, *, start: int = 0, max_lines: int = 100) ->
                 if len(offsets) == max_lines:
                     return FoundLines(offsets, start, is_all=False)
                 offsets.append(part.find_start(hit))
-                start = part.find_end(hit)
+                start = find_line_end(log, hit)
             # A last line that is incomplete is to be searched again.
             resume, start = part.find_start(part.end), part.end
     return FoundLines(offsets, resume, is_all=True)
@@ -138,9 +140,10 @@ def _encode(text: str) -> list[bytes]:
 def _find(part: _Part, forms: list[bytes], offset: int) -> int | None:
     """Return the offset of the first of several texts."""
     overlap = max(map(len, forms)) - 1
+    offset = part.find_data(offset)
     while block := part.read(offset, _BLOCK_BYTES + overlap).lower():
         places = (block.find(form) for form in forms)
         if (hit := min((place for place in places if place >= 0), default=-1)) >= 0:
             return offset + hit
-        offset += _BLOCK_BYTES
+        offset = part.find_data(offset + _BLOCK_BYTES)
     return None

@@ -11,6 +11,7 @@ from clawblox.telemetry import log_search
 from clawblox.telemetry.log_search import find_line_end, find_line_start, find_lines
 from clawblox.telemetry.log_segments import begin_segment
 from clawblox.telemetry.tail import read_lines
+from tests.agents.drivers.support import within_limit
 
 TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
 
@@ -66,3 +67,21 @@ def test_the_borders_of_the_line_around_each_byte_are_found(log: Path) -> None:
         for offset in range(line.offset, line.offset + line.size + 1):
             assert find_line_start(log, offset) == line.offset
             assert find_line_end(log, offset) == line.offset + line.size + 1
+
+
+def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
+    log, hole = tmp_path / "agent.log", 1 << 40
+    with log.open("wb") as file:
+        file.write(b"before\n")
+        file.truncate(hole)
+        file.seek(hole)
+        file.write(b" behind\nlast\n")
+    found: list[object] = []
+
+    def look() -> None:
+        found.append(find_lines(log, "last").offsets)
+        found.append(find_line_end(log, 7))
+        found.append(find_line_start(log, hole + 3) > hole - (9 << 20))
+
+    within_limit(look)
+    assert found == [[hole + 8], hole + 8, True]

@@ -35,8 +35,7 @@ _LEVELS_TO_RUN: Final = 4
 _MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
-    "A step without a time of its own has the time at which it arrived in the log, or else that of "
-    "the latest event before it.",
+    "A step without a time of its own has that of its arrival, or of the latest event before it.",
     "Metrics of a step count everything used since the last step with metrics.",
 )
 
