@@ -47,10 +47,11 @@ def read_lines(log: Path, start: int = 0) -> Generator[Line, None, None]:
     """
     for segment in list_segments(log):
         if segment.end > start:
-            yield from _read_segment(segment, max(start, segment.start))
+            yield from read_segment(segment, max(start, segment.start))
 
 
-def _read_segment(segment: LogSegment, start: int) -> Iterator[Line]:
+def read_segment(segment: LogSegment, start: int) -> Iterator[Line]:
+    """Yield the lines of a segment of a log from an offset on, as :func:`read_lines` does."""
     tail = Tail(segment.path, start, begins_at=segment.start, end=segment.end)
     try:
         yield from tail.read_on()

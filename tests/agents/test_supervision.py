@@ -356,6 +356,25 @@ async def test_an_agent_whose_log_is_full_continues_in_another_segment(
     assert len(starts) == 4
 
 
+async def test_the_turns_of_one_process_have_their_own_times_in_the_index(tmp_path: Path) -> None:
+    async with opened(tmp_path, "loop") as agent, agent.events() as events:
+        await agent.start(initial_prompt="work one")
+        await until(events, "turn.finished")
+        await agent.send(prompt="work two")
+        await until(events, "turn.finished")
+        await agent.stop()
+    arrivals = LogArrivals(agent.dir / "logs" / "agent.log")
+    await anyio.to_thread.run_sync(arrivals.read_on)
+    finished = records(agent, "turn.finished")
+    (process,) = records(agent, "process.started")
+    times = [process["time"]]
+    for record in finished:
+        arrived_at = arrivals.arrival(record["raw_offset"])
+        assert arrived_at is not None
+        times += [arrived_at, record["time"]]
+    assert times == sorted(times)
+
+
 async def test_an_agent_whose_error_log_is_full_continues(tmp_path: Path) -> None:
     limits = Limits(segment_bytes=40)
     async with opened(tmp_path, limits=limits) as agent:

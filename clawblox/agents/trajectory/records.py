@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
@@ -17,7 +18,8 @@ from clawblox.foreign_values import whole_number
 from clawblox.rundir.paths import UPDATE_HINT
 from clawblox.system.clock import parse_utc
 from clawblox.telemetry.log_search import find_line_end
-from clawblox.telemetry.tail import Line, Tail
+from clawblox.telemetry.log_segments import LogSegment
+from clawblox.telemetry.tail import Line, read_segment
 from clawblox.typed_values import converter
 
 _TYPES: Final = frozenset(get_args(EventType))
@@ -141,16 +143,10 @@ def read_records(path: Path, start: int = 0) -> Iterator[Record]:
         OSError: The file cannot be read.
         ClawbloxError: A later version of clawblox wrote it.
     """
-    tail = Tail(path, start)
-    try:
-        tail.end = tail.log_size()
-        for line in (*tail.read_on(), *tail.take_rest()):
+    with suppress(FileNotFoundError):
+        for line in read_segment(LogSegment(path, 0, path.stat().st_size, 1), start):
             if (record := to_record(line, path)) is not None:
                 yield record
-    except FileNotFoundError:
-        pass
-    finally:
-        tail.close()
 
 
 def to_record(line: Line, path: Path) -> Record | None:
