@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.log_segments import list_segments, log_end
-from clawblox.telemetry.tail import MAX_LINE_BYTES, read_lines
+from clawblox.telemetry.log_segments import LogSegment, list_segments
+from clawblox.telemetry.tail import MAX_LINE_BYTES, read_segment
 
 _STEP_BYTES: Final = 16 * 1024
 _BLOCK_BYTES: Final = 1 << 20
@@ -64,10 +64,15 @@ class _Part(NamedTuple):
             return self.end
 
 
+def _find_segment(log: Path, offset: int) -> LogSegment | None:
+    """Return the segment that contains a byte, or the next one."""
+    return next((part for part in list_segments(log) if part.end > offset), None)
+
+
 @contextmanager
 def _open_part(log: Path, offset: int) -> Iterator[_Part]:
     """Open the segment that contains a byte, or the next one."""
-    segment = next((part for part in list_segments(log) if part.end > offset), None)
+    segment = _find_segment(log, offset)
     if segment is None:
         yield _Part(-1, offset, offset)
         return
@@ -84,9 +89,11 @@ def find_line_end(log: Path, offset: int) -> int:
     Raises:
         OSError: The log cannot be read.
     """
-    with closing(read_lines(log, offset)) as lines:
-        end = next((line.offset + line.size + 1 for line in lines), offset)
-    return min(end, max(offset, log_end(log)))
+    segment = _find_segment(log, offset)
+    if segment is None:
+        return offset
+    with closing(read_segment(segment, max(offset, segment.start))) as lines:
+        return min(segment.end, next((line.offset + line.size + 1 for line in lines), offset))
 
 
 def find_line_start(log: Path, offset: int) -> int:

@@ -50,7 +50,7 @@ def read_lines(log: Path, start: int = 0) -> Generator[Line, None, None]:
             yield from read_segment(segment, max(start, segment.start))
 
 
-def read_segment(segment: LogSegment, start: int) -> Iterator[Line]:
+def read_segment(segment: LogSegment, start: int) -> Generator[Line, None, None]:
     """Yield the lines of a segment of a log from an offset on, as :func:`read_lines` does."""
     tail = Tail(segment.path, start, begins_at=segment.start, end=segment.end)
     try:
