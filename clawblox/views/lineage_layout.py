@@ -220,7 +220,7 @@ class _Positions:
 
 
 def _make_lane(instance: InstanceLineage, fork: Fork | None, positions: _Positions) -> Lane:
-    kept = _find_history(instance.lives)
+    kept = find_history(instance.lives)
     history = [instance.lives[number] for number in sorted(kept)]
     rings = positions.rings(
         [save for number in sorted(kept) for save in instance.lives[number].saves[: kept[number]]]
@@ -241,7 +241,7 @@ def _make_lane(instance: InstanceLineage, fork: Fork | None, positions: _Positio
     )
 
 
-def _find_history(lives: Sequence[Life]) -> dict[int, int]:
+def find_history(lives: Sequence[Life]) -> dict[int, int]:
     """Return the lives of the present history, each with the number of its saves that belong."""
     kept = {len(lives) - 1: len(lives[-1].saves)}
     life = len(lives) - 1

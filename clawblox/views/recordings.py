@@ -32,11 +32,12 @@ class Roster:
 
     Attributes:
         present: When each agent in the world joined, in seconds of simulation time, by its id.
+        names: The name of each agent, by its id, in the order in which they came.
     """
 
     def __init__(self, start: Mapping[str, Any]) -> None:
         self.present: dict[str, float] = {}
-        self._names: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         snapshot = start.get("snapshot")
         sessions = snapshot.get("sessions") if isinstance(snapshot, dict) else None
         for session in sessions if isinstance(sessions, list) else ():
@@ -54,7 +55,7 @@ class Roster:
     def _add(self, fields: Mapping[str, Any], time: float) -> None:
         agent_id = _text(fields.get("agent_id"))
         self.present[agent_id] = time
-        self._names[agent_id] = _text(fields.get("name"))
+        self.names[agent_id] = _text(fields.get("name"))
 
     def name(self, agent_id: object) -> str:
         """Return the name of an agent for people, or else the beginning of its id."""
@@ -63,7 +64,7 @@ class Roster:
 
     def raw_name(self, agent_id: str) -> str:
         """Return the name of an agent as it is in the recording; empty if it is unknown."""
-        return self._names.get(agent_id, "")
+        return self.names.get(agent_id, "")
 
 
 def _text(value: object) -> str:

@@ -13,4 +13,11 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``static``, ``static_files``: the style sheet, the script and the icon.
 - ``files``, ``search``: files below a directory, in windows and in slices of a search.
 - ``workspaces``, ``text_diff``: the workspaces of agents in archives, and how they differ.
+- ``page``: what a page is; ``routes``: which page is at which address.
+- ``pages``: the pages, a module each; ``pieces``: what several pages share.
+- ``app``: the server; ``gate``: what a request must have before any page sees it.
+- ``axis``: one axis of time for all that a page shows; ``axis_shapes``: its strip.
+- ``descent``: the lives on that axis; ``recorded_lives``: their recordings.
+- ``first_differences``: where two branches first act otherwise, and first see something else.
+- ``static_files``: the style sheet and the script.
 """

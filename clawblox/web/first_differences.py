@@ -1,0 +1,264 @@
+"""Two runs or branches from their fork on: where they first act otherwise and see something else.
+
+The recordings of both say it. The n-th action of an agent is compared with its n-th action in the
+other branch, and so are observations. Agents are the same by name, the others by the order in which
+they came; their ids, addresses, sessions and times of the host differ by design.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from clawblox.differences import ABSENT, find_differences
+from clawblox.foreign_values import clean_value
+from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.reader import Record
+from clawblox.rundir.saves import LineageSave
+from clawblox.views.recordings import Roster
+from clawblox.web.axis import Axis, Piece
+from clawblox.web.recorded_lives import RecordedLives
+
+_ADDRESS: Final = re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b")
+_UTC: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+_OWN: Final = frozenset(("tick", "time", "session", "session_id"))
+"""Members of an observation that differ by design."""
+
+_Item: TypeAlias = tuple[str, Record]
+
+
+@attrs.frozen
+class Alignment:
+    """Two axes from their fork on.
+
+    Attributes:
+        first: The axis of the first from there on.
+        second: The axis of the second.
+        save: The save at which the lines part; None if they have no life in common, or none of
+            them leaves the other.
+        first_begin: Position of the fork on the first axis; its beginning without a fork.
+        second_begin: The same on the second.
+    """
+
+    first: Axis
+    second: Axis
+    save: LineageSave | None
+    first_begin: float
+    second_begin: float
+
+    @property
+    def spans(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The positions at both ends of either strip, so that both have the same scale."""
+        length = max(self.first.end - self.first_begin, self.second.end - self.second_begin, 0.0)
+        begins = (self.first_begin, self.second_begin)
+        first, second = ((begin, begin + length) for begin in begins)
+        return first, second
+
+
+@attrs.frozen
+class FirstDifference:
+    """The first action or observation in which two branches differ.
+
+    Attributes:
+        kind: Which of the two.
+        agent: Name of the agent.
+        path: Where in it; empty for all of it.
+        first: The value there in the first branch, as JSON; None where there is none.
+        second: The value in the second.
+        first_at: When that was in the first branch.
+        second_at: When that was in the second.
+        source: What says so.
+    """
+
+    kind: Literal["action", "observation"]
+    agent: str
+    path: str
+    first: Any
+    second: Any
+    first_at: Moment
+    second_at: Moment
+    source: Literal["recordings"] = "recordings"
+
+
+def align(first: Axis, second: Axis) -> Alignment:
+    """Return two axes from their fork on, or whole where they have no life in common."""
+    lines = [
+        [n for n, life in enumerate(axis.lives) if not life.is_lost] for axis in (first, second)
+    ]
+    common: tuple[int, int] | None = None
+    for left, right in zip(*lines, strict=False):
+        lives = first.lives[left], second.lives[right]
+        keys = [(life.run_dir, life.instance.name, life.number) for life in lives]
+        if keys[0] != keys[1]:
+            break
+        common = left, right
+    saves = [] if common is None else [first.lives[common[0]].until, second.lives[common[1]].until]
+    known = [save for save in saves if save is not None]
+    if common is None or not known:
+        return Alignment(first, second, None, first.begin, second.begin)
+    save = min(known, key=lambda save: (save.created_at or "", save.time or 0.0))
+    axes, begins = [], []
+    for axis, life in zip((first, second), common, strict=True):
+        place = axis.place(save.created_at or "")
+        if axis.is_simulated and save.time is not None:
+            place = axis.place_time(save.time, life)
+        begins.append(place.position if place else axis.begin)
+        axes.append(axis.since(attrs.evolve(place, life=life)) if place else axis)
+    return Alignment(axes[0], axes[1], save, begins[0], begins[1])
+
+
+def find_first_differences(
+    aligned: Alignment, first: RecordedLives, second: RecordedLives
+) -> list[FirstDifference]:
+    """Return the first action and the first observation that differ, as far as any does. Blocks.
+
+    Args:
+        aligned: Both axes; without recordings of both there is nothing to compare.
+        first: The recordings of the first.
+        second: The recordings of the second.
+
+    Raises:
+        OSError: A file cannot be read.
+        RecordingError: A block is damaged, or a first record is not a start.
+    """
+    if not (aligned.first.is_simulated and aligned.second.is_simulated):
+        return []
+    left, right = _Branch(aligned.first, first), _Branch(aligned.second, second)
+    names = _pair_agents(left.roster, right.roster)
+    found = (
+        _find_first("action", left.read_actions(names[0]), right.read_actions(names[1]), names),
+        _find_first("observation", left.read_seen(names[0]), right.read_seen(names[1]), names),
+    )
+    return [difference for difference in found if difference is not None]
+
+
+class _Branch:
+    """The recordings of a branch from the fork on.
+
+    Attributes:
+        roster: The names of its agents by id, in the order in which they came.
+    """
+
+    def __init__(self, axis: Axis, recorded: RecordedLives) -> None:
+        self._axis = axis
+        self._recorded = recorded
+        self.roster: dict[str, str] = {}
+        for piece in self._pieces():
+            for reader in recorded.readers.get(piece.life, ()):
+                roster = Roster(reader.start())
+                for record in reader.read_track(Track.INPUTS):
+                    roster.note(record)
+                self.roster.update(roster.names)
+
+    def _pieces(self) -> Iterator[Piece]:
+        return (piece for piece in self._axis.pieces if not piece.is_lost)
+
+    def _read(self, track: Track) -> Iterator[tuple[Piece, Record]]:
+        for piece in self._pieces():
+            for reader in self._recorded.readers.get(piece.life, ()):
+                for record in reader.read_track(track, piece.begin):
+                    if record.moment.time > piece.end:
+                        break
+                    yield piece, record
+
+    def read_actions(self, names: Mapping[str, str]) -> Iterator[_Item]:
+        for piece, record in self._read(Track.INPUTS):
+            agent = names.get(str(record.fields.get("agent_id")))
+            is_action = record.fields.get("event") in ("input", "chat")
+            if is_action and agent and self._axis.is_lost(piece.life, record.moment.time) is False:
+                yield agent, record
+
+    def read_seen(self, names: Mapping[str, str]) -> Iterator[_Item]:
+        for piece, record in self._read(Track.OBSERVATIONS):
+            agent = names.get(str(record.fields.get("agent_id")))
+            # Looking again at the state of a save shows nothing new.
+            if agent and record.moment.time > piece.begin:
+                yield agent, record
+
+
+def _pair_agents(
+    first: Mapping[str, str], second: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names of the agents that both have, by their ids: those of the first branch.
+
+    The second has them by its own names, too, for texts in which agents are named.
+    """
+    by_name = {name: agent_id for agent_id, name in second.items()}
+    pairs = [(agent_id, by_name[name]) for agent_id, name in first.items() if name in by_name]
+    paired = {agent_id for pair in pairs for agent_id in pair}
+    rest = ([agent_id for agent_id in side if agent_id not in paired] for side in (first, second))
+    pairs += zip(*rest, strict=False)
+    named = [(left, right, first[left] or left) for left, right in pairs]
+    own_names = {second[right]: name for _, right, name in named if second[right]}
+    return (
+        {left: name for left, _, name in named},
+        own_names | {right: name for _, right, name in named},
+    )
+
+
+def _find_first(
+    kind: Literal["action", "observation"],
+    left: Iterator[_Item],
+    right: Iterator[_Item],
+    names: Sequence[Mapping[str, str]],
+) -> FirstDifference | None:
+    """Return the earliest difference; no agent is read further than it takes to know that."""
+    waiting: dict[str, tuple[deque[Record], deque[Record]]] = {}
+    found: dict[str, FirstDifference] = {}
+    for items in zip_longest(left, right):
+        for side, item in enumerate(items):
+            if item is None or item[0] in found:
+                continue
+            agent, record = item
+            queues = waiting.setdefault(agent, (deque(), deque()))
+            queues[side].append(record)
+            if all(queues):
+                pair = queues[0].popleft(), queues[1].popleft()
+                if difference := _compare(kind, agent, pair, names):
+                    found[agent] = difference
+        first = min(found.values(), key=lambda one: one.first_at.time, default=None)
+        times = [item[1].moment.time for item in items if item is not None]
+        if first is not None and min(times) > max(first.first_at.time, first.second_at.time):
+            return first
+    return min(found.values(), key=lambda one: one.first_at.time, default=None)
+
+
+def _compare(
+    kind: Literal["action", "observation"],
+    agent: str,
+    pair: tuple[Record, Record],
+    names: Sequence[Mapping[str, str]],
+) -> FirstDifference | None:
+    values = [_plain(_content(record), own) for record, own in zip(pair, names, strict=True)]
+    differences = find_differences(*values)
+    if not differences:
+        return None
+    sides = (differences[0].before, differences[0].after)
+    first, second = (None if side is ABSENT else clean_value(side) for side in sides)
+    path, (left, right) = differences[0].path, pair
+    return FirstDifference(kind, agent, path, first, second, left.moment, right.moment)
+
+
+def _content(record: Record) -> Any:  # noqa: ANN401 - JSON
+    fields = record.fields
+    if record.track is Track.INPUTS:
+        wanted = ("content",) if fields.get("event") == "chat" else ("action", "data")
+        return {key: fields.get(key) for key in wanted}
+    seen = fields.get("observation")
+    if not isinstance(seen, dict):
+        return seen
+    return {key: value for key, value in seen.items() if key not in _OWN}
+
+
+def _plain(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+    """Return a value without what differs by design; the depth of records is bounded."""
+    if isinstance(value, str):
+        return names.get(value) or _UTC.sub("a time", _ADDRESS.sub("an address", value))
+    if isinstance(value, dict):
+        return {names.get(key, key): _plain(item, names) for key, item in value.items()}
+    return [_plain(item, names) for item in value] if isinstance(value, list) else value

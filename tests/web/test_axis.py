@@ -1,0 +1,360 @@
+"""One axis of time: descent, both scales, lost lives, folds, and the way back."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawblox.recording.blocks import BlockHeader, Moment, Track, format_moment_utc
+from clawblox.recording.reader import BlockEntry, RecordingReader
+from clawblox.rundir.lineage import Lineage, read_lineage
+from clawblox.web.axis import FOLD_S, Axis, make_axis, thin
+from clawblox.web.descent import DescentLife, find_descent
+from clawblox.web.recorded_lives import RecordedLives, opened_lives, read_lanes
+from tests.lineages import listings, make_restart, manifests, run_of, save_of, write_run
+from tests.recording.files import Recorded
+from tests.web.descents import PAUSE, record_descent
+
+BEGIN = datetime(2026, 6, 22, 18, 0, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record_descent(tmp_path_factory.mktemp("descent"))
+
+
+def descent(run: Path, name: str) -> tuple[DescentLife, ...]:
+    return find_descent([read_lineage(run)], run, name)
+
+
+def axis_of(lives: Sequence[DescentLife], recorded: RecordedLives) -> Axis:
+    return make_axis(lives, recorded.blocks)
+
+
+def at(seconds: float) -> str:
+    return format_moment_utc(BEGIN + timedelta(seconds=seconds))
+
+
+# -- a real run with a crash, a restore, a pause and a fork ----------------------------------------
+
+
+def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
+    lives = descent(run, "w000")
+    assert [life.name for life in lives] == [
+        "alpha, life 1", "alpha, life 2", "alpha, life 3", "w000",
+    ]  # fmt: skip
+    with opened_lives(lives) as recorded:
+        assert not recorded.problems
+        axis = axis_of(lives, recorded)
+    saves = [life.until.time for life in lives[:3] if life.until and life.until.time]
+    assert len(saves) == 3
+    assert axis.is_simulated
+    assert axis.note == ""
+    line = [(piece.life, piece.begin, piece.end) for piece in axis.pieces if not piece.is_lost]
+    (lost,) = (piece for piece in axis.pieces if piece.is_lost)
+    begins, ends = [0.0, *saves], [*saves, axis.end]
+    assert line == [(n, *span) for n, span in enumerate(zip(begins, ends, strict=True))]
+    assert (lost.life, lost.begin) == (0, saves[0])
+    assert lost.end > saves[0]
+    (fold,) = axis.folds
+    assert (fold.label, fold.position) == ("6h", saves[1])
+    kinds = [point.kind for point in axis.points]
+    assert kinds == [
+        "start", "save", "crash", "restart", "save", "end", "resume", "save", "fork", "end",
+    ]  # fmt: skip
+    crash = axis.points[2].place
+    assert (crash.position, crash.is_lost) == (lost.end, True)
+
+
+def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(run: Path) -> None:
+    lives = descent(run, "alpha")
+    with opened_lives(lives) as recorded:
+        axis = axis_of(lives, recorded)
+    lost = next(piece for piece in axis.pieces if piece.is_lost)
+    crashed = lost.place(lost.knots[-1])
+    assert axis.place(crashed.utc) == crashed
+    assert axis.find_address(crashed.address) == crashed
+    assert crashed.address.endswith(",life=0")
+    kept = axis.find_address(f"#t={lost.end}")
+    assert kept is not None
+    assert (kept.life, kept.is_lost) == (1, False)
+    again = axis.place(kept.utc)
+    assert again is not None
+    assert again.position == pytest.approx(kept.position, abs=0.1)  # of a fast world in 1 ms
+    (fold,) = axis.folds
+    paused = axis.place(format_moment_utc(datetime.fromtimestamp(fold.begin + 3600, UTC)))
+    assert paused is not None
+    assert (paused.is_paused, paused.position, paused.life) == (True, fold.position, 2)
+    assert fold.end - fold.begin >= PAUSE.total_seconds() - 30
+    assert axis.find_address("#o12345") is None
+    assert axis.place("yesterday") is None
+
+
+def test_the_lanes_have_every_input_once_and_say_which_were_lost(run: Path) -> None:
+    counts = {}
+    for name in ("alpha", "w000"):
+        lives = descent(run, name)
+        with opened_lives(lives) as recorded:
+            axis = axis_of(lives, recorded)
+            lanes = read_lanes(axis, recorded)
+        for agent, points in lanes.items():
+            kept = [
+                point.position for point in points if not point.is_lost and not point.is_message
+            ]
+            assert kept == sorted(set(kept))
+            counts[name, agent] = len(kept)
+            lost = {point.position for point in points if point.is_lost}
+            assert lost
+            assert lost <= {point.position for point in points if point.position >= 2.4}
+    assert counts == {
+        ("alpha", "Ada"): 38, ("alpha", "Bo"): 38, ("w000", "Ada"): 39, ("w000", "Bo"): 38,
+    }  # fmt: skip
+
+
+def test_without_a_recording_there_is_host_time_alone_with_the_pause_folded(run: Path) -> None:
+    axis = make_axis(descent(run, "alpha"), {})
+    assert not axis.is_simulated
+    assert axis.note == "No recording: this axis shows host time alone."
+    assert axis.document()["note"] == axis.note
+    assert [fold.label for fold in axis.folds] == ["6h"]
+    assert axis.end < 300
+    (resumed,) = (point.place for point in axis.points if point.kind == "resume")
+    found = axis.place(resumed.utc)
+    assert found is not None
+    assert found.position == resumed.position
+
+
+def test_moments_of_steps_tell_work_from_pauses_where_there_is_no_recording(run: Path) -> None:
+    lives = descent(run, "alpha")
+    (resumed,) = (p.place.utc for p in make_axis(lives, {}).points if p.kind == "resume")
+    later = datetime.fromisoformat(resumed) + timedelta(minutes=90)
+    axis = make_axis(lives, {}, [format_moment_utc(later)])
+    assert [fold.label for fold in axis.folds] == ["6h", "1h29m"]
+
+
+# -- lines of descent ------------------------------------------------------------------------------
+
+
+def test_a_fork_leaves_out_what_its_parent_did_later_and_finds_it_in_another_run(
+    tmp_path: Path,
+) -> None:
+    parent = {
+        "run": run_of("w000"),
+        "checkpoints": [save_of("w000", 1), save_of("w000", 2), save_of("w000", 9)],
+        "restarts": [make_restart("w000", 5, 1), make_restart("w000", 8, 2)],
+    }
+    first = read_lineage(write_run(tmp_path / "first", {"w000": parent}))
+    run_of_fork = run_of("g002", parent_sha256="digest of w000-2", resume_from="gone/w000-2.json")
+    second = read_lineage(write_run(tmp_path / "second", {"g002": {"run": run_of_fork}}))
+    lives = find_descent([first, second], second.run_dir, "g002")
+    assert [(life.name, life.is_lost, life.is_forked) for life in lives] == [
+        ("w000, life 1", False, True),
+        ("g002", False, False),
+    ]
+    assert lives[0].until is not None
+    assert lives[0].until.time == 2.0
+    assert [life.name for life in find_descent([second], second.run_dir, "g002")] == ["g002"]
+    assert find_descent([first], first.run_dir, "nobody") == ()
+
+
+@given(top=listings, inner=st.lists(manifests, min_size=3, max_size=3))
+def test_any_manifest_has_an_axis_and_a_document(
+    tmp_path_factory: pytest.TempPathFactory, top: Any, inner: list[Any]
+) -> None:
+    run = tmp_path_factory.mktemp("run")
+    write_run(run, dict(zip(("w000", "w001", "w010"), inner, strict=True)))
+    (run / ".clawblox" / "manifest.json").write_text(json.dumps(top))
+    try:
+        lineage = read_lineage(run)
+    except Exception:
+        return
+    for instance in lineage.instances:
+        axis = make_axis(find_descent([lineage], lineage.run_dir, instance.name), {})
+        json.dumps(axis.document(), allow_nan=False)
+        for point in axis.points:
+            assert axis.begin <= point.place.position <= axis.end
+
+
+# -- the mapping -----------------------------------------------------------------------------------
+
+
+def lives_of(tmp_path: Path) -> Lineage:
+    """Return a lineage: a life that saved at 2 s and died, and another that began from there."""
+    document = {
+        "run": run_of("w000", ended_at="2026-06-22T19:00:00Z"),
+        "checkpoints": [save_of("w000", 2), save_of("w000", 30, 5.0)],
+        "restarts": [make_restart("w000", 20, 2)],
+    }
+    return read_lineage(write_run(tmp_path, {"w000": document}))
+
+
+@pytest.fixture(scope="module")
+def two_lives(tmp_path_factory: pytest.TempPathFactory) -> tuple[DescentLife, ...]:
+    lineage = lives_of(tmp_path_factory.mktemp("run"))
+    return find_descent([lineage], lineage.run_dir, "w000")
+
+
+def block(track: Track, *ends: tuple[float, float]) -> BlockEntry:
+    """Return a block from its ends: seconds since the start, and simulated time."""
+    first, last = (Moment(int(time * 60), time, at(utc)) for utc, time in ends)
+    return BlockEntry(BlockHeader(track, 2, first, last, 9, 9), 0, 0)
+
+
+steps = st.lists(
+    st.tuples(st.integers(1, 400_000), st.integers(0, 4_000), st.sampled_from(Track)),
+    min_size=1,
+    max_size=30,
+)
+"""Blocks: milliseconds of the host, and of simulated time, from each to the next."""
+
+
+def blocks_of(drawn: list[tuple[int, int, Track]], begin: tuple[float, float]) -> list[BlockEntry]:
+    blocks, (utc, time) = [], begin
+    for host_ms, simulated_ms, track in drawn:
+        after = utc + host_ms / 1000, time + simulated_ms / 1000
+        blocks.append(block(track, (utc, time), after))
+        utc, time = after
+    return blocks
+
+
+@given(first=steps, second=steps, more=steps)
+def test_the_mapping_is_monotone_and_leads_back(
+    two_lives: tuple[DescentLife, ...],
+    first: list[tuple[int, int, Track]],
+    second: list[tuple[int, int, Track]],
+    more: list[tuple[int, int, Track]],
+) -> None:
+    blocks = blocks_of(first, (0.0, 0.0))
+    end = (datetime.fromisoformat(blocks[-1].header.last.utc) - BEGIN).total_seconds()
+    later = blocks_of(second, (end + 100, 2.0)) + blocks_of(more, (end + 100, 2.0))
+    axis = make_axis(two_lives, {0: blocks, 1: later})
+    marks = [entry.header.first.utc for entry in (*blocks, *later)] + [at(end + 50)]
+    places = [place for utc in sorted(marks) if (place := axis.place(utc))]
+    assert len(places) == len(marks)
+    kept = [place.position for place in places if not place.is_lost]
+    assert kept == sorted(kept)
+    for piece in axis.pieces:
+        for utc, position in piece.knots:
+            assert axis.begin <= position <= axis.end
+            found = axis.place_time(position, piece.life)
+            assert found is not None
+            assert math.isclose(found.position, position)
+            back = axis.place(found.utc)
+            assert back is not None
+            slope = max(map(abs, slopes(piece.knots)), default=0.0)
+            assert abs(back.position - position) <= 0.002 * (slope + 1)
+            assert datetime.fromisoformat(found.utc).timestamp() <= utc + 0.002
+
+
+def slopes(knots: Sequence[tuple[float, float]]) -> Iterator[float]:
+    for (begin, left), (end, right) in pairwise(knots):
+        yield (right - left) / (end - begin)
+
+
+@given(drawn=steps)
+def test_a_page_finds_the_same_place_with_fewer_knots(
+    two_lives: tuple[DescentLife, ...], drawn: list[tuple[int, int, Track]]
+) -> None:
+    blocks = blocks_of(drawn, (0.0, 0.0))
+    axis = make_axis(two_lives[:1], {0: blocks})
+    document = json.loads(json.dumps(axis.document()))
+    steepest = max((slope for piece in axis.pieces for slope in slopes(piece.knots)), default=0.0)
+    tolerance = (axis.end - axis.begin) / 4000 + 0.002 + steepest * 0.0006  # a page has whole ms
+    for entry in blocks:
+        utc = entry.header.last.utc
+        moment = datetime.fromisoformat(utc).timestamp()
+        pieces = [piece for piece in document["pieces"] if piece["knots"][0][0] <= moment]
+        knots = pieces[-1]["knots"]
+        number = min(max(bisect_right(knots, [moment, math.inf]), 1), len(knots) - 1)
+        (begin, left), (end, right) = knots[number - 1], knots[number]
+        position = left + (right - left) * (min(moment, end) - begin) / (end - begin)
+        place = axis.place(utc)
+        assert place is not None
+        assert abs(position - place.position) <= tolerance
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 1000)), min_size=1),
+    st.floats(0.001, 100),
+)
+def test_thinned_knots_stay_within_the_tolerance(
+    drawn: list[tuple[int, int]], tolerance: float
+) -> None:
+    knots, moment, position = [], 0.0, 0.0
+    for step, height in drawn:
+        moment, position = moment + step, position + height
+        knots.append((moment, position))
+    kept = thin(knots, tolerance)
+    assert set(kept) <= set(knots)
+    assert (kept[0], kept[-1]) == (knots[0], knots[-1])
+    for (begin, left), (end, right) in pairwise(kept):
+        for at_, to in knots:
+            if begin <= at_ <= end:
+                line = left + (right - left) * (at_ - begin) / (end - begin)
+                assert abs(line - to) <= tolerance * (1 + 1e-6)
+
+
+def test_a_long_silence_within_a_life_is_folded(two_lives: tuple[DescentLife, ...]) -> None:
+    quiet = 10 + FOLD_S + 1
+    first = block(Track.INPUTS, (0, 0), (10, 10))
+    blocks = [first, block(Track.INPUTS, (quiet, 10), (quiet + 5, 12))]
+    axis = make_axis(two_lives[:1], {0: blocks})
+    assert [(fold.position, fold.label) for fold in axis.folds] == [(10.0, "1m")]
+    blocks[1] = block(Track.INPUTS, (quiet - 2, 10), (quiet, 12))
+    assert make_axis(two_lives[:1], {0: blocks}).folds == ()
+
+
+def test_a_killed_life_reaches_its_save_where_its_recording_does_not(
+    two_lives: tuple[DescentLife, ...],
+) -> None:
+    axis = make_axis(two_lives, {0: [block(Track.FRAMES, (0, 0), (1, 1.5))]})
+    assert [(piece.life, piece.is_lost, piece.end) for piece in axis.pieces] == [
+        (0, False, 2.0), (1, False, 5.0),
+    ]  # fmt: skip
+    assert axis.pieces[0].knots[-1][0] - axis.pieces[0].knots[0][0] == 2.0  # that of the save
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
+    tmp_path: Path, two_lives: tuple[DescentLife, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(tmp_path)
+    stamps = [at(tick / 10) for tick in range(36_000)]
+    monkeypatch.setattr(
+        "tests.recording.files.moment", lambda tick: Moment(tick, tick / 10, stamps[tick])
+    )
+    for tick in range(36_000):
+        recorded.frame(tick, frame={"tick": tick})
+        recorded.add(Track.INPUTS, tick, event="input", agent_id="a", action="Go", data=tick % 7)
+        recorded.flush() if tick % 1000 == 0 else None
+    path = recorded.close()
+    blocks: list[BlockEntry] = []
+    read = RecordingReader.read_lines
+
+    def count(reader: RecordingReader, entry: BlockEntry) -> list[bytes]:
+        blocks.append(entry)
+        return read(reader, entry)
+
+    monkeypatch.setattr(RecordingReader, "read_lines", count)
+    with path.open("rb") as file:
+        reader = RecordingReader(file.fileno(), path)
+        known = RecordedLives({0: [reader]}, [])
+        axis = axis_of(two_lives[:1], known)
+        assert not blocks
+        assert len(json.dumps(axis.document())) < 2000
+        lanes = read_lanes(axis, known)
+        inputs = [entry for entry in reader.index if entry.header.track is Track.INPUTS]
+        assert blocks == [inputs[0], *inputs]  # the first is that of the start
+    assert len(lanes["a"]) == 36_000

@@ -1,0 +1,175 @@
+"""Two branches from their fork on: the first action and the first observation that differ."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.recording.blocks import Track
+from clawblox.rundir.lineage import read_lineage
+from clawblox.web.axis import make_axis
+from clawblox.web.descent import DescentLife, find_descent
+from clawblox.web.first_differences import (
+    Alignment,
+    FirstDifference,
+    align,
+    find_first_differences,
+)
+from clawblox.web.recorded_lives import RecordedLives, opened_lives, read_lanes
+from tests.lineages import run_of, write_run
+from tests.recording.files import Recorded, reading
+from tests.web.descents import record_descent
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record_descent(tmp_path_factory.mktemp("descent"))
+
+
+@contextlib.contextmanager
+def compared(run: Path, *names: str) -> Iterator[tuple[Alignment, list[RecordedLives]]]:
+    lineages = [read_lineage(run)]
+    with contextlib.ExitStack() as stack:
+        lines = [find_descent(lineages, run, name) for name in names]
+        recorded = [stack.enter_context(opened_lives(lives)) for lives in lines]
+        axes = [make_axis(lives, of.blocks) for lives, of in zip(lines, recorded, strict=True)]
+        yield align(*axes), recorded
+
+
+def test_a_fork_and_its_parent_are_compared_from_the_save_on(run: Path) -> None:
+    with compared(run, "alpha", "w000") as (aligned, recorded):
+        assert aligned.save is not None
+        fork = aligned.save.time
+        assert (aligned.first_begin, aligned.second_begin) == (fork, fork)
+        assert aligned.spans[0] == aligned.spans[1]
+        assert [piece.begin for piece in aligned.first.pieces] == [fork]
+        assert [point.kind for point in aligned.second.points] == ["save", "fork", "end"]
+        sent = [read_lanes(axis, recorded[n]) for n, axis in enumerate(aligned_axes(aligned))]
+        assert [len([p for p in lanes["Ada"] if not p.is_message]) for lanes in sent] == [6, 7]
+        found = find_first_differences(aligned, *recorded)
+    action, observation = found
+    assert (action.kind, action.agent, action.path, action.second) == ("action", "Ada", "data", 99)
+    assert action.first in (3, 4)
+    assert action.first_at.tick == action.second_at.tick
+    assert (observation.kind, observation.path) == ("observation", "bets")
+    assert observation.first_at.tick == observation.second_at.tick == action.first_at.tick + 6
+    assert {difference.source for difference in found} == {"recordings"}
+
+
+def aligned_axes(aligned: Alignment) -> tuple[Any, Any]:
+    return aligned.first, aligned.second
+
+
+def test_a_run_does_not_differ_from_itself(run: Path) -> None:
+    with compared(run, "w000", "w000") as (aligned, recorded):
+        assert find_first_differences(aligned, *recorded) == []
+        assert aligned.save is None
+
+
+# -- written recordings ------------------------------------------------------------------------
+
+Write = Callable[[Recorded], None]
+
+
+def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
+    """Compare two runs that have no life in common."""
+    run = write_run(tmp_path / "run", {name: {"run": run_of(name)} for name in ("a", "b")})
+    lines: list[tuple[DescentLife, ...]] = []
+    with contextlib.ExitStack() as stack:
+        recorded = []
+        for name, write in zip("ab", writes, strict=True):
+            directory = tmp_path / name
+            directory.mkdir()
+            recording = Recorded(directory)
+            write(recording)
+            reader = stack.enter_context(reading(recording.close()))
+            recorded.append(RecordedLives({0: [reader]}, []))
+            lines.append(find_descent([read_lineage(run)], run, name))
+        axes = [make_axis(lives, of.blocks) for lives, of in zip(lines, recorded, strict=True)]
+        return find_first_differences(align(*axes), *recorded)
+
+
+def recording(names: dict[str, str], observations: list[Any], actions: list[Any]) -> Write:
+    """Return the writer of a recording in which all agents see and do the same, by ticks."""
+
+    def write(recorded: Recorded) -> None:
+        for agent_id, name in names.items():
+            recorded.add(Track.INPUTS, 0, event="join", agent_id=agent_id, name=name)
+        for tick in range(1, 1 + max(len(observations), len(actions))):
+            for agent_id in names:
+                for seen in observations[tick - 1 : tick]:
+                    recorded.observe(tick, agent_id, seen)
+                for data in actions[tick - 1 : tick]:
+                    more = {"agent_id": agent_id, "action": "Go", "data": data}
+                    recorded.add(Track.INPUTS, tick, event="input", **more)
+        recorded.add(Track.INPUTS, 90, event="end")
+
+    return write
+
+
+def test_what_differs_by_design_is_no_difference(tmp_path: Path) -> None:
+    def seen(agent_id: str, name: str, port: int, second: int) -> dict[str, Any]:
+        return {
+            "tick": second,
+            "time": second / 10,
+            "session": f"of {agent_id}",
+            "me": agent_id,
+            "players": [{"id": agent_id, "name": name, "home": f"http://127.0.0.1:{port}/x"}],
+            "seen_at": f"2026-06-22T18:00:{second:02}Z",
+        }
+
+    first = recording({"id-1": "Ada"}, [seen("id-1", "Ada", 20001, 3)], [{"to": "id-1"}])
+    second = recording({"id-2": "Bo"}, [seen("id-2", "Bo", 20002, 5)], [{"to": "id-2"}])
+    assert differences(tmp_path, first, second) == []
+
+
+def inputs(*sent: tuple[int, str, int], names: tuple[str, ...] = ("Ada", "Bo")) -> Write:
+    """Return the writer of a recording with these inputs: tick, agent, data."""
+
+    def write(recorded: Recorded) -> None:
+        for number, name in enumerate(names):
+            recorded.add(Track.INPUTS, 0, event="join", agent_id=f"{number} {names}", name=name)
+        for tick, name, data in sent:
+            more = {"agent_id": f"{names.index(name)} {names}", "action": "Go", "data": data}
+            recorded.add(Track.INPUTS, tick, event="input", **more)
+        recorded.add(Track.INPUTS, 90, event="end")
+
+    return write
+
+
+def test_agents_are_the_same_by_name_before_they_are_by_position(tmp_path: Path) -> None:
+    first = inputs((1, "Ada", 1), (2, "Bo", 2))
+    second = inputs((1, "Bo", 2), (3, "Ada", 5), names=("Bo", "Ada"))
+    (found,) = differences(tmp_path, first, second)
+    assert (found.agent, found.path, found.first, found.second) == ("Ada", "data", 1, 5)
+    assert (found.first_at.time, found.second_at.time) == (0.1, 0.3)
+
+
+def test_the_earliest_difference_is_found_where_agents_come_in_another_order(
+    tmp_path: Path,
+) -> None:
+    first = inputs((1, "Bo", 1), (2, "Ada", 1), (3, "Ada", 1))
+    second = inputs((1, "Ada", 2), (2, "Ada", 1), (4, "Bo", 7))
+    (found,) = differences(tmp_path, first, second)
+    assert (found.agent, found.first, found.second) == ("Bo", 1, 7)
+
+
+@pytest.mark.parametrize(("first", "second"), [([1, 2], [1]), ([1], [1, 2])])
+def test_a_branch_that_ended_earlier_does_not_differ(
+    tmp_path: Path, first: list[int], second: list[int]
+) -> None:
+    writes = (recording({"1": "Ada"}, [], data) for data in (first, second))
+    assert differences(tmp_path, *writes) == []
+
+
+def test_an_observation_names_the_path_and_what_is_missing(tmp_path: Path) -> None:
+    first = recording({"1": "Ada"}, [{"world": {"a": 1}}, {"world": {"a": 1, "b": 2}}], [])
+    second = recording({"1": "Ada"}, [{"world": {"a": 1}}, {"world": {"a": 1}}], [])
+    (found,) = differences(tmp_path, first, second)
+    assert (found.kind, found.path, found.first, found.second) == (
+        "observation", "world.b", 2, None,
+    )  # fmt: skip
