@@ -216,6 +216,12 @@ class Axis:
         position = min(max(position, piece.begin), piece.end)
         return piece.place((_moment_at(piece.knots, position), position))
 
+    def place_save(self, save: LineageSave, life: int) -> Place | None:
+        """Return where a save of a life is; None if no time of it is known."""
+        if self.is_simulated and save.time is not None:
+            return self.place_time(save.time, life)
+        return self.place(save.created_at or "")
+
     def find_address(self, fragment: str) -> Place | None:
         """Return the place that an address names; None if it names none.
 
@@ -428,10 +434,7 @@ def _find_points(axis: Axis) -> Iterator[Point]:
             kind, words = "fork", f"forked from {life.origin.path.name}"
         yield Point(kind, f"{one.name}: {words}", pieces[0].place(pieces[0].knots[0]))
         for save in _own_saves(one):
-            place = axis.place(save.created_at or "")
-            if axis.is_simulated and save.time is not None:
-                place = axis.place_time(save.time, number)
-            if place is not None:
+            if place := axis.place_save(save, number):
                 yield Point("save", save.path.name, place)
         if life.ended_by and not one.is_forked:
             kind, end = "crash" if life.has_died else "end", pieces[-1]

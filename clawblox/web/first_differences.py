@@ -18,7 +18,7 @@ import attrs
 from clawblox.differences import ABSENT, find_differences
 from clawblox.foreign_values import clean_value
 from clawblox.recording.blocks import Moment, Track
-from clawblox.recording.reader import Record
+from clawblox.recording.reader import Record, RecordingReader
 from clawblox.rundir.saves import LineageSave
 from clawblox.views.recordings import Roster
 from clawblox.web.axis import Axis, Piece
@@ -29,6 +29,7 @@ _UTC: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _OWN: Final = frozenset(("tick", "time", "session", "session_id"))
 """Members of an observation that differ by design."""
 
+Kind: TypeAlias = Literal["action", "observation"]
 _Item: TypeAlias = tuple[str, Record]
 
 
@@ -75,7 +76,7 @@ class FirstDifference:
         source: What says so.
     """
 
-    kind: Literal["action", "observation"]
+    kind: Kind
     agent: str
     path: str
     first: Any
@@ -104,9 +105,7 @@ def align(first: Axis, second: Axis) -> Alignment:
     save = min(known, key=lambda save: (save.created_at or "", save.time or 0.0))
     axes, begins = [], []
     for axis, life in zip((first, second), common, strict=True):
-        place = axis.place(save.created_at or "")
-        if axis.is_simulated and save.time is not None:
-            place = axis.place_time(save.time, life)
+        place = axis.place_save(save, life)
         begins.append(place.position if place else axis.begin)
         axes.append(axis.since(attrs.evolve(place, life=life)) if place else axis)
     return Alignment(axes[0], axes[1], save, begins[0], begins[1])
@@ -128,56 +127,53 @@ def find_first_differences(
     """
     if not (aligned.first.is_simulated and aligned.second.is_simulated):
         return []
-    left, right = _Branch(aligned.first, first), _Branch(aligned.second, second)
-    names = _pair_agents(left.roster, right.roster)
+    sides = ((aligned.first, first), (aligned.second, second))
+    names = _pair_agents(*(_read_names(*side) for side in sides))
+    kinds: tuple[tuple[Kind, Track], ...] = (
+        ("action", Track.INPUTS),
+        ("observation", Track.OBSERVATIONS),
+    )
     found = (
-        _find_first("action", left.read_actions(names[0]), right.read_actions(names[1]), names),
-        _find_first("observation", left.read_seen(names[0]), right.read_seen(names[1]), names),
+        _find_first(
+            kind, [_read(*side, track, of) for side, of in zip(sides, names, strict=True)], names
+        )
+        for kind, track in kinds
     )
     return [difference for difference in found if difference is not None]
 
 
-class _Branch:
-    """The recordings of a branch from the fork on.
+def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, RecordingReader]]:
+    for piece in axis.pieces:
+        if not piece.is_lost:
+            yield from ((piece, reader) for reader in recorded.readers.get(piece.life, ()))
 
-    Attributes:
-        roster: The names of its agents by id, in the order in which they came.
-    """
 
-    def __init__(self, axis: Axis, recorded: RecordedLives) -> None:
-        self._axis = axis
-        self._recorded = recorded
-        self.roster: dict[str, str] = {}
-        for piece in self._pieces():
-            for reader in recorded.readers.get(piece.life, ()):
-                roster = Roster(reader.start())
-                for record in reader.read_track(Track.INPUTS):
-                    roster.note(record)
-                self.roster.update(roster.names)
+def _read_names(axis: Axis, recorded: RecordedLives) -> dict[str, str]:
+    """Return the names of the agents by their ids, in the order in which they came."""
+    names: dict[str, str] = {}
+    for _, reader in _kept(axis, recorded):
+        roster = Roster(reader.start())
+        for record in reader.read_track(Track.INPUTS):
+            roster.note(record)
+        names |= roster.names
+    return names
 
-    def _pieces(self) -> Iterator[Piece]:
-        return (piece for piece in self._axis.pieces if not piece.is_lost)
 
-    def _read(self, track: Track) -> Iterator[tuple[Piece, Record]]:
-        for piece in self._pieces():
-            for reader in self._recorded.readers.get(piece.life, ()):
-                for record in reader.read_track(track, piece.begin):
-                    if record.moment.time > piece.end:
-                        break
-                    yield piece, record
-
-    def read_actions(self, names: Mapping[str, str]) -> Iterator[_Item]:
-        for piece, record in self._read(Track.INPUTS):
-            agent = names.get(str(record.fields.get("agent_id")))
-            is_action = record.fields.get("event") in ("input", "chat")
-            if is_action and agent and self._axis.is_lost(piece.life, record.moment.time) is False:
-                yield agent, record
-
-    def read_seen(self, names: Mapping[str, str]) -> Iterator[_Item]:
-        for piece, record in self._read(Track.OBSERVATIONS):
-            agent = names.get(str(record.fields.get("agent_id")))
-            # Looking again at the state of a save shows nothing new.
-            if agent and record.moment.time > piece.begin:
+def _read(
+    axis: Axis, recorded: RecordedLives, track: Track, names: Mapping[str, str]
+) -> Iterator[_Item]:
+    """Yield what agents did or saw on the line, each with its name."""
+    for piece, reader in _kept(axis, recorded):
+        for record in reader.read_track(track, piece.begin):
+            agent, time = names.get(str(record.fields.get("agent_id"))), record.moment.time
+            if time > piece.end:
+                break
+            if track is Track.INPUTS:
+                is_sent = record.fields.get("event") in ("input", "chat")
+                is_wanted = is_sent and axis.is_lost(piece.life, time) is False
+            else:  # who looks again at the state of a save sees nothing new
+                is_wanted = time > piece.begin
+            if agent and is_wanted:
                 yield agent, record
 
 
@@ -202,15 +198,12 @@ def _pair_agents(
 
 
 def _find_first(
-    kind: Literal["action", "observation"],
-    left: Iterator[_Item],
-    right: Iterator[_Item],
-    names: Sequence[Mapping[str, str]],
+    kind: Kind, sides: Sequence[Iterator[_Item]], names: Sequence[Mapping[str, str]]
 ) -> FirstDifference | None:
-    """Return the earliest difference; no agent is read further than it takes to know that."""
+    """Return the earliest difference; nothing is read further than it takes to know that."""
     waiting: dict[str, tuple[deque[Record], deque[Record]]] = {}
     found: dict[str, FirstDifference] = {}
-    for items in zip_longest(left, right):
+    for items in zip_longest(*sides):
         for side, item in enumerate(items):
             if item is None or item[0] in found:
                 continue
@@ -229,7 +222,7 @@ def _find_first(
 
 
 def _compare(
-    kind: Literal["action", "observation"],
+    kind: Kind,
     agent: str,
     pair: tuple[Record, Record],
     names: Sequence[Mapping[str, str]],

@@ -19,7 +19,7 @@ from clawblox.recording.blocks import BlockHeader, Moment, Track, format_moment_
 from clawblox.recording.reader import BlockEntry, RecordingReader
 from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.web.axis import FOLD_S, Axis, make_axis, thin
-from clawblox.web.descent import DescentLife, find_descent
+from clawblox.web.descent import DescentLife, find_descent, find_life
 from clawblox.web.recorded_lives import RecordedLives, opened_lives, read_lanes
 from tests.lineages import listings, make_restart, manifests, run_of, save_of, write_run
 from tests.recording.files import Recorded
@@ -165,6 +165,24 @@ def test_a_fork_leaves_out_what_its_parent_did_later_and_finds_it_in_another_run
     assert lives[0].until.time == 2.0
     assert [life.name for life in find_descent([second], second.run_dir, "g002")] == ["g002"]
     assert find_descent([first], first.run_dir, "nobody") == ()
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds", "instance", "life"),
+    [
+        (0.0, 1, "w000", 0),
+        (2.0, 1, "w000", 1),  # it began with the save, whatever the clock says
+        (2.0, 19, "", 1),
+        (7.0, 1, "w000", None),  # of a life that is not on the line
+        (0.0, 1, "w001", None),
+    ],
+)
+def test_a_recording_is_of_the_life_that_began_at_its_time(
+    two_lives: tuple[DescentLife, ...], time: float, seconds: int, instance: str, life: int | None
+) -> None:
+    first = Moment(0, time, at(seconds))
+    assert find_life(two_lives, two_lives[0].run_dir, instance, first) == life
+    assert find_life(two_lives, Path("/elsewhere"), instance, first) is None
 
 
 @given(top=listings, inner=st.lists(manifests, min_size=3, max_size=3))
@@ -322,6 +340,33 @@ def test_a_killed_life_reaches_its_save_where_its_recording_does_not(
         (0, False, 2.0), (1, False, 5.0),
     ]  # fmt: skip
     assert axis.pieces[0].knots[-1][0] - axis.pieces[0].knots[0][0] == 2.0  # that of the save
+
+
+def test_the_line_leaves_a_parent_at_the_save_and_not_when_the_parent_goes_on(
+    tmp_path: Path,
+) -> None:
+    parent = {"run": run_of("w000"), "checkpoints": [save_of("w000", 2)]}
+    fork = {"run": run_of("w001", ("w000", 2), started_at="2026-06-22T18:00:30Z")}
+    lineage = read_lineage(write_run(tmp_path, {"w000": parent, "w001": fork}))
+    lives = find_descent([lineage], lineage.run_dir, "w001")
+    ends = (0, 0), (2, 2), (50, 2), (60, 12)
+    waiting = [block(Track.FRAMES, *ends[:2]), block(Track.FRAMES, *ends[2:])]
+    axis = make_axis(lives, {0: waiting, 1: [block(Track.FRAMES, (30, 2), (40, 12))]})
+    left, right = axis.pieces
+    assert left.place(left.knots[-1]).utc == at(2)
+    assert right.place(right.knots[0]).utc == at(30)
+    between = axis.place(at(20))
+    assert between is not None
+    assert (between.is_paused, between.life, between.position) == (True, 1, 2.0)
+
+
+def test_a_save_tells_when_a_quiet_block_had_reached_it(
+    two_lives: tuple[DescentLife, ...],
+) -> None:
+    axis = make_axis(two_lives[:1], {0: [block(Track.FRAMES, (0, 0), (30, 2.5))]})
+    reached = axis.place(at(3))  # the save was made within the second before
+    assert reached is not None
+    assert reached.position == 2.0
 
 
 # -- what it costs ---------------------------------------------------------------------------------

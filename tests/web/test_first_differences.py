@@ -149,6 +149,13 @@ def test_agents_are_the_same_by_name_before_they_are_by_position(tmp_path: Path)
     assert (found.first_at.time, found.second_at.time) == (0.1, 0.3)
 
 
+def test_agents_with_other_names_are_the_same_by_position(tmp_path: Path) -> None:
+    first = inputs((1, "Ada", 1), (2, "Bo", 2))
+    second = inputs((1, "Ada", 1), (2, "Cy", 3), names=("Cy", "Ada"))
+    (found,) = differences(tmp_path, first, second)
+    assert (found.agent, found.first, found.second) == ("Bo", 2, 3)
+
+
 def test_the_earliest_difference_is_found_where_agents_come_in_another_order(
     tmp_path: Path,
 ) -> None:
