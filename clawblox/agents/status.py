@@ -48,7 +48,8 @@ class AgentFacts:
         driver: The driver of its program.
         session_id: Its conversation; None before that is confirmed.
         turn: Number of the current turn, from 1, or else of the latest finished turn.
-        usage: Its usage.
+        usage: Its usage, which budgets count.
+        inherited: The part of it that came with the archive from which the agent was loaded.
         reason: Why it is idle or has ended, in a few words; empty while it works.
         pid: Process of its program; None if none runs.
         window: Name of its tmux window; None without tmux.
@@ -62,12 +63,18 @@ class AgentFacts:
     session_id: str | None = None
     turn: int = 0
     usage: Usage = attrs.field(factory=Usage)
+    inherited: Usage = attrs.field(factory=Usage)
     reason: str = ""
     pid: int | None = None
     window: str | None = None
     sandbox: SandboxLevel = "none"
     time: str = attrs.field(factory=lambda: format_utc(utc_now()), eq=False)
     orchestrator_pid: int = attrs.field(factory=os.getpid)
+
+    @property
+    def own_usage(self) -> Usage:
+        """What it has used in this directory, without what it inherited."""
+        return self.usage.minus(self.inherited)
 
 
 @attrs.frozen(kw_only=True)
@@ -320,19 +327,22 @@ def find_agent_around(path: Path) -> Path | None:
 
 def describe_metrics(status: AgentStatus) -> AgentMetrics:
     """Return the metrics of an agent."""
-    usage = status.usage
+    usage = status.own_usage
     return AgentMetrics(
         name=status.name,
         driver=status.driver,
         state=status.state,
-        tokens={}
-        if usage.is_unreported
-        else {
-            "input": usage.input_tokens,
-            "cached": usage.cached_tokens,
-            "cache_write": usage.cache_write_tokens,
-            "output": usage.output_tokens,
-        },
+        tokens={} if usage.is_unreported else _tokens_by_kind(usage),
         cost_usd=usage.cost_usd,
         turns=usage.turns,
+        inherited_tokens=_tokens_by_kind(status.inherited) if status.inherited.tokens else {},
     )
+
+
+def _tokens_by_kind(usage: Usage) -> dict[str, int]:
+    return {
+        "input": usage.input_tokens,
+        "cached": usage.cached_tokens,
+        "cache_write": usage.cache_write_tokens,
+        "output": usage.output_tokens,
+    }

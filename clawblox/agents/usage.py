@@ -85,6 +85,8 @@ class Ledger:
         process: The last readings of the current process.
         log_offset: Offset in the agent's log of the first line that is not yet counted; None if
             unknown.
+        inherited: The part of ``usage`` that came with an archive, which loading it notes; nothing
+            in a file of an earlier version, which does not tell.
     """
 
     schema_version: Literal[1]
@@ -92,6 +94,7 @@ class Ledger:
     conversations: dict[str, _Conversation]
     process: _Process = attrs.field(factory=_Process)
     log_offset: int | None = None
+    inherited: Usage = attrs.field(factory=Usage)
 
     @classmethod
     def empty(cls) -> Self:

@@ -164,7 +164,7 @@ class Metrics:
 
 @attrs.frozen
 class AgentMetrics:
-    """Usage of an agent so far.
+    """Own usage of an agent so far, without what it inherited.
 
     Attributes:
         name: Its name.
@@ -173,6 +173,7 @@ class AgentMetrics:
         tokens: Tokens by kind; no token is of two kinds.
         cost_usd: What its program reported as cost, in US dollars; None if it reports none.
         turns: Turns that have ended.
+        inherited_tokens: Tokens by kind that it inherited from an archive; empty without any.
     """
 
     name: str
@@ -181,6 +182,7 @@ class AgentMetrics:
     tokens: Mapping[str, int] = attrs.field(hash=False)
     cost_usd: float | None
     turns: int
+    inherited_tokens: Mapping[str, int] = attrs.field(factory=dict, hash=False)
 
 
 _EVENT_COUNTERS: Final[Mapping[EventKind, tuple[Counter, ...]]] = {

@@ -190,6 +190,8 @@ def _make_agent_families(agents: Sequence[AgentMetrics]) -> Iterator[Metric]:
     tokens = _counter("agent_tokens", "Tokens that an agent has used.", "agent", "kind")
     cost = _counter("agent_cost_usd", "Cost of an agent as its program reported it.", "agent")
     turns = _counter("agent_turns", "Turns of an agent that have ended.", "agent")
+    text = "Tokens that an agent inherited from an archive; they are not in its other counts."
+    inherited = _gauge("agent_inherited_tokens", text, "agent", "kind")
     for agent in {agent.name: agent for agent in agents}.values():  # no series comes twice
         info.add_metric([agent.name, agent.driver, agent.state], 1)
         for kind, count in agent.tokens.items():
@@ -197,7 +199,9 @@ def _make_agent_families(agents: Sequence[AgentMetrics]) -> Iterator[Metric]:
         if agent.cost_usd is not None:
             cost.add_metric([agent.name], agent.cost_usd)
         turns.add_metric([agent.name], agent.turns)
-    yield from (info, tokens, cost, turns)
+        for kind, count in agent.inherited_tokens.items():
+            inherited.add_metric([agent.name, kind], count)
+    yield from (info, tokens, cost, turns, inherited)
 
 
 def _make_histogram(name: str, value: Histogram) -> Metric:

@@ -171,5 +171,6 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def format_facts(facts: Mapping[str, str]) -> str:
     """Return facts by their names, a line for each; empty facts are left out."""
-    width = max(map(len, facts))
-    return "\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items() if fact)
+    shown = {name: fact for name, fact in facts.items() if fact}
+    width = max(map(len, shown))
+    return "\n".join(f"{name:{width}}  {fact}" for name, fact in shown.items())

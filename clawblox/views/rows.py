@@ -189,8 +189,9 @@ def agent_columns(agents: Sequence[AgentStatus], *, is_live: bool = False) -> li
         Column("STATE", [agent.state for agent in agents], 0, 11 if is_live else 0),
         Column("DRIVER", [printable(agent.driver) for agent in agents], 5),
         number("TURN", [str(agent.turn or "") for agent in agents], 2, 4),
-        number("TOKENS", [format_count(agent.usage.tokens) for agent in agents], 1, 6),
-        number("COST", [format_cost(agent.usage.cost_usd) for agent in agents], 3, 7),
+        number("TOKENS", [format_count(agent.own_usage.tokens) for agent in agents], 1, 6),
+        number("COST", [format_cost(agent.own_usage.cost_usd) for agent in agents], 3, 7),
+        number("INHERITED", [format_count(agent.inherited.tokens) for agent in agents], 5, 0),
         number("LATEST", [format_age(agent.time) for agent in agents], 6, 6),
         Column("WINDOW", [printable(agent.window or "") for agent in agents], 8),
         number("PID", [str(agent.pid or "") for agent in agents], 9, 6),
@@ -209,7 +210,8 @@ def describe_agent(agent: AgentStatus) -> str:
         "driver": agent.driver,
         "session": agent.session_id or "not confirmed",
         "turn": str(agent.turn or ""),
-        "usage": _describe_usage(agent.usage),
+        "usage": _describe_usage(agent.own_usage),
+        "inherited": _describe_usage(agent.inherited) if agent.inherited != Usage() else "",
         "process": ", ".join(place),
         "sandbox": agent.sandbox,
         "latest": f"{format_age(agent.time)} ago",
@@ -236,15 +238,20 @@ def summarise_agents(agents: Sequence[AgentStatus]) -> list[str]:
         return []
     counts = Counter(agent.state for agent in order_agents(agents))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    turns = sum(agent.usage.turns for agent in agents)
-    usage = sum_usage(agent.usage for agent in agents)
-    parts = (count_words(turns, "turn"), _tokens(usage), format_cost(usage.cost_usd))
+    turns = sum(agent.own_usage.turns for agent in agents)
+    usage = sum_usage(agent.own_usage for agent in agents)
+    inherited = format_count(sum(agent.inherited.tokens for agent in agents))
+    tokens = f"{_tokens(usage)} (+ {inherited} inherited)" if inherited else _tokens(usage)
+    parts = (count_words(turns, "turn"), tokens, format_cost(usage.cost_usd))
     return [f"{count_words(len(agents), 'agent')}: {states}; {', '.join(filter(None, parts))}."]
 
 
 def plain_facts(status: Any) -> dict[str, Any]:  # noqa: ANN401 - an instance of any attrs class
     """Return the members of a status for JSON; tokens that were never reported are None."""
-    return attrs.asdict(status, value_serializer=_hide_unreported)
+    facts = attrs.asdict(status, value_serializer=_hide_unreported)
+    if isinstance(status, AgentStatus):
+        facts["own_usage"] = attrs.asdict(status.own_usage, value_serializer=_hide_unreported)
+    return facts
 
 
 def _hide_unreported(owner: Any, member: attrs.Attribute[Any], value: object) -> object:  # noqa: ANN401

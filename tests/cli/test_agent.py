@@ -103,7 +103,8 @@ def test_the_status_is_the_present_status(call: Start, eko: Path) -> None:
         assert "\nturn     17\n" in out
         assert "\nusage    44k tokens (1.2k input, 40k cached, 2.3k output), $0.42\n" in out
         fields = json.loads(call("agent", "status", str(eko), "--json").out)
-    assert fields.keys() == attrs.fields_dict(AgentStatus).keys()
+    assert fields.keys() == {*attrs.fields_dict(AgentStatus), "own_usage"}
+    assert fields["own_usage"] == fields["usage"]
     assert fields["usage"]["cached_tokens"] == 40_000
     assert fields["dir"] == str(eko)
 

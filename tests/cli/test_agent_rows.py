@@ -127,6 +127,23 @@ def test_agents_are_summarised_in_a_line() -> None:
     ]
 
 
+def test_own_usage_is_shown_and_inherited_usage_beside_it() -> None:
+    inherited = Usage(output_tokens=2_200_000, cost_usd=3.0, turns=9)
+    heir = agent("Eko", usage=USAGE.plus(inherited), inherited=inherited)
+    fitted = fit_columns(agent_columns([heir]), None)
+    headings, cells = (format_line(fitted, row).split() for row in (None, 0))
+    shown = dict(zip(headings, cells, strict=False))
+    assert (shown["TOKENS"], shown["COST"], shown["INHERITED"]) == ("44k", "$0.42", "2.2M")
+    lines = describe_agent(heir).splitlines()
+    assert "usage      44k tokens (1.2k input, 40k cached, 2.3k output), $0.42" in lines
+    assert "inherited  2.2M tokens (2.2M output), $3.00" in lines
+    assert summarise_agents([heir, agent("Ana")]) == [
+        "2 agents: 2 working; 6 turns, 87k tokens (+ 2.2M inherited), $0.84."
+    ]
+    facts = plain_facts(heir)
+    assert (facts["own_usage"]["turns"], facts["inherited"]["turns"]) == (USAGE.turns, 9)
+
+
 def test_counts_and_costs_are_readable() -> None:
     counts = (0, 7, 999, 1000, 9_949, 9_951, 43_500, 999_499, 999_500, 2_100_000_000)
     assert [format_count(count) for count in counts] == [

@@ -102,6 +102,7 @@ def test_turns_that_a_person_allows_count_from_this_start(
     agent = Path("again", "agents", "Eko")
     status = json.loads((agent / "runtime" / "status.json").read_text())
     assert (status["turn"], status["usage"]["turns"]) == (5, 5)
+    assert status["inherited"]["turns"] == 2
     events = [json.loads(line) for line in (agent / "events.jsonl").read_text().splitlines()]
     assert [one["turn"] for one in events if one["type"] == "turn.finished"] == [3, 4, 5]
 

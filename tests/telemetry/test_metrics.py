@@ -241,7 +241,7 @@ async def test_the_rates_of_worlds_are_served() -> None:
 @pytest.mark.anyio
 async def test_agents_are_served_with_what_they_have_used() -> None:
     eko = AgentMetrics("Eko", "claude", "working", {"input": 12, "output": 3}, 0.25, 4)
-    ana = AgentMetrics("Ana", "codex", "idle", {"input": 1, "output": 0}, None, 1)
+    ana = AgentMetrics("Ana", "codex", "idle", {"input": 1, "output": 0}, None, 1, {"input": 90})
     async with MetricsEndpoint(Metrics, dict, read_agents=lambda: [eko, ana, eko]) as endpoint:
         text = (await get(endpoint)).body
     assert text.count(b'clawblox_agent_turns_total{agent="Eko"}') == 1
@@ -257,6 +257,7 @@ async def test_agents_are_served_with_what_they_have_used() -> None:
         ("clawblox_agent_tokens_total", "Eko", "output"): 3,
         ("clawblox_agent_tokens_total", "Ana", "input"): 1,
         ("clawblox_agent_tokens_total", "Ana", "output"): 0,
+        ("clawblox_agent_inherited_tokens", "Ana", "input"): 90,
         ("clawblox_agent_cost_usd_total", "Eko"): 0.25,
         ("clawblox_agent_turns_total", "Eko"): 4,
         ("clawblox_agent_turns_total", "Ana"): 1,

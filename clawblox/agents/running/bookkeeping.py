@@ -375,6 +375,7 @@ class Bookkeeping:
             session_id=self.session_id,
             turn=self.turn,
             usage=self.usage,
+            inherited=self.ledger.inherited,
             reason=self.reason,
             pid=self.pid,
             window=hooks.window_name,

@@ -65,7 +65,9 @@ class Loaded:
     had_agents: bool
 
 
-def load(options: LoadOptions, *, final_dir: Path | None = None) -> Loaded:
+def load(
+    options: LoadOptions, *, final_dir: Path | None = None, is_in_place: bool = False
+) -> Loaded:
     """Restore the contents of an archive to a run directory. Blocks.
 
     A load that raises has changed nothing. A killed load leaves at most a directory
@@ -76,6 +78,8 @@ def load(options: LoadOptions, *, final_dir: Path | None = None) -> Loaded:
         options: The archive and the run directory, which need not exist or be empty.
         final_dir: The path that the run directory will get, because restored files name their own
             place; None if it stays where it is.
+        is_in_place: Whether the agents take the places that they had when they were archived, so
+            that their own usage remains their own; else all of it is noted as inherited.
 
     Raises:
         CheckpointFormatError: The archive is not sound, or a subclass of this error.
@@ -95,7 +99,12 @@ def load(options: LoadOptions, *, final_dir: Path | None = None) -> Loaded:
             raise CheckpointLimitError(message, path=target.path)
         final = target.path if final_dir is None else final_dir.resolve()
         placing = Placing(
-            archive.metadata, archive.entries, final, options.keep, archive.directories
+            archive.metadata,
+            archive.entries,
+            final,
+            options.keep,
+            archive.directories,
+            is_in_place=is_in_place,
         )
         return _Load(archive, target, placing).run(counted)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
 from clawblox.agents.programs import STATE_DIR
 from clawblox.checkpoint.archive.layout import Entry
@@ -33,6 +34,7 @@ from clawblox.checkpoint.collect.sessions import (
     SessionFormat,
     UnrecordedSession,
 )
+from clawblox.checkpoint.collect.sessions.transcripts import document_transform
 from clawblox.checkpoint.load.staging import Parts
 from clawblox.checkpoint.model import Repository
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
@@ -47,6 +49,9 @@ _NO_REPOSITORY = "settings of a repository that the archive does not have"
 
 _RECORD = "record/"
 """Prefix of the files of a session tier that are not part of the conversation itself."""
+
+_USAGE = f"{_RECORD}usage.json"
+_USAGE_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +84,7 @@ class Placing:
         keep: Entries to restore although programs run or obey them, as for
             ``policy.workspace_exclusion``.
         directories: Paths of the directories that have entries of their own in the archive.
+        is_in_place: As for ``load``.
 
     Attributes:
         excluded: Entries that turned out to have no place, and why.
@@ -91,8 +97,11 @@ class Placing:
         run_dir: Path,
         keep: Collection[FoldedPath] = (),
         directories: Iterable[str] = (),
+        *,
+        is_in_place: bool = False,
     ) -> None:
         self._keep = keep
+        self._is_in_place = is_in_place
         self._directories = dict.fromkeys(
             (*metadata.get("directories", ()), *filter(_is_in_workspace, directories))
         )
@@ -265,6 +274,8 @@ class Placing:
         check_name(f"agents/{agent}/session/{placement.path}")
         if not name.startswith(_RECORD):
             self._placed[agent] = session_id
+        if name == _USAGE and not self._is_in_place:
+            placement = attrs.evolve(placement, transform=document_transform(_note_inherited))
         return attrs.evolve(placement, path=f"agents/{agent}/{placement.path}")
 
     def _workspace_exclusion(self, name: str, *, directory: bool = False) -> str | None:
@@ -341,6 +352,16 @@ def _paths_by_agent(names: Iterable[str], tier: str) -> Mapping[str, list[str]]:
         if split[1] == tier:
             paths[split[0]].append(split[2])
     return paths
+
+
+def _note_inherited(content: bytes) -> bytes:
+    """Return a record of usage in which everything so far is inherited; faults are its reader's."""
+    try:
+        record = _USAGE_DECODER.decode(content)
+        record["inherited"] = record["usage"]
+    except (UnicodeDecodeError, RecursionError, LookupError, msgspec.DecodeError):
+        return content
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
 def _is_in_workspace(path: str) -> bool:

@@ -90,7 +90,7 @@ class RunResume:
         make_private_dir(state_dir(self.run_dir))
         with temporary_directory("loading-", parent=state_dir(self.run_dir)) as scratch:
             options = LoadOptions(path=self.archive, run_dir=scratch, progress=report or False)
-            loaded = load(options, final_dir=self.run_dir).result["agents"]
+            loaded = load(options, final_dir=self.run_dir, is_in_place=True).result["agents"]
             return {name: self._exchange(loaded[name], agents[name]) for name in chosen}
 
     def _exchange(self, loaded: Path, place: Path) -> Path | None:

@@ -9,6 +9,8 @@ import pytest
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.status import read_agents
+from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.live.branches import source_dir
@@ -88,6 +90,14 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
         await scene.workshop.prepare(again)
         async with scene.workshop.open(again, scene.signals.append) as attempt:
             continued = await attempt.start()
+            await wait_for_turns(attempt, 1)
+            await attempt.stop_agents()
+            used = attempt.usage()
+        branched = await run_blocking(read_agents, run_dir)
+        resumed = await run_blocking(read_agents, scene.run_dir(again.run_id, order.chain.name))
+        assert [agent.inherited for agent in branched] == [Usage(), Usage()]
+        assert [agent.own_usage for agent in resumed] == used
+        assert all(agent.inherited.turns >= 1 for agent in resumed)
         assert [agent["conversation"] for agent in continued["agents"]] == [
             agent["conversation"] for agent in working["agents"]
         ]

@@ -42,7 +42,8 @@ _COMPANIONS: Final = (
 )
 """Files of the agent directory that are archived with a conversation, as ``record/…``.
 
-They are restored unchanged, because their readers do not trust them.
+They are restored unchanged, because their readers do not trust them; a load only notes in the
+usage that it was inherited.
 """
 
 _SEGMENT: Final = re.compile(f"record/({re.escape(_LOG)}{SEGMENT_SUFFIX})")
