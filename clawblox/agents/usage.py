@@ -85,8 +85,9 @@ class Ledger:
         process: The last readings of the current process.
         log_offset: Offset in the agent's log of the first line that is not yet counted; None if
             unknown.
-        inherited: The part of ``usage`` that came with an archive, which loading it notes; nothing
-            in a file of an earlier version, which does not tell.
+        inherited: The part of ``usage`` that came with an archive; nothing in a file of an earlier
+            version, which does not tell. None in a file that was just loaded: everything, and also
+            the rest of the log that came with it.
     """
 
     schema_version: Literal[1]
@@ -94,7 +95,7 @@ class Ledger:
     conversations: dict[str, _Conversation]
     process: _Process = attrs.field(factory=_Process)
     log_offset: int | None = None
-    inherited: Usage = attrs.field(factory=Usage)
+    inherited: Usage | None = attrs.field(factory=Usage)
 
     @classmethod
     def empty(cls) -> Self:

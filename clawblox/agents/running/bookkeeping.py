@@ -124,6 +124,12 @@ class Bookkeeping:
         if report is not None:
             self.count(report.data, None, session_id=session_id)
 
+    def settle_inherited(self) -> None:
+        """Note that all usage counted so far was inherited, if the agent was just loaded."""
+        if self.ledger.inherited is None:
+            self.ledger.inherited = self.usage
+            self._is_ledger_saved = False
+
     @property
     def log_offset(self) -> int:
         """Offset in the log of the first line that was not processed."""
@@ -375,7 +381,7 @@ class Bookkeeping:
             session_id=self.session_id,
             turn=self.turn,
             usage=self.usage,
-            inherited=self.ledger.inherited,
+            inherited=self.usage if self.ledger.inherited is None else self.ledger.inherited,
             reason=self.reason,
             pid=self.pid,
             window=hooks.window_name,

@@ -173,6 +173,7 @@ async def catch_up(order: Order, books: Bookkeeping) -> None:
     await count_rest(order, books, session_id)
     if session_id is not None:
         await books.count_recorded(session_id)
+    books.settle_inherited()
 
 
 async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -> None:

@@ -358,9 +358,9 @@ def _note_inherited(content: bytes) -> bytes:
     """Return a record of usage in which everything so far is inherited; faults are its reader's."""
     try:
         record = _USAGE_DECODER.decode(content)
-        record["inherited"] = record["usage"]
-    except (UnicodeDecodeError, RecursionError, LookupError, msgspec.DecodeError):
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
         return content
+    record["inherited"] = msgspec.Raw(b"null")
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
