@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from clawblox.printable import printable_name
+from clawblox.printable import printable, printable_name
 from clawblox.protocol import MaskedEnvironment
 
 _T = TypeVar("_T")
@@ -93,16 +93,30 @@ class ProcessExit:
         return "exit status unknown" if self.status is None else f"exit status {self.status}"
 
 
-def describe_end(exit: ProcessExit | None, halt: str | None) -> str | None:  # noqa: A002 - its name
-    """Describe how an instance ended; None if that is unknown.
+def describe_end(exit: ProcessExit | None, halt: str | None) -> str:  # noqa: A002 - its name
+    """Return how an instance ended, in words.
 
     Args:
-        exit: How its process ended.
+        exit: How its process ended; None if unknown.
         halt: Why its world had halted before; None if it had not.
     """
-    if halt is not None:
-        return f"halted: {halt}"
-    return None if exit is None else str(exit)
+    return str(exit or ProcessExit()) if halt is None else f"halted: {halt}"
+
+
+def describe_ending(detail: Mapping[str, Any]) -> str:
+    """Return how an instance ended, and who ended it, as a printable line.
+
+    Args:
+        detail: The detail of its ``exited`` or ``stopped`` event.
+    """
+    end = printable(describe_end(detail.get("exit"), detail.get("halt")))
+    if "rung" in detail:
+        return f"was stopped by another process: {end}"
+    if detail.get("halt") is not None:
+        return end
+    if detail["unresponsive"]:
+        return "was stopped because it did not respond"
+    return f"ended by itself: {end}"
 
 
 @attrs.frozen

@@ -43,7 +43,7 @@ ROWS = {
     "plain": [make_row(status(f"w{number:03}"), "ready", 0.1) for number in range(4)],
     "many kinds": rows_of_many_kinds(),
     "one run": [
-        Row(row.name, row.state, row.exit, cells=row.cells) for row in rows_of_many_kinds()
+        Row(row.name, row.state, row.words, cells=row.cells) for row in rows_of_many_kinds()
     ],
     "bare": [Row("w000", "starting")],
     "none": [],
@@ -104,7 +104,7 @@ def test_room_that_is_left_shows_the_whole_reason() -> None:
         format_line(fit_columns(instance_columns(rows), 160), 0)
         for rows in [[make_row(status("w001", "halted", pid=None, halt=HALT[:38]), "halted")]]
     )
-    assert f"halted {HALT[:38]}" in line
+    assert f"halted: {HALT[:38]}" in line
 
 
 @pytest.mark.thorough

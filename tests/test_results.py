@@ -31,6 +31,7 @@ from clawblox.results import (
     StartedWorld,
     StopResult,
     WorldEvent,
+    describe_ending,
 )
 
 SAVED = SavedSnapshot(
@@ -129,6 +130,22 @@ CLASSES = [Batch, InstanceSpec, Outcome, TickRate] + [
 )
 def test_an_exit_reads_as_a_sentence(ended: ProcessExit, text: str) -> None:
     assert str(ended) == text
+
+
+@pytest.mark.parametrize(
+    ("detail", "text"),
+    [
+        ({"exit": ProcessExit(status=3), "unresponsive": False}, "ended by itself: exit status 3"),
+        ({"exit": None, "unresponsive": True}, "was stopped because it did not respond"),
+        ({"exit": None, "unresponsive": True, "halt": "no\x1b room"}, r"halted: no\x1b room"),
+        (
+            {"exit": ProcessExit(status=0), "rung": "terminated"},
+            "was stopped by another process: exit status 0",
+        ),
+    ],
+)
+def test_an_end_reads_the_same_wherever_it_is_told(detail: dict[str, Any], text: str) -> None:
+    assert describe_ending(detail) == text
 
 
 def test_a_saved_snapshot_is_a_mapping_of_its_fields() -> None:

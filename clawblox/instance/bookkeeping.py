@@ -15,7 +15,7 @@ from clawblox.instance.ends import End
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.supervised import SupervisedInstance
-from clawblox.results import EventKind, Labels, ProcessExit
+from clawblox.results import EventKind, Labels, describe_end
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
 from clawblox.rundir.paths import file_stamp, records_journal
@@ -76,7 +76,7 @@ class Bookkeeping:
         Args:
             is_unresponsive: Whether it was ended because it did not respond.
         """
-        reason = _brief(self._instance.exit)
+        reason = describe_end(self._instance.exit, None)
         if self._instance.halt is not None:
             reason = f"it had halted: {self._instance.halt}"
         elif is_unresponsive:
@@ -91,7 +91,7 @@ class Bookkeeping:
             by: Who restarts it.
         """
         event = "stopped" if by == "request" else "exited"
-        self._note_end(event, f"{event}: {_brief(self._instance.exit)}")
+        self._note_end(event, f"{event}: {describe_end(self._instance.exit, None)}")
         self._in_log(lambda index: index.note("restarted", f"restarted {launch.source}"))
 
     def register_restart(self, exit_before: str, launch: Launch, by: RestartedBy) -> None:
@@ -130,7 +130,7 @@ class Bookkeeping:
         instance, event = self._instance, "stopped" if was_stopped else "exited"
         what = event if end.was_ready or was_stopped else "start failed"
         try:
-            self._note_end(event, f"{what}: {_brief(self._instance.exit)}")
+            self._note_end(event, f"{what}: {describe_end(self._instance.exit, None)}")
             with self._contained("instance record not written"):
                 # Without a record, another instance may have the name by now.
                 if instance.is_recorded or instance.is_planned:
@@ -215,10 +215,3 @@ def _restore_all(run_dir: Path, instances: Iterable[Instance]) -> list[str]:
         for _, claim in kept if lost else ():
             claim.renew()  # the file of its lock may have gone too
     return lost
-
-
-def _brief(exit_: ProcessExit | None) -> str:
-    """Return how a process ended, without the possible reasons."""
-    if exit_ is None:
-        return "exit unknown"
-    return str(exit_) if exit_.signal is None else f"killed by {exit_.signal}"

@@ -342,7 +342,7 @@ class Supervisor:
         """Start the instance again after all its processes ended; return why that failed."""
         begun_at, self._has_finished = anyio.current_time(), False
         exit_before = self.instance.exit
-        end = describe_end(exit_before, self.instance.halt) or str(ProcessExit())
+        end = describe_end(exit_before, self.instance.halt)
         try:
             await run_blocking(self._prepare_restart, launch, by)
             path = launch.resume_path

@@ -63,8 +63,8 @@ class Interrupted:
     def exit(self) -> str:
         """How it ended, in words."""
         record = self.record
-        if (told := describe_end(record.exit, record.halt)) is not None:
-            return told
+        if record.exit is not None or record.halt is not None:
+            return describe_end(record.exit, record.halt)
         if record.state == "failed":
             return "its start failed"
         same_boot = record.boot_id == boot_id()

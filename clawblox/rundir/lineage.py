@@ -300,7 +300,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
         entries = (entry for other, entry in restarts if other == run_id)
         its_restarts = [_read_restart(entry, run_id, draft, index) for entry in entries]
         *earlier, last = join_lives(first, its_restarts, its_saves)
-        end = _describe_end(draft, state) if is_latest else {"ended_by": "another_run"}
+        end = _find_end(draft, state) if is_latest else {"ended_by": "another_run"}
         lives += [*earlier, attrs.evolve(last, **end)]
     return InstanceLineage(
         name=draft.name,
@@ -331,16 +331,16 @@ def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _Save
 # -- the end --------------------------------------------------------------------------------
 
 
-def _describe_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
+def _find_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
     """Return the fields of a life for the end of the latest run of an instance."""
     record = draft.record
     if state not in OVER:
         return {}
-    exit_ = record.exit if record else None
+    exit_, halt = (record.exit, record.halt) if record else (None, None)
     return {
         "ended_by": "exit",
         "ended_at": (record.ended_at if record else None) or read_text(draft.run, "ended_at"),
-        "exit": describe_end(exit_, record.halt if record else None),
+        "exit": describe_end(exit_, halt) if exit_ or halt else None,
         "has_died": is_death(state, exit_),
     }
 

@@ -65,8 +65,8 @@ class Presence:
 
     @property
     def end(self) -> str:
-        """How it ended, as far as known."""
-        return describe_end(self.record.exit, self.record.halt) or "its process is gone"
+        """How it ended, in words."""
+        return describe_end(self.record.exit, self.record.halt)
 
 
 def look(run_dir: Path, record: InstanceRecord) -> Presence:

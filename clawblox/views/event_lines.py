@@ -13,13 +13,13 @@ from typing import Any, Final
 import attrs
 
 from clawblox.printable import printable
-from clawblox.results import EventKind, ProcessExit, WorldEvent
+from clawblox.results import EventKind, ProcessExit, WorldEvent, describe_ending
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.logs import last_lines
-from clawblox.views.formatting import format_exit, format_seconds
+from clawblox.views.formatting import describe_life, format_seconds
 
 _TROUBLE: Final[tuple[EventKind, ...]] = (
     "start_failed",
@@ -87,23 +87,10 @@ def describe_start_error(error: Exception) -> str:
     return " | ".join((describe_error(error), *map(printable, last_line)))
 
 
-def describe_end(detail: Mapping[str, Any]) -> str:
-    """Return how an instance ended that was not stopped.
-
-    Args:
-        detail: The detail of its ``exited`` event.
-    """
-    if detail.get("halt") is not None:
-        return f"halted: {printable(detail['halt'])}"
-    if detail["unresponsive"]:
-        return "was stopped because it did not respond"
-    return f"ended by itself: {detail['exit']}"
-
-
 def _exited(detail: Mapping[str, Any]) -> str:
     if detail.get("halt") is not None:  # the previous event gave the reason
         return "was stopped because it had halted"
-    return describe_end(detail)
+    return describe_ending(detail)
 
 
 def _restarting(detail: Mapping[str, Any], fresh: str = "restarting fresh") -> str:
@@ -229,12 +216,10 @@ def changes_between(
 
 
 def _describe_status(status: InstanceStatus) -> str:
-    text = " ".join(filter(None, (status.state, format_exit(status.exit))))
+    text = describe_life(status.state, status.exit, status.halt)
     if status.state == "ready":
         return f"{text} at {status.url}"
-    if status.halt is not None:
-        return f"{status.state}: {status.halt}"
-    if not status.has_died:
+    if status.halt is not None or not status.has_died:
         return text
     log = shown_log(status.run_dir, status.log_file)
     return " | ".join((text, *(last_lines(log, count=1) if log else ())))

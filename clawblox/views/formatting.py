@@ -10,15 +10,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from clawblox.columns import Column, format_lines, shorten
+from clawblox.columns import Column, format_lines
 from clawblox.foreign_values import clean_value
 from clawblox.printable import printable, quote_words
-from clawblox.results import Labels, ProcessExit, format_label
-from clawblox.rundir.status import InstanceStatus
+from clawblox.results import Labels, ProcessExit, describe_end, format_label
 from clawblox.system.amounts import scale
 from clawblox.system.clock import utc_now
 
-_MAX_REASON_CHARS = 40
 _STEPS = (1, 2, 5, 10, 20)
 _LEAST_STEP, _MOST_STEP = 1e-9, 1e12
 """Distances of ticks outside of these are no times or scores that a world has."""
@@ -119,18 +117,19 @@ def round_ticks(begin: float, end: float, most: int) -> list[tuple[float, str]]:
     return [(tick, f"{tick:.{digits}f}") for tick in ticks]
 
 
-def format_exit(exit_: ProcessExit | None) -> str:
-    """Return the exit status of a process, or the name of the signal that killed it."""
+def describe_life(state: str, exit_: ProcessExit | None, halt: str | None = None) -> str:
+    """Return the state of an instance with its end: ``exited 1``, ``halted: no room``.
+
+    Args:
+        state: Its state.
+        exit_: How its process ended; None if it has not, or if that is unknown.
+        halt: Why it halted; None if it did not, or for its state alone.
+    """
+    if state == "halted":
+        return state if halt is None else printable(describe_end(exit_, halt))
     if exit_ is None:
-        return ""
-    return exit_.signal or ("?" if exit_.status is None else str(exit_.status))
-
-
-def format_end(status: InstanceStatus) -> str:
-    """Return why an instance halted, shortened, or else how its process ended."""
-    if status.halt is None:
-        return format_exit(status.exit)
-    return shorten(printable(status.halt), _MAX_REASON_CHARS)
+        return state
+    return f"{state} {exit_.signal or ('?' if exit_.status is None else exit_.status)}"
 
 
 def suggest(command: str, run_dir: Path, *words: str) -> str:

@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from clawblox.printable import printable
+from clawblox.results import describe_end
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life
 from clawblox.rundir.saves import LineageSave
@@ -25,7 +26,7 @@ from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc
 from clawblox.views.formatting import (
     count_words,
-    format_exit,
+    describe_life,
     format_labels,
     round_ticks,
 )
@@ -329,8 +330,7 @@ def describe_lineage(lineage: Lineage) -> str:
 
 def describe_state(instance: InstanceLineage) -> str:
     """Return the state of an instance, its exit, its restarts and its labels."""
-    end = format_exit(instance.exit) if instance.state != "halted" else ""
-    words = " ".join(filter(None, (instance.state or "not known", end)))
+    words = describe_life(instance.state or "not known", instance.exit)
     if instance.restarts:
         words += f", {count_words(instance.restarts, 'restart')}"
     return printable("; ".join(filter(None, (words, format_labels(instance.labels)))))
@@ -352,11 +352,11 @@ def _describe_save(save: LineageSave) -> Iterator[str]:
         yield facts
 
 
-def describe_end(life: Life) -> str:
+def describe_life_end(life: Life) -> str:
     """Return how a life ended, and when."""
     if life.ended_by == "another_run":
         return f"earlier run {life.run_id}".strip()
-    what = life.exit or "ended in an unknown way"
+    what = life.exit or describe_end(None, None)
     return f"{what}; continued at {life.ended_at}" if life.ended_at else what
 
 

@@ -23,7 +23,7 @@ from clawblox.views.lineage_layout import (
     Layout,
     Ring,
     Turn,
-    describe_end,
+    describe_life_end,
     describe_lineage,
     describe_saves,
     describe_state,
@@ -276,7 +276,7 @@ def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator
     if end > start:
         line += f"H{end:.1f}"
     yield svg.path(f"{row.colour}-line line thin", line)
-    words = list(map(describe_end, branch.lives))
+    words = list(map(describe_life_end, branch.lives))
     yield from _draw_ending(max(start, end), y, row.colour, branch.ending, words, _BRANCH_STUB)
 
 

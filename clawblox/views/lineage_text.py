@@ -21,7 +21,7 @@ from clawblox.views.lineage_layout import (
     Lane,
     Layout,
     Turn,
-    describe_end,
+    describe_life_end,
     describe_lineage,
     describe_state,
     lay_out,
@@ -164,7 +164,9 @@ class _Page:
             state = shorten(describe_state(lane.instance), self.states)
             first = (_label(lane.instance), texts[0], state)
             branches = filter(_is_shown, lane.branches)
-            words = [_shorten(describe_end(branch.lives[0]), self.states) for branch in branches]
+            words = [
+                _shorten(describe_life_end(branch.lives[0]), self.states) for branch in branches
+            ]
             yield [first, *(("", text, word) for text, word in zip(texts[1:], words, strict=True))]
 
     def _draw_lane(self, lane: Lane) -> list[list[str]]:

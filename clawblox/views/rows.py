@@ -11,17 +11,16 @@ import attrs
 
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
-from clawblox.columns import Column
+from clawblox.columns import Column, shorten
 from clawblox.printable import printable
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
     count_words,
+    describe_life,
     format_age,
     format_cost,
     format_count,
-    format_end,
-    format_exit,
     format_facts,
     format_labels,
     format_seconds,
@@ -44,6 +43,7 @@ _STATES = (
 """The states, those that need attention first."""
 
 _RANKS = {state: rank for rank, state in enumerate(_STATES)}
+_MAX_STATE_CHARS = 48
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class Row:
     Attributes:
         name: Name of the instance.
         state: Its state.
-        exit: How it ended, or why it halted; empty while it runs.
+        words: Its state with how it ended, or why it halted; empty for the state alone.
         is_bad: Whether it ended badly.
         run: Its run, where the table shows several; else empty.
         cells: Further texts by heading.
@@ -62,7 +62,7 @@ class Row:
 
     name: str
     state: str
-    exit: str = ""
+    words: str = ""
     is_bad: bool = False
     run: str = ""
     cells: Mapping[str, str] = attrs.field(factory=dict)
@@ -93,10 +93,11 @@ def make_row(
         note: How its start is going.
     """
     rate = status.rate
+    words = describe_life(state, status.exit, status.halt) if state in OVER else ""
     return Row(
         status.name,
         state,
-        format_end(status) if state in OVER else "",
+        shorten(words, _MAX_STATE_CHARS),
         is_bad=state == status.state and status.has_died,
         run=run,
         cells={
@@ -144,7 +145,7 @@ def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Colu
     def number(heading: str, rank: int, least: int) -> Column:
         return Column(heading, texts(heading), rank, least if is_live else 0, is_number=True)
 
-    states = [" ".join(filter(None, (row.state, row.exit))) for row in rows]
+    states = [row.words or row.state for row in rows]
     return [
         Column("RUN", [row.run for row in rows], 1, shortest=12, cut="middle"),
         Column("NAME", [row.name for row in rows], 0, shortest=12, cut="middle"),
@@ -300,18 +301,13 @@ def _ends(statuses: Sequence[InstanceStatus], stopped: Collection[str]) -> Itera
         statuses,
         key=lambda status: (status.name in stopped, make_row(status, status.state).rank),
     )
-    ends = Counter(_describe_end(status, stopped) for status in ordered)
+    ends = Counter(
+        "stopped" if status.name in stopped else describe_life(status.state, status.exit)
+        for status in ordered
+    )
     if ends:
         counts = ", ".join(f"{count} {words}" for words, count in ends.items())
         yield f"{count_words(len(statuses), 'instance')}: {counts}."
-
-
-def _describe_end(status: InstanceStatus, stopped: Collection[str]) -> str:
-    if status.name in stopped:
-        return "stopped"
-    if status.state != "exited":
-        return status.state
-    return f"exited {format_exit(status.exit)}".rstrip()
 
 
 def _saves(statuses: Sequence[InstanceStatus]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.errors import ManifestError, SnapshotError, UsageError, WorldExitedError
 from clawblox.instance.launch import Past
 from clawblox.instance.seeds import require_seedable
-from clawblox.results import ProcessExit, StartedWorld, describe_end
+from clawblox.results import StartedWorld, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
@@ -56,7 +56,7 @@ async def _revive(
         run_id=dead.run_id,
         started_at=dead.instance.started_at,
         number=dead.restarts + 1,
-        exit=describe_end(dead.instance.exit, dead.instance.halt) or str(ProcessExit()),
+        exit=describe_end(dead.instance.exit, dead.instance.halt),
         at=format_utc(utc_now()),
         reason=reason,
         port=dead.instance.port,

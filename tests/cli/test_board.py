@@ -104,7 +104,7 @@ def test_the_state_column_shows_how_an_instance_ended() -> None:
         ["exited", "9"],
         ["exited", "SIGKILL"],
         ["failed", "4"],
-        ["halted", "ValueError:"],
+        ["halted:", "ValueError:"],
     ]
 
 
@@ -115,7 +115,7 @@ def test_a_long_reason_does_not_push_out_the_other_columns() -> None:
         for one in (status("a", "halted", pid=None, halt=halt), status("b"))
     ]
     headings, *lines = plain(render(view(rows), 79, 30))[3:6]
-    assert lines[0].startswith(r"a     halted ValueError: \x1b[2Jxx")
+    assert lines[0].startswith(r"a     halted: ValueError: \x1b[2Jxx")
     assert "…" in lines[0]
     assert all(len(line) <= 79 and "20001" in line for line in lines)
     assert headings.endswith("PORT")
@@ -137,7 +137,7 @@ def test_instances_that_fit_are_sorted_by_name() -> None:
 def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_counted() -> None:
     states = {"w05": "failed", "w61": "restarting", "w40": "starting", "w50": "exited"}
     rows = [Row(f"w{i:02}", states.get(f"w{i:02}", "ready")) for i in range(98)]
-    rows.append(Row("w98", "exited", "9", is_bad=True))
+    rows.append(Row("w98", "exited", "exited 9", is_bad=True))
     lines = plain(render(view(rows, notice="Ctrl-C"), 100, 14))
     shown = [line.split()[0] for line in lines[4:-3]]
     assert shown == ["w05", "w98", "w61", "w40", "w00", "w01", "w02"]

@@ -96,7 +96,7 @@ def test_an_error_in_the_starter_world_ends_it_with_its_reason(
     assert "| KeyError: 'pocked'" in command.err
     run_dir = str(only_run(Path.cwd()))
     table = call("ps", run_dir).out.splitlines()
-    assert "halted KeyError: 'pocked'" in table[1]
+    assert "halted: KeyError: 'pocked'" in table[1]
     (shown,) = json.loads(call("ps", run_dir, "--json").out)
     assert (shown["state"], shown["halt"]) == ("halted", "KeyError: 'pocked'")
 

@@ -77,7 +77,7 @@ def test_restart_without_names_restarts_running_and_dead_instances(
     events = [event for line in lines if (event := json.loads(line)["event"])]
     assert events == ["exited", "restarted"]
     assert call("logs", str(run_dir), "w002", "--grep", "SIGKILL").out == (
-        "-- exited: killed by SIGKILL --\n"
+        "-- exited: killed by SIGKILL (by a person, a program, or for lack of memory) --\n"
     )
     assert command.interrupt() == 130
 

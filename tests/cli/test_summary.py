@@ -33,7 +33,7 @@ def test_every_kind_of_end_is_counted_those_that_need_attention_first() -> None:
         status("w6", "halted", halt="no room"),
     ]
     first, *others = summarise(RUN, statuses, stopped={"w1", "w2"})
-    ends = "1 exited SIGKILL, 1 failed, 1 interrupted, 1 halted, 1 exited 0, 2 stopped"
+    ends = "1 exited SIGKILL, 1 failed 4, 1 interrupted, 1 halted, 1 exited 0, 2 stopped"
     assert first == f"7 instances: {ends}."
     assert others == ["resume:  clawblox resume /r", "logs:    clawblox logs /r w3"]
 

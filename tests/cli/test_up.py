@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clawblox import RunLockedError, World
 from clawblox.cli.commands.up import command as up_command
+from clawblox.results import ProcessExit
 from tests.cli.conftest import (
     Command,
     Start,
@@ -223,7 +224,10 @@ def test_a_dead_instance_is_restarted_from_its_last_save_and_its_log_is_followed
     assert following.out.endswith("stopped\n-- stopped: exit status 0 --\n")
     save = Path(first["saved_path"]).relative_to(run_dir / "worlds" / "w001")
     ours = [line for line in following.out.splitlines() if line.startswith("-- ")]
-    assert ours[:-1] == ["-- exited: killed by SIGKILL --", f"-- restarted from {save} --"]
+    assert ours[:-1] == [
+        f"-- exited: {ProcessExit(signal='SIGKILL')} --",
+        f"-- restarted from {save} --",
+    ]
     again = call("logs", str(run_dir), "w001")
     assert again.out == following.out
 
@@ -243,7 +247,7 @@ def test_a_halt_is_a_failure_and_shows_its_reason(
     command.wait_for("w001 was stopped because it had halted")
     assert "w001 halted: RuntimeError: no room on the ship\n" in command.out
     wait_until(lambda: look(run_dir)["w001"]["state"] == "halted", what="its record says so")
-    assert "w001  halted RuntimeError: no room on the ship" in call("ps", str(run_dir)).out
+    assert "w001  halted: RuntimeError: no room on the ship" in call("ps", str(run_dir)).out
     assert call("stop", str(run_dir)).wait() == 0
     assert command.wait() == 1
     assert "1 of 2 instances failed" in command.err

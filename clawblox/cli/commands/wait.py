@@ -13,7 +13,7 @@ from clawblox.cli.parameters import SECONDS, Selection, examples, run_dir_argume
 from clawblox.cli.running.command_signals import shell_status
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
-from clawblox.results import ProcessExit
+from clawblox.results import ProcessExit, describe_end
 from clawblox.rundir.presence import EndedInstance, EndWatch
 from clawblox.views.formatting import format_seconds
 
@@ -83,12 +83,10 @@ async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:
 
 
 def _describe(end: EndedInstance) -> str:
-    if end.state == "halted":
-        return f"halted: {printable(end.halt or '')}"
-    how = str(end.exit or ProcessExit())
     if end.state == "interrupted":
         return "interrupted: it ended without an orchestrator"
-    return how if end.state == "exited" else f"{end.state}: {how}"
+    how = printable(describe_end(end.exit, end.halt))
+    return how if end.state in ("exited", "halted") else f"{end.state}: {how}"
 
 
 def _exit_status(end: EndedInstance) -> int:

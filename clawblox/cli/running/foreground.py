@@ -30,11 +30,10 @@ from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, PortInUseError, WorldExitedError
-from clawblox.results import EventKind, StartedWorld, WorldEvent
+from clawblox.results import EventKind, StartedWorld, WorldEvent, describe_ending
 from clawblox.rundir.interrupted import can_resume
 from clawblox.rundir.status import read_run
 from clawblox.telemetry.events import EventStream
-from clawblox.views.event_lines import describe_end
 from clawblox.views.formatting import format_seconds, suggest
 from clawblox.views.rows import summarise
 from clawblox.world.async_world import AsyncWorld
@@ -49,8 +48,8 @@ _DRAIN_TIMEOUT_S = 1.0
 _BOTH: Final = ("the agent and the world", "them")
 
 _ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
-    "exited": describe_end,
-    "stopped": lambda detail: f"was stopped by another process: {detail['exit']}",
+    "exited": describe_ending,
+    "stopped": describe_ending,
     "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
 }
 

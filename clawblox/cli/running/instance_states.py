@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from clawblox.errors import WorldExitedError
-from clawblox.results import ProcessExit, WorldEvent
-from clawblox.views.event_lines import describe_end, describe_start_error
+from clawblox.results import ProcessExit, WorldEvent, describe_ending
+from clawblox.views.event_lines import describe_start_error
 
 _OVER = ("exited", "halted", "failed")
 
@@ -107,7 +107,7 @@ class InstanceStates:
 
     def _take_end(self, name: str, data: Mapping[str, Any]) -> None:
         state = "exited" if data.get("halt") is None else "halted"
-        text = describe_end(data)
+        text = describe_ending(data)
         self._ends[name] = state, text
         was_ended = state == "halted" or data["unresponsive"]
         if data["restart"] != "never":

@@ -45,7 +45,7 @@ from clawblox.experiment.schedule.ports import (
     WorldEnded,
 )
 from clawblox.protocol import SECRET_ENV, display_name
-from clawblox.results import Event, StartedWorld, describe_end
+from clawblox.results import Event, StartedWorld, describe_ending
 from clawblox.system.clock import utc_now
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
@@ -235,15 +235,11 @@ class LiveAttempt:
             self._report(WorldEnded(text=await self._describe_end(started, end)))
 
     async def _describe_end(self, started: StartedWorld, event: Event) -> str:
-        end = event.data
-        how = describe_end(end.get("exit"), end.get("halt")) or "ended"
-        if event.kind == "stopped":
-            how = f"another program stopped it: {how}"
-        elif end.get("unresponsive"):
-            how = f"it did not respond any longer: {how}"
         secrets = [started.env[name] for name in SECRET_ENV if started.env.get(name)]
         read = partial(last_lines, started.log_file, count=_LOG_LINES, secrets=secrets)
-        return "\n".join([how, *[f"| {line}" for line in await run_blocking(read)]])
+        return "\n".join(
+            [describe_ending(event.data), *[f"| {line}" for line in await run_blocking(read)]]
+        )
 
     # -- facts ------------------------------------------------------------------------------------
 

@@ -357,16 +357,16 @@ class _View:
         if isinstance(following, Over):
             facts = {}
             if following.status == "failed" and ending is not None:
-                facts = _describe_end(ending.data)
+                facts = _find_ending(ending.data)
             return {"state": following.status, **facts}
         if attempt is not None and attempt.ending is None and self._is_of_session(attempt.opened):
             return {"state": describe_attempt(attempt)}
         is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
         if ending is not None and ending.type == "paused" and is_news:
-            return {"state": "paused", **_describe_end(ending.data)}
+            return {"state": "paused", **_find_ending(ending.data)}
         wait = None if self.is_run else self.state.waits.get(self.chain.name)
         if wait is not None:
-            return {"state": "waiting" if attempt is None else "paused", **_describe_end(wait)}
+            return {"state": "waiting" if attempt is None else "paused", **_find_ending(wait)}
         reason = self.live.reason or _describe_wait(attempt)
         return {"state": "waiting", "reason": reason}
 
@@ -397,7 +397,7 @@ class _View:
         return sum_costs(map(compute_cost, usage, prices))
 
 
-def _describe_end(data: Mapping[str, Any]) -> dict[str, Any]:
+def _find_ending(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return why a chain waits or has failed, from the line that ended its attempt or session."""
     return {
         "cause": str(data.get("cause", data.get("reason", ""))),

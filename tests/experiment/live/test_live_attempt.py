@@ -165,7 +165,7 @@ async def test_a_world_that_another_program_has_stopped_has_ended(alone: Scene) 
         await stop_instances(attempt.run_dir, grace_seconds=1.0)
         await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in alone.signals))
     (end,) = (signal for signal in alone.signals if isinstance(signal, WorldEnded))
-    assert end.text.startswith("another program stopped it: ")
+    assert end.text.startswith("was stopped by another process: ")
     assert "| counter world, process" in end.text
 
 
