@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
-from clawblox.web.pages import experiment, missing, runs
+from clawblox.web.pages import experiment, missing, reports, runs, usage
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -15,6 +15,9 @@ PageFunction: TypeAlias = Callable[..., Page]
 _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("", runs.make_page),
     ("experiment/*", experiment.make_page),
+    ("usage", usage.make_page),
+    ("reports", reports.make_page),
+    ("check/*", reports.make_report_page),
 )
 """Paths of pages, in which ``*`` stands for an id."""
 

@@ -18,6 +18,7 @@ import attrs
 
 from clawblox.agents.listing import make_scope
 from clawblox.agents.status import AgentStatus, agents_in, read_agents
+from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.experiment.overview import ExperimentOverview, read_overview
 from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.rundir.experiments import (
@@ -188,9 +189,22 @@ class Site:
                 del self._records[next(iter(self._records))]
         return record
 
+    def judged(self) -> Sequence[Path]:
+        """Return the worlds, runs and experiments below the directory that a report can be of."""
+        found = {self.root} if (self.root / CONFIG_NAME).is_file() else set()
+        for run in self.runs():
+            found.add(run.directory)
+            found.update(status.world_dir.resolve() for status in run.run.instances)
+        found.update(overview.directory for overview in self.experiments().values())
+        return sorted(path for path in found if path.is_relative_to(self.root))
+
+    def name(self, path: Path) -> str:
+        """Return a path below the directory relative to it."""
+        return os.path.relpath(path, self.root)
+
     def identify(self, path: Path) -> str:
         """Return the name of a path in addresses."""
-        return identify(os.path.relpath(path, self.root))
+        return identify(self.name(path))
 
     def _find(self, ident: str, runs: Iterable[RunSummary], what: str) -> RunSummary:
         for run in runs:
@@ -233,7 +247,7 @@ class Site:
             del self._runs[directory]
 
     def _summarise(self, run: Run) -> RunSummary:
-        name = os.path.relpath(run.directory, self.root)
+        name = self.name(run.directory)
         part = find_experiment_part(run.directory)
         return RunSummary(
             identify(name), name, run.directory, run, read_agents(run.directory), part

@@ -93,11 +93,16 @@ def _draw_filter(ask: Ask) -> Markup:
         selection("state", "State", ("", *_STATES), ask.query.get("state", "")),
         selection("sort", "Sort by", _ORDERS, ask.query.get("sort", "")),
         element("button", "Show", type="submit"),
-        element("span", link("Search in all logs", ask.links.to("search")), class_="right"),
+        element("span", *_more(ask), class_="right"),
         method="get",
         action=ask.links.to(),
         class_="row",
     )
+
+
+def _more(ask: Ask) -> Iterator[Markup]:
+    pages = {"search": "Search", "usage": "Usage", "lineage": "Lineage", "reports": "Reports"}
+    return (link(words, ask.links.to(path)) for path, words in pages.items())
 
 
 def _is_wanted(ask: Ask, run: RunSummary) -> bool:
@@ -133,7 +138,7 @@ def _sort(ask: Ask, runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
     if order in ("cost", "tokens", "turns"):
 
         def amount(run: RunSummary) -> float:
-            usage = sum_usage(agent.usage for agent in run.agents)
+            usage = sum_usage(agent.own_usage for agent in run.agents)
             return {"cost": usage.cost_usd or 0.0, "tokens": usage.tokens}.get(order, usage.turns)
 
         return sorted(runs, key=amount, reverse=True)
@@ -166,7 +171,7 @@ def _draw_runs(ask: Ask, runs: Sequence[RunSummary], total: int) -> Markup:
 
 
 def _draw_run(ask: Ask, run: RunSummary) -> Sequence[Cell | Child]:
-    usage = sum_usage(agent.usage for agent in run.agents)
+    usage = sum_usage(agent.own_usage for agent in run.agents)
     worlds = sorted({status.world for status in run.run.instances})
     labels = sorted({label for status in run.run.instances for label in _labels(status)})
     return (
