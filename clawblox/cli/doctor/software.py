@@ -47,6 +47,7 @@ def _look_for_extra(name: str) -> CheckResult:
 
 for _name, _without in (
     ("server", "Worlds written on clawblox.server, such as those of clawblox init, do not start."),
+    ("app", "clawblox app does not work."),
     ("engine", "Worlds made of Luau scripts do not start."),
     ("postgres", "Data stores cannot be kept on Postgres."),
     ("mujoco", "Worlds that simulate with MuJoCo do not start."),
