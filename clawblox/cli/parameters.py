@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -26,7 +25,7 @@ from clawblox.rundir.paths import records_journal
 from clawblox.rundir.presence import exited_error, look
 from clawblox.rundir.records import InstanceRecord, check_records
 from clawblox.rundir.status import is_ready, select_records
-from clawblox.system.clock import format_utc_ms, utc_now_ns
+from clawblox.system.clock import parse_since
 from clawblox.system.locks import retry
 from clawblox.system.ports import MAX_LEASES
 from clawblox.views.formatting import format_json, shorten_path, suggest
@@ -34,10 +33,6 @@ from clawblox.views.formatting import format_json, shorten_path, suggest
 _F = TypeVar("_F", bound=Callable[..., Any])
 _RECORDS_PATIENCE_S: Final = 3.0
 """An orchestrator writes lost records again within a second."""
-
-_DURATION: Final = re.compile(r"([0-9]{1,9}[smhd])+")
-_DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def examples(text: str) -> str:
@@ -90,20 +85,10 @@ def _parse_pattern(text: str) -> re.Pattern[str]:
 
 
 def _parse_since(text: str) -> str:
-    """Return a UTC time with milliseconds: given as such, or as a duration until now."""
     try:
-        if _DURATION.fullmatch(text):
-            parts = _DURATION_PART.findall(text)
-            ago_s = sum(int(number) * _UNITS_S[unit] for number, unit in parts)
-            return format_utc_ms(utc_now_ns() - ago_s * 10**9)
-        at = datetime.fromisoformat(text)
-        aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-        return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ConfigError(
-            "must be a duration like 90s, 10m, 2h or 1d, or a UTC time like 2026-06-22T18:59:25Z, "
-            f"not {text!r}"
-        ) from error
+        return parse_since(text)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def count_type(at_least: int, at_most: int | None = None) -> _CheckedType:

@@ -6,10 +6,15 @@ time.
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
+
+_DURATION: Final = re.compile(r"([0-9]{1,9}[smhd])+")
+_DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Clock(Protocol):
@@ -95,3 +100,24 @@ def format_utc_ms(ns: int) -> str:
 def _format_ms(ms: int) -> str:
     value = datetime.fromtimestamp(ms / 1000, UTC)
     return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def parse_since(text: str) -> str:
+    """Return a UTC time with milliseconds that a person gave as such, or as a duration until now.
+
+    Raises:
+        ValueError: The text is neither; the message says what it must be.
+    """
+    try:
+        if _DURATION.fullmatch(text):
+            parts = _DURATION_PART.findall(text)
+            ago_s = sum(int(number) * _UNITS_S[unit] for number, unit in parts)
+            return format_utc_ms(utc_now_ns() - ago_s * 10**9)
+        at = datetime.fromisoformat(text)
+        aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(
+            "must be a duration like 90s, 10m, 2h or 1d, or a UTC time like 2026-06-22T18:59:25Z, "
+            f"not {text!r}"
+        ) from error
