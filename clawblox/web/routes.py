@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
-from clawblox.web.pages import experiment, missing, reports, runs, usage
+from clawblox.web.pages import experiment, log, missing, reports, run, runs, usage
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -14,6 +14,8 @@ PageFunction: TypeAlias = Callable[..., Page]
 
 _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("", runs.make_page),
+    ("run/*", run.make_page),
+    ("run/*/log/*", log.make_page),
     ("experiment/*", experiment.make_page),
     ("usage", usage.make_page),
     ("reports", reports.make_page),

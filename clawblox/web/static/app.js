@@ -36,6 +36,7 @@ function writeTimes() {
 
 const live = $("#live");
 let failures = 0;
+const MOST_CHILDREN = 20000; // lines or steps of a part that grows
 
 function pageAddress() {
   return location.pathname.slice(base.length) + location.search;
@@ -61,6 +62,7 @@ function apply({ name, html, version, cursor }) {
   if (cursor) {
     const follows = innerHeight + scrollY >= document.body.scrollHeight - 40;
     part.append(fromServer(html));
+    while (part.childElementCount > MOST_CHILDREN) part.firstElementChild.remove();
     Object.assign(part.dataset, { version, cursor });
     if (follows) scrollTo(0, document.body.scrollHeight);
   } else if (!part.contains(document.activeElement) || !part.querySelector("input:focus")) {
@@ -195,7 +197,7 @@ async function copyLink(button) {
 }
 
 function followShared() {
-  if (pageAddress() === "" && location.hash.length > 12)
+  if (pageAddress() === "" && location.hash.includes("/"))
     location.replace(`${base}open?${new URLSearchParams({ address: location.hash })}`);
 }
 
@@ -209,4 +211,5 @@ for (const button of $$("#share")) button.hidden = false;
 writeTimes();
 setInterval(writeTimes, 1000);
 followShared();
+if ($("section[data-cursor]") && !location.hash && !location.search) scrollTo(0, document.body.scrollHeight);
 if (live) follow();

@@ -1,0 +1,205 @@
+"""The page of a run: why it is as it is, where it comes from, what it cost, how to go on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox import World
+from clawblox.agents.values import Usage
+from clawblox.results import ProcessExit
+from clawblox.rundir.manifest import manifest_path
+from clawblox.web.page import Page
+from clawblox.web.site import NoSuchPage, Site
+from tests.agents.support import write_status
+from tests.golden.test_golden_run_directory import V1
+from tests.lineages import make_restart, run_of, save_of, write_manifest
+from tests.rundir.test_records import alive
+from tests.support import make_world
+from tests.web.sites import html_of, links_of, make, words_of, write_log
+
+__all__ = ["alive"]
+
+
+def open_page(root: Path, name: str | None = None) -> Page:
+    site = Site(root)
+    run = next(run for run in site.runs() if name in (None, run.name))
+    return make(site, f"run/{run.ident}")
+
+
+def test_what_died_comes_first_with_its_last_line(tmp_path: Path) -> None:
+    write_log(tmp_path, "w000", b"all well\n")
+    write_log(tmp_path, "w001", b"begun\nValueError: no <b>ball\n\n", exit=ProcessExit(status=3))
+    page = open_page(tmp_path)
+    why = words_of(page, "why")
+    assert why.startswith("✕ exited w001 : exit status 3")
+    assert "ValueError: no <b>ball" in why
+    assert "exited : 1 instance, exit status 0" in why
+    assert words_of(page, "instances").index("w001") < words_of(page, "instances").index("w000")
+
+
+def test_many_deaths_are_counted(tmp_path: Path) -> None:
+    for number in range(9):
+        write_log(tmp_path, f"w{number:03}", b"", exit=ProcessExit(signal="SIGKILL"))
+    assert "4 more died as well" in words_of(open_page(tmp_path), "why")
+
+
+def test_an_instance_that_came_back_is_named_with_its_death(
+    tmp_path: Path, alive: dict[str, Any]
+) -> None:
+    write_manifest(
+        tmp_path,
+        {
+            "schema_version": 1,
+            "run": run_of("w000", status="running"),
+            "checkpoints": [save_of("w000", 1)],
+            "restarts": [make_restart("w000", 30, 1, by="policy")],
+        },
+    )
+    up = {"state": "ready", "exit": None, "restarts": 1, "run_id": "w000-run"}
+    write_log(tmp_path, "w000", b"", **up, **alive)
+    why = words_of(open_page(tmp_path), "why")
+    assert "w000 died: killed by SIGKILL; came back 2026-06-22 18:00:30 UTC , 1 restart" in why
+    assert why.endswith("● ready : 1 instance")
+
+
+def test_what_a_resume_would_bring_back_is_said_with_its_command(tmp_path: Path) -> None:
+    write_manifest(
+        tmp_path, {"schema_version": 1, "run": run_of("w000"), "checkpoints": [save_of("w000", 7)]}
+    )
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "w000-7.json").write_text("{}")
+    left = {"state": "ready", "exit": None, "run_id": "w000-run", "orchestrator_pid": 2**22 + 2}
+    write_log(tmp_path, "w000", b"", **left)
+    page = open_page(tmp_path)
+    assert "A resume would bring back w000 from w000-7.json at 7.0 s" in words_of(page, "why")
+    assert f"clawblox resume {tmp_path}" in words_of(page, "how")
+
+
+def test_an_agent_says_why_it_stopped_and_what_it_used_itself(tmp_path: Path) -> None:
+    write_log(tmp_path, "w000", b"")
+    agent = tmp_path / "agents" / "Ada"
+    usage = Usage(input_tokens=3000, output_tokens=200, cost_usd=1.5, turns=14)
+    write_status(
+        agent,
+        state="stopped",
+        turn=14,
+        reason="budget of 14 turns used up",
+        usage=usage,
+        inherited=Usage(input_tokens=1000, cost_usd=1.0, turns=4),
+    )
+    words = {"role": "assistant", "content": [{"type": "text", "text": "I am <done>."}]}
+    (agent / "logs").mkdir()
+    (agent / "logs" / "agent.log").write_text(
+        json.dumps({"type": "assistant", "message": words, "session_id": "s"}) + "\n"
+    )
+    page = open_page(tmp_path)
+    assert "stopped Ada after turn 14: budget of 14 turns used up" in words_of(page, "why")
+    assert "Cost $0.50 Tokens 2.2k 1.0k inherited Turns 10" in words_of(page, "facts")
+    assert "I am <done>." in words_of(page, "agents")
+
+
+def test_a_broken_log_of_an_agent_leaves_the_page_whole(tmp_path: Path) -> None:
+    agent = tmp_path / "agents" / "Ada"
+    write_log(tmp_path, "w000", b"")
+    for driver, content in (("claude", b"\x00\xff{]\n" * 99), ("no such driver", b"{}\n")):
+        write_status(agent, driver=driver)
+        (agent / "logs").mkdir(exist_ok=True)
+        (agent / "logs" / "agent.log").write_bytes(content)
+        assert "Ada" in words_of(open_page(tmp_path), "agents")
+
+
+def test_it_leads_to_the_save_that_it_came_from(tmp_path: Path) -> None:
+    for name, parent in (("first", None), ("second", "first")):
+        run = run_of(name)
+        if parent is not None:
+            run["resume_from"] = str(tmp_path / "first/checkpoints/first-1.json")
+        document = {"schema_version": 1, "run": run, "checkpoints": [save_of(name, 1)]}
+        write_manifest(tmp_path / name, document)
+        write_log(tmp_path / name, name, b"", run_id=f"{name}-run")
+    site = Site(tmp_path)
+    save = site.identify(tmp_path.resolve() / "first/checkpoints/first-1.json")
+    first = next(run for run in site.runs() if run.name == "first")
+    page = open_page(tmp_path, "second")
+    assert "Came from first-1.json at 1.0 s of first" in words_of(page, "facts")
+    assert f"/key/run/{first.ident}/save/{save}" in links_of(page)
+    assert "a fresh start" in words_of(open_page(tmp_path, "first"), "facts")
+    shutil.rmtree(tmp_path / "first")
+    assert "not below here" in words_of(open_page(tmp_path, "second"), "facts")
+
+
+def test_archives_and_snapshots_are_told_apart_and_lead_to_their_pages(tmp_path: Path) -> None:
+    archive = {"path": "gen001.ckpt", "time": 9.0, "size_bytes": 5000, "created_at": "2026-06-23"}
+    write_manifest(
+        tmp_path,
+        {
+            "schema_version": 1,
+            "run": run_of("w000"),
+            "checkpoints": [save_of("w000", 1), save_of("w000", 2, removed_at="2026"), archive],
+        },
+    )
+    write_log(tmp_path, "w000", b"", run_id="w000-run")
+    page = open_page(tmp_path)
+    saves = words_of(page, "saves")
+    assert "gen001.ckpt archive 9.0 5.0 kB" in saves
+    assert "w000-2.json snapshot, removed w000 2.0 1.0 kB" in saves
+    ident = Site(tmp_path).identify(tmp_path.resolve() / "gen001.ckpt")
+    assert any(to.endswith(f"/save/{ident}") for to in links_of(page))
+    assert f"--resume {tmp_path / 'gen001.ckpt'}" in words_of(page, "how")
+
+
+def test_a_real_run_with_a_fork_and_a_restart(tmp_path: Path) -> None:
+    shutil.copytree(V1, tmp_path / "run")
+    page = open_page(tmp_path)
+    assert "w001 forked from w000" in html_of(page)
+    assert words_of(page, "saves").count("snapshot") == 3
+    assert "restarted from" in words_of(page, "events")
+    assert not page.is_live
+    again = open_page(tmp_path)
+    assert [part.version for part in page.parts] == [part.version for part in again.parts]
+
+
+def test_a_running_world_is_live_until_it_ends(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with World(dir=make_world(tmp_path)) as world:
+        world.start(run_dir=tmp_path / "run")
+        page = open_page(tmp_path)
+        assert page.is_live
+        assert "● ready : 1 instance" in words_of(page, "why")
+        assert "clawblox play" in words_of(page, "how")
+        assert [part.version for part in page.parts] == [
+            part.version for part in open_page(tmp_path).parts
+        ]
+    page = open_page(tmp_path)
+    assert not page.is_live
+    assert "exited : 1 instance" in words_of(page, "why")
+    with pytest.raises(NoSuchPage):
+        make(site, "run/0123456789")
+
+
+def test_a_manifest_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    write_log(tmp_path, "w000", b"")
+    manifest_path(tmp_path).write_text('{"schema_version": 1, "run": {"id"')
+    assert "Not all can be read" in words_of(open_page(tmp_path), "why")
+
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e"
+
+
+def test_hostile_values_are_shown_and_not_interpreted(tmp_path: Path) -> None:
+    text = HOSTILE * 50
+    save = save_of("w000", 1, instance="w000", path=f"checkpoints/{HOSTILE[:25]}\u202e.json")
+    run = run_of("w000", resume_from=f"/x/{HOSTILE[:8]}")
+    write_manifest(tmp_path, {"schema_version": 1, "run": run, "checkpoints": [save]})
+    changes = {"halt": text, "world": text, "run_id": "w000-run", "exit": ProcessExit(status=1)}
+    write_log(tmp_path, "w000", text.encode(), **changes)
+    write_status(tmp_path / "agents" / "Ada", name=HOSTILE, reason=text, state="failed")
+    body = html_of(open_page(tmp_path))
+    assert "<script>" not in body
+    assert "\x1b" not in body
+    assert "\u202e" not in body
+    assert len(body) < 60_000
