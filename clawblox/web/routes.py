@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
-from clawblox.web.pages import experiment, log, missing, reports, run, runs, usage
+from clawblox.web.pages import experiment, log, missing, reports, run, runs, search, usage
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -16,6 +16,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("", runs.make_page),
     ("run/*", run.make_page),
     ("run/*/log/*", log.make_page),
+    ("search", search.make_page),
     ("experiment/*", experiment.make_page),
     ("usage", usage.make_page),
     ("reports", reports.make_page),
