@@ -13,11 +13,12 @@ from urllib.parse import parse_qsl
 import attrs
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import UsageError
 from clawblox.host_gate import ServerAddress
 from clawblox.server.connections import run_server
 from clawblox.server.launch_settings import Settings
@@ -26,6 +27,7 @@ from clawblox.views.html import Address, document
 from clawblox.web import routes
 from clawblox.web.gate import Keys, guarded
 from clawblox.web.page import Ask, Page, draw_page, draw_part
+from clawblox.web.shared_address import find_pages
 from clawblox.web.site import NoSuchPage, Site
 from clawblox.web.static_files import STATIC_FILES, read_static
 
@@ -67,6 +69,7 @@ def create_app(
         routes=[
             Route("/static/{name}", pages.static),
             Route("/changes", pages.changes),
+            Route("/open", pages.open),
             Route("/{path:path}", pages.page),
         ]
     )
@@ -78,11 +81,13 @@ class Server:
     """The pages of a directory on a bound socket.
 
     Attributes:
+        site: The site.
         listener: The socket.
         keys: The keys of the pages.
         app: The application.
     """
 
+    site: Site
     listener: socket.socket
     keys: Keys
     app: ASGIApp
@@ -110,6 +115,23 @@ class Server:
         """
         return f"{self.origin}/?once={self.keys.open_once(path)}"
 
+    def find_shared(self, address: str) -> str:
+        """Return the page that an address to send leads to, relative to the first one. Blocks.
+
+        Args:
+            address: The address; see ``shared_address``.
+
+        Raises:
+            UsageError: It leads nowhere.
+        """
+        ask = Ask(self.site, ServerLinks(self.keys.key))
+        try:
+            pages = [page for _, page in find_pages(ask, address)]
+        except NoSuchPage as error:
+            raise UsageError(str(error)) from error
+        page = pages[0] if len(pages) == 1 else ask.links.to("open", address=address)
+        return page.text.removeprefix(f"/{self.keys.key}/")
+
     def serve(self, on_listening: Callable[[], None]) -> None:
         """Serve until SIGTERM or SIGINT. Blocks.
 
@@ -129,8 +151,9 @@ def open_site(root: Path, listener: socket.socket, names: Collection[str] = ()) 
         names: Further host names, or ``host:port``, under which they may be asked for.
     """
     keys, port = Keys(), int(listener.getsockname()[1])
-    app = create_app(Site(root), keys, ServerAddress("127.0.0.1", port), names)
-    return Server(listener, keys, app)
+    site = Site(root)
+    app = create_app(site, keys, ServerAddress("127.0.0.1", port), names)
+    return Server(site, listener, keys, app)
 
 
 class _Pages:
@@ -146,17 +169,31 @@ class _Pages:
         try:
             page = self._make(request.url.path, dict(request.query_params))
         except NoSuchPage as error:
-            page = self._missing(error)
-            return HTMLResponse(self._draw(page), 404)
+            return self._refuse(error)
         return HTMLResponse(self._draw(page))
+
+    def _refuse(self, error: NoSuchPage) -> Response:
+        page = routes.make_missing(Ask(self._site, self._links), str(error))
+        return HTMLResponse(self._draw(page), 404)
+
+    async def open(self, request: Request) -> Response:
+        """Answer an address to send with its page, or with a choice of several."""
+        return await run_blocking(partial(self._open, request))
+
+    def _open(self, request: Request) -> Response:
+        ask = Ask(self._site, self._links, dict(request.query_params))
+        try:
+            pages = find_pages(ask, ask.query.get("address", ""))
+        except NoSuchPage as error:
+            return self._refuse(error)
+        if len(pages) > 1:
+            return self._answer(request)
+        return RedirectResponse(pages[0][1].text, 303)
 
     def _make(
         self, path: str, query: dict[str, str], cursors: dict[str, str] | None = None
     ) -> Page:
         return routes.make_page(Ask(self._site, self._links, query, cursors or {}), path)
-
-    def _missing(self, error: NoSuchPage) -> Page:
-        return routes.make_missing(Ask(self._site, self._links), str(error))
 
     def _draw(self, page: Page) -> str:
         head, body = draw_page(page, self._links)
@@ -199,7 +236,8 @@ class _Pages:
         name = request.path_params["name"]
         if name not in STATIC_FILES:
             return PlainTextResponse("Not found", 404)
-        return Response(read_static(name), media_type=guess_media_type(PurePath(name).name))
+        content = await run_blocking(partial(read_static, name))
+        return Response(content, media_type=guess_media_type(PurePath(name).name))
 
 
 def _read_pairs(text: str) -> dict[str, str]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clawblox.host_gate import ServerAddress, find_refusal
+from clawblox.views.html import Markup, document, element, join
 
 FRAME_PREFIX: Final = "/x/"
 """Where the pages of renderers are: below a key of their own, in a sandbox."""
@@ -148,10 +149,21 @@ def _refuse(
 
 
 def _explain_key() -> Response:
-    return PlainTextResponse(
-        "This address belongs to an earlier start of clawblox app, or is not complete.\n\n"
-        "Start it again with:  clawblox app DIR\n"
-        "To go to the same place, add what follows # in the address:\n"
-        "  clawblox app DIR --open '#…'\n",
-        403,
+    def command(words: str) -> Markup:
+        return element("p", element("code", words))
+
+    body = (
+        element("h1", "This address is not valid any more"),
+        element("p", "It belongs to an earlier start of clawblox app, or is not complete."),
+        element("p", "Start it again, with the same directory:"),
+        command("clawblox app DIR"),
+        element(
+            "p",
+            "If it still runs, open the address that it printed. To come back to this place, put "
+            "the key of that address in the place of the first part of this path. For an address "
+            "that “copy link” gave, which begins with # and stays valid:",
+        ),
+        command("clawblox app DIR --open '#…'"),
     )
+    page = document("Not valid any more · clawblox", join(()), *body, policy=None)
+    return HTMLResponse(page, 403)

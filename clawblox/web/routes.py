@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
-from clawblox.web.pages import experiment, log, missing, reports, run, runs, search, usage
+from clawblox.web.pages import experiment, log, missing, reports, run, runs, search, shared, usage
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -17,6 +17,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("run/*", run.make_page),
     ("run/*/log/*", log.make_page),
     ("search", search.make_page),
+    ("open", shared.make_page),
     ("experiment/*", experiment.make_page),
     ("usage", usage.make_page),
     ("reports", reports.make_page),

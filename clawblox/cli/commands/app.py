@@ -19,6 +19,7 @@ from clawblox.views.formatting import shorten_path
       clawblox app                   the runs below the current directory
       clawblox app runs/r001         a single run
       clawblox app runs --port 9000
+      clawblox app runs --open '#r001/agent/Ada/o12345'
 
     The pages read files, so they show running and ended runs, and start and stop nothing. They can
     be seen on this machine only; from another machine, forward the port with ssh -L.
@@ -26,6 +27,12 @@ from clawblox.views.formatting import shorten_path
 )
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
 @click.option("--port", type=count_type(0, 65535), default=8081, show_default=True, help="Port.")
+@click.option(
+    "--open",
+    "shared",
+    metavar="ADDRESS",
+    help="Open the page of this address, which “copy link” on a page gives.",
+)
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--allow-host",
@@ -34,7 +41,9 @@ from clawblox.views.formatting import shorten_path
     metavar="NAME",
     help="A further host name, or host:port, by which the pages may be asked for.",
 )
-def command(*, directory: str, port: int, no_browser: bool, names: tuple[str, ...]) -> None:
+def command(
+    *, directory: str, port: int, shared: str | None, no_browser: bool, names: tuple[str, ...]
+) -> None:
     """Show the runs and experiments in a directory as web pages.
 
     DIR is the current directory by default. The address contains a key, which is valid until the
@@ -42,7 +51,8 @@ def command(*, directory: str, port: int, no_browser: bool, names: tuple[str, ..
 
     \f
     Raises:
-        ClawbloxError: The directory does not exist, the port is taken, or the extra is missing.
+        ClawbloxError: The directory does not exist, the port is taken, the address leads nowhere,
+            or the extra is missing.
     """
     root = existing_path(directory)
     if find_missing("app"):
@@ -53,13 +63,14 @@ def command(*, directory: str, port: int, no_browser: bool, names: tuple[str, ..
 
     listener = _bind(port)
     site = open_site(root, listener, names)
+    page = "" if shared is None else site.find_shared(shared)
 
     def announce() -> None:
-        click.echo(f"{shorten_path(root)}: {site.address}")
+        click.echo(f"{shorten_path(root)}: {site.address}{page}")
         click.echo(f"From another machine: ssh -L {site.port}:127.0.0.1:{site.port} THIS_MACHINE")
         click.echo("Ctrl-C ends it.")
         if not no_browser:
-            webbrowser.open(site.open_once())
+            webbrowser.open(site.open_once(page))
 
     site.serve(announce)
 
