@@ -20,4 +20,6 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``descent``: the lives on that axis; ``recorded_lives``: their recordings.
 - ``first_differences``: where two branches first act otherwise, and first see something else.
 - ``static_files``: the style sheet and the script.
+- ``run_history``: what the manifests of a run tell; ``run_logs``: the logs that may be shown.
+- ``shared_address``: addresses to send.
 """

@@ -18,6 +18,7 @@ from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import objects_in, read_number, read_text
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
+from clawblox.rundir.records import PathMover, path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.web.site import RunSummary
 
@@ -63,14 +64,15 @@ def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> R
         problems.append(error.headline)
     with contextlib.suppress(ClawbloxError):  # there is no manifest until an instance is up
         recordings = [*find_recordings(run_dir)]
+    move = path_mover(Path(os.path.realpath(run_dir)))
     saves = {save.path: save for instance in lineage.instances for save in instance.saves}
     origins = []
     for home in homes:
         with contextlib.suppress(ClawbloxError):  # among the problems of the lineage
             manifest = read_manifest(home)
-            saves = {**{save.path: save for save in _list_archives(manifest)}, **saves}
+            saves = {**{save.path: save for save in _list_archives(manifest, move)}, **saves}
             if (archive := read_text(manifest.run, "resume_archive")) is not None:
-                origins.append(Origin(_normal(manifest, archive)))
+                origins.append(Origin(move(_normal(manifest, archive))))
     parents = [
         instance.parent
         for instance in lineage.instances
@@ -85,7 +87,7 @@ def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> R
     )
 
 
-def _list_archives(manifest: Manifest) -> Iterator[LineageSave]:
+def _list_archives(manifest: Manifest, move: PathMover) -> Iterator[LineageSave]:
     for entry in objects_in(manifest.checkpoints):
         path = read_text(entry, "path")
         if path is not None and read_text(entry, "instance") is None:
@@ -93,7 +95,7 @@ def _list_archives(manifest: Manifest) -> Iterator[LineageSave]:
             yield LineageSave(
                 instance="",
                 run_id=read_text(entry, "run_id") or "",
-                path=_normal(manifest, path),
+                path=move(_normal(manifest, path)),
                 time=read_number(entry, "time"),
                 created_at=read_text(entry, "created_at"),
                 size_bytes=None if size is None else int(size),

@@ -1,6 +1,10 @@
 """The pages, a module each: pure functions of the site and an address.
 
 - ``runs``: what runs, and what has run.
+- ``run``: why a run is as it is, what it cost, where it comes from, how to go on.
+- ``log``: the log of an instance.
+- ``search``: a search over all runs.
+- ``shared``: a choice of runs, for an address that leads to several.
 - ``experiment``: chains, generations, money and results.
 - ``usage``: tokens and cost by experiment, model and day.
 - ``reports``: what ``clawblox check`` and ``clawblox verify`` have left.
