@@ -98,6 +98,8 @@ def test_a_growing_log_is_appended_from_the_cursor_on(
     first = open_page(tmp_path)
     assert lines_of(first) == "one two"
     assert words_of(first, "rest") == "thr"
+    assert first.is_live
+    assert not open_page(tmp_path, "?q=one").is_live
     cursor = part_of(first, "log").cursor
     assert cursor.startswith("8-")
     with log.open("ab") as file:

@@ -24,7 +24,7 @@ from clawblox.web.files import (
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import state_mark
 from clawblox.web.run_logs import OpenLog, is_growing, opened_log
-from clawblox.web.search import Matches, search
+from clawblox.web.search import search
 from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 
@@ -53,7 +53,7 @@ def make_page(ask: Ask, ident: str, name: str) -> Page:
         f"Log of {name}",
         ((ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))),
         parts,
-        is_live=is_growing(status),
+        is_live=is_growing(status) and "q" not in ask.query,  # else it would search each second
         share=share(run, "log", name),
     )
 
@@ -251,44 +251,23 @@ def _draw_ways(view: _View, window: Window, *, has_keys: bool = True) -> Markup:
 
 
 def _draw_matches(view: _View) -> Markup:
-    wanted, is_pattern = view.ask.query["q"], "re" in view.ask.query
+    wanted, expression = view.ask.query["q"], view.ask.query.get("re")
     try:
+        is_pattern = expression is not None
         matches = search(view.log.fd, wanted, view.byte("next") or 0, is_pattern=is_pattern)
     except ValueError as error:
         return element("p", str(error), class_="bad")
-    return join((element("h2", _describe(matches)), *_list_matches(view, matches, wanted)))
-
-
-def _describe(matches: Matches) -> str:
-    words = count_words(len(matches.found), "place")
-    if matches.is_complete:
-        return words
-    return f"{words} in the first {format_bytes(matches.reached)} of {format_bytes(matches.size)}"
-
-
-def _list_matches(view: _View, matches: Matches, wanted: str) -> Iterator[Child]:
-    expression = view.ask.query.get("re")
-    rows = []
+    rows, more, heading = [], None, count_words(len(matches.found), "place")
     for match in matches.found:
         place = view.place(match.start)
         arrived = (view.log.times.arrival(match.start) or "")[:19].replace("T", " ")
-        words = join((match.before, element("mark", match.text), match.after))
-        rows.append(
-            element(
-                "li",
-                view.link(
-                    arrived or f"byte {place}",
-                    fragment=f"o{place}",
-                    at=place,
-                    q=wanted,
-                    re=expression,
-                ),
-                " ",
-                words,
-            )
-        )
-    yield element("ul", *rows, class_="found")
+        words = arrived or f"byte {place}"
+        to = view.link(words, fragment=f"o{place}", at=place, q=wanted, re=expression)
+        shown = (match.before, element("mark", match.text), match.after)
+        rows.append(element("li", to, " ", *shown))
     if not matches.is_complete:
-        yield element(
-            "p", view.link("search on", next=view.place(matches.reached), q=wanted, re=expression)
-        )
+        heading += f" in the first {format_bytes(matches.reached)}"
+        next_place = view.place(matches.reached)
+        link_on = view.link("search on", next=next_place, q=wanted, re=expression)
+        more = element("p", link_on)
+    return join((element("h2", heading), element("ul", *rows, class_="found"), more))

@@ -78,10 +78,27 @@ def _section(heading: str, *body: Child) -> Markup:
     return join((element("h2", heading), *body))
 
 
-def _cut_rows(number: int, what: str) -> Markup | None:
-    if number <= _MAX_ROWS:
-        return None
-    return element("p", f"{number - _MAX_ROWS} more {what} are not shown", class_="muted")
+def _listing(
+    name: str, headings: str, rows: Sequence[Sequence[Cell | Child]], total: int, *more: Child
+) -> Markup:
+    """Return a section with a table; nothing without rows.
+
+    Args:
+        name: Its heading.
+        headings: Those of the columns, between commas.
+        rows: The rows.
+        total: How many there would be, were all shown.
+        *more: What follows.
+    """
+    if not rows:
+        return join(())
+    hidden = total - len(rows)
+    note = element("p", f"{hidden} more are not shown", class_="muted") if hidden else None
+    return _section(name, table(name, headings.split(","), rows), note, *more)
+
+
+def _say(*pieces: Child) -> Markup:
+    return join(pieces)
 
 
 # -- why it is so ----------------------------------------------------------------------------------
@@ -100,13 +117,11 @@ def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]
     if run.run.interrupted:
         names = ", ".join(run.run.interrupted[:_MAX_WHY])
         more = len(run.run.interrupted) - _MAX_WHY
-        yield join(
-            (
-                "A resume would bring back ",
-                element("b", names),
-                f" and {more} more" if more > 0 else None,
-                _describe_saves(run),
-            )
+        yield _say(
+            "A resume would bring back ",
+            element("b", names),
+            f" and {more} more" if more > 0 else None,
+            _describe_saves(run),
         )
     well: Counter[tuple[str, str]] = Counter()
     for status in statuses:
@@ -136,17 +151,15 @@ def _explain_death(ask: Ask, run: RunSummary, status: InstanceStatus) -> Markup:
     end = (describe_end(status.exit, status.halt) or ends.get(status.state, ""))[:_NOW_CHARS]
     last = read_last_line(ask.site, run, status)
     log = ask.links.to("run", run.ident, "log", status.name)
-    return join(
-        (
-            state_mark(status.state, is_bad=True),
-            " ",
-            element("b", status.name),
-            f": {end}" if end else None,
-            *((" · ", moment(status.ended_at)) if status.ended_at else ()),
-            " · ",
-            link("log", log),
-            element("pre", last[:_NOW_CHARS]) if last else None,
-        )
+    return _say(
+        state_mark(status.state, is_bad=True),
+        " ",
+        element("b", status.name),
+        f": {end}" if end else None,
+        *((" · ", moment(status.ended_at)) if status.ended_at else ()),
+        " · ",
+        link("log", log),
+        element("pre", last[:_NOW_CHARS]) if last else None,
     )
 
 
@@ -158,29 +171,25 @@ def _has_come_back(run: RunSummary, instance: InstanceLineage) -> bool:
 
 def _explain_return(instance: InstanceLineage) -> Markup:
     before, latest = instance.lives[-2:]
-    return join(
-        (
-            element("span", "◐ ", class_="warning"),
-            element("b", instance.name),
-            f" died: {before.exit}" if before.exit else " died",
-            "; came back ",
-            moment(latest.begun_at),
-            f", {count_words(instance.restarts, 'restart')}",
-        )
+    return _say(
+        element("span", "◐ ", class_="warning"),
+        element("b", instance.name),
+        f" died: {before.exit}" if before.exit else " died",
+        "; came back ",
+        moment(latest.begun_at),
+        f", {count_words(instance.restarts, 'restart')}",
     )
 
 
 def _explain_agent(agent: AgentStatus) -> Markup:
-    return join(
-        (
-            state_mark(agent.state),
-            " ",
-            element("b", agent.name),
-            f" after turn {agent.turn}" if agent.turn else None,
-            f": {agent.reason[:_NOW_CHARS]}" if agent.reason else None,
-            " · ",
-            moment(agent.time),
-        )
+    return _say(
+        state_mark(agent.state),
+        " ",
+        element("b", agent.name),
+        f" after turn {agent.turn}" if agent.turn else None,
+        f": {agent.reason[:_NOW_CHARS]}" if agent.reason else None,
+        " · ",
+        moment(agent.time),
     )
 
 
@@ -312,7 +321,7 @@ def _suggest(run: RunSummary, history: RunHistory) -> Iterator[tuple[str, str]]:
 
 
 def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
-    headings = ("Agent", "State", "Why", "Turn", "Tokens", "Cost", "Inherited", "Now", "Latest")
+    headings = "Agent,State,Why,Turn,Tokens,Cost,Inherited,Now,Latest"
     rows = [
         (
             link(agent.name, ask.links.to("run", run.ident, "agent", ask.site.identify(agent.dir))),
@@ -327,10 +336,7 @@ def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
         )
         for place, agent in enumerate(run.agents[:_MAX_ROWS])
     ]
-    if not rows:
-        return join(())
-    more = _cut_rows(len(run.agents), "agents")
-    return _section("Agents", table("Agents", headings, rows), more)
+    return _listing("Agents", headings, rows, len(run.agents))
 
 
 def _find_now(ask: Ask, agent: AgentStatus) -> str:
@@ -351,21 +357,11 @@ def _find_now(ask: Ask, agent: AgentStatus) -> str:
 
 
 def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
-    headings = (
-        *("Instance", "State", "World", "Started", "Ended", "Ran", "Restarts", "Sim time"),
-        *("Last save", "Address", "Log"),
-    )
+    headings = "Instance,State,World,Started,Ended,Ran,Restarts,Sim time,Last save,Address,Log"
     statuses = sorted(run.run.instances, key=lambda status: (not status.has_died, status.name))
     rows = [_draw_instance(ask, run, status) for status in statuses[:_MAX_ROWS]]
-    if not rows:
-        return join(())
-    waiting = run.run.waiting
-    return _section(
-        "Instances",
-        table("Instances", headings, rows),
-        _cut_rows(len(statuses), "instances"),
-        element("p", f"{waiting} more wait for their start", class_="muted") if waiting else None,
-    )
+    waiting = f"{run.run.waiting} more wait for their start" if run.run.waiting else None
+    return _listing("Instances", headings, rows, len(statuses), waiting)
 
 
 def _draw_instance(ask: Ask, run: RunSummary, status: InstanceStatus) -> Sequence[Cell | Child]:
@@ -400,7 +396,6 @@ def _draw_lineage(run: RunSummary, history: RunHistory) -> Markup:
 
 
 def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    headings = ("Save", "Kind", "Instance", "Sim time", "Size", "Saved", "SHA-256")
     rows = [
         (
             link(
@@ -416,10 +411,8 @@ def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
         )
         for save in history.saves[:_MAX_ROWS]
     ]
-    if not rows:
-        return join(())
-    more = _cut_rows(len(history.saves), "saves")
-    return _section("Saves", table("Saves", headings, rows), more)
+    headings = "Save,Kind,Instance,Sim time,Size,Saved,SHA-256"
+    return _listing("Saves", headings, rows, len(history.saves))
 
 
 def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
@@ -432,11 +425,8 @@ def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
         )
         for number, recording in enumerate(history.recordings[:_MAX_ROWS], 1)
     ]
-    if not rows:
-        return join(())
-    headings = ("Recording", "Instance", "Size", "State")
-    more = _cut_rows(len(history.recordings), "recordings")
-    return _section("Recordings", table("Recordings", headings, rows), more)
+    headings = "Recording,Instance,Size,State"
+    return _listing("Recordings", headings, rows, len(history.recordings))
 
 
 def _draw_events(ask: Ask, run: RunSummary) -> Markup:
@@ -457,12 +447,6 @@ def _draw_events(ask: Ask, run: RunSummary) -> Markup:
         )
         for at, name, note, moved in found[:_MAX_EVENTS]
     ]
-    if not rows:
-        return join(())
-    more = len(run.run.instances) - _MAX_LOGS
-    note = f"of the first {_MAX_LOGS} instances" if more > 0 else None
-    return _section(
-        "Latest events",
-        element("p", note, class_="muted") if note else None,
-        table("Latest events", ("Time", "Instance", "Event"), rows),
-    )
+    left = len(run.run.instances) - _MAX_LOGS
+    note = f"Those of {left} more instances are not among them" if left > 0 else None
+    return _listing("Latest events", "Time,Instance,Event", rows, len(found), note)

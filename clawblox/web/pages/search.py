@@ -57,10 +57,10 @@ class _Slice:
     Attributes:
         ask: What is asked for.
         wanted: The text.
+        ends_at: When it ends, in seconds of the monotonic clock.
         found: The results by run: markup, a line each.
         reached: Where the next slice continues; None at the end.
         number: Number of results.
-        problems: Logs that could not be searched.
     """
 
     ask: Ask
@@ -158,15 +158,18 @@ def _search_place(slice_: _Slice, run: RunSummary, place: _Place, start: int) ->
     with contextlib.suppress(OSError, ValueError), _opened(slice_.ask, run, place) as (fd, moved):
         left = max(0.05, slice_.ends_at - time.monotonic())
         matches = search(fd, wanted, start, max_matches=_MAX_A_PLACE, seconds=left)
+        path, links = _path(slice_.ask, run, place), slice_.ask.links
         for match in matches.found:
-            to = _find_page(slice_.ask, run, place, match.start + moved)
-            slice_.add(run, _draw_match(place, match, to))
+            at = match.start + moved
+            slice_.add(run, _draw_match(place, match, links.to(*path, fragment=f"o{at}", at=at)))
         if matches.is_complete:
             return None
         if len(matches.found) < _MAX_A_PLACE:
             return matches.reached
-        more = _find_search(slice_, run, place)
-        slice_.add(run, element("li", link(f"more in the {place.words}", more)))
+        if isinstance(place.subject, AgentStatus):
+            path = (*path, "search")
+        more = links.to(*path, q=slice_.wanted)
+        slice_.add(run, element("li", link(f"more: {place.words}", more)))
     return None
 
 
@@ -196,19 +199,8 @@ def _search_names(slice_: _Slice, run: RunSummary) -> Iterator[Markup]:
         yield element("li", link(f"{len(matches) - _MAX_A_PLACE} more names", to))
 
 
-def _find_page(ask: Ask, run: RunSummary, place: _Place, at: int) -> Address:
-    """Return the address of the page that shows a byte of a log."""
-    return ask.links.to(*_path(ask, run, place), fragment=f"o{at}", at=at)
-
-
-def _find_search(slice_: _Slice, run: RunSummary, place: _Place) -> Address:
-    """Return the address of the page that searches one log."""
-    is_agent = isinstance(place.subject, AgentStatus)
-    path = _path(slice_.ask, run, place)
-    return slice_.ask.links.to(*path, *(["search"] if is_agent else []), q=slice_.wanted)
-
-
 def _path(ask: Ask, run: RunSummary, place: _Place) -> Sequence[str]:
+    """Return the path of the page that shows a log."""
     if isinstance(place.subject, AgentStatus):
         return "run", run.ident, "agent", ask.site.identify(place.subject.dir)
     return "run", run.ident, "log", place.subject.name if place.subject else ""
