@@ -106,6 +106,8 @@ def test_a_growing_log_is_appended_from_the_cursor_on(
         file.write(b"ee\nfour\n")
     second = open_page(tmp_path, cursor=cursor)
     assert lines_of(second) == "three four"
+    assert words_of(second, "rest") == ""
+    assert [part.name for part in second.parts] == [part.name for part in first.parts]
     third = open_page(tmp_path, cursor=part_of(second, "log").cursor)
     assert lines_of(third) == ""
     assert part_of(third, "log").version == part_of(second, "log").version

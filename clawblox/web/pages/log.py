@@ -184,7 +184,7 @@ def _draw_log(view: _View, window: Window) -> Iterator[Part]:
         first = min(int(cursor[1]), len(notes))
     else:
         first = sum(note.size <= window.start for note in notes) if window.start else 0
-    is_end, end, rest = window.end == window.size, window.end, None
+    is_end, end, rest = window.end == window.size, window.end, ""
     grows = is_growing(view.status) and (is_asked or is_end)
     lines = [*window.lines()]
     if grows and is_end and lines and not window.ends_line:
@@ -192,8 +192,8 @@ def _draw_log(view: _View, window: Window) -> Iterator[Part]:
     new = [note for note in notes[first:] if is_end or note.size <= end]
     body = join(_draw_lines(view, window, lines, new))
     yield Part("log", body, f"{view.place(end)}-{first + len(new)}" if grows else "")
-    if rest is not None:
-        yield Part("rest", element("div", _blank(), element("span", rest[-_REST:]), class_="line"))
+    shown = element("span", rest[-_REST:])
+    yield Part("rest", element("div", _blank(), shown, class_="line") if rest else join(()))
 
 
 def _draw_lines(
