@@ -122,7 +122,9 @@ class RecordingReader:
     def __init__(self, fd: int, path: Path, *, is_growing: bool = False) -> None:
         self.path = path
         self._fd = fd
-        self.size = os.fstat(fd).st_size
+        status = os.fstat(fd)
+        self._file = status.st_dev, status.st_ino
+        self.size = status.st_size
         self._end = self._blocks = 0
         self._counts = dict.fromkeys(Track, 0)
         self.torn_at: int | None = None
@@ -132,6 +134,26 @@ class RecordingReader:
         self.index: list[BlockEntry] = list(entries)
         if not self.index and not is_growing:
             raise self._error("it has no complete record", 0)
+
+    def reopen(self, fd: int) -> bool:
+        """Read on from another descriptor of the same file, and add the blocks that are new.
+
+        Args:
+            fd: The descriptor; it stays the caller's.
+
+        Returns:
+            Whether it is the same file, and has not become shorter; if not, nothing has changed.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: A block is damaged.
+        """
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != self._file or status.st_size < self.size:
+            return False
+        self._fd = fd
+        self.extend()
+        return True
 
     def extend(self) -> None:
         """Add the blocks that were appended since to the index; the older format is not extended.

@@ -139,13 +139,16 @@ def refuse_archive(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def opened_recording(path: Path, run_dir: Path | None = None) -> Iterator[RecordingReader]:
+def opened_recording(
+    path: Path, run_dir: Path | None = None, known: RecordingReader | None = None
+) -> Iterator[RecordingReader]:
     """Open a recording for the duration of the block. Blocks.
 
     Args:
         path: The file.
         run_dir: The run directory that lists it; no link below it is followed. None where a person
             has named the file.
+        known: Its reader of an earlier block, which then reads only what is new.
 
     Yields:
         Its reader.
@@ -157,7 +160,8 @@ def opened_recording(path: Path, run_dir: Path | None = None) -> Iterator[Record
     with _refusing(path):
         fd = _open(path, run_dir)
     try:
-        yield RecordingReader(fd, path)
+        is_same = known is not None and known.reopen(fd)
+        yield known if known is not None and is_same else RecordingReader(fd, path)
     finally:
         os.close(fd)
 

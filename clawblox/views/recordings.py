@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -22,6 +22,8 @@ _MAX_CHARS: Final = 160
 _MAX_CHANGES: Final = 2
 _EVENTS: Final = 5
 """Number of events before and after a moment that are shown with it."""
+_MAX_EARLIER: Final = 200
+"""How many observations are looked at for the ones before the last."""
 _ID_CHARS: Final = 8
 _OWN_TIME: Final = ("tick", "time")
 """Members of an observation that differ in every tick."""
@@ -184,6 +186,7 @@ class WorldAt:
         observations: The last observation of each agent in the world until then.
         before: The last events until then, oldest first.
         after: The next events.
+        earlier: The observation before the last one, by the id of the agent, where one is near.
     """
 
     time: float
@@ -192,43 +195,59 @@ class WorldAt:
     observations: Sequence[Record]
     before: Sequence[Record]
     after: Sequence[Record]
+    earlier: Mapping[str, Record] = attrs.field(factory=dict)
 
 
-def read_world_at(recording: RecordingReader, time: float) -> WorldAt:
+def read_world_at(recording: RecordingReader, time: float, roster: Roster | None = None) -> WorldAt:
     """Return the state of a world at a moment of its recording. Blocks.
 
     Args:
         recording: The recording.
         time: The moment, in seconds of simulation time.
+        roster: The agents at that moment, where they are known; without it, all inputs until then
+            are read.
 
     Raises:
         OSError: The file cannot be read.
         RecordingError: A block is damaged, or the first record is not a start.
     """
-    roster, before = Roster(recording.start()), deque[Record](maxlen=_EVENTS)
-    after: list[Record] = []
-    for record in recording.read_track(Track.INPUTS):
-        if record.moment.time > time:
-            after.append(record)
-            if len(after) == _EVENTS:
+    if roster is None:
+        roster = Roster(recording.start())
+        for record in recording.read_track(Track.INPUTS):
+            if record.moment.time > time:
                 break
-        else:
             roster.note(record)
-            before.append(record)
+    before = tuple(islice(recording.read_back(Track.INPUTS, time), _EVENTS))[::-1]
+    later = (r for r in recording.read_track(Track.INPUTS, time) if r.moment.time > time)
     frames = recording.read_back(Track.FRAMES, time)
     frame = next((record for record in frames if "frame" in record.fields), None)
-    observations = _last_observations(recording, roster, time)
-    return WorldAt(time, roster, frame, observations, tuple(before), tuple(after))
+    observations, earlier = _last_observations(recording, roster, time)
+    return WorldAt(
+        time, roster, frame, observations, before, tuple(islice(later, _EVENTS)), earlier
+    )
 
 
-def _last_observations(recording: RecordingReader, roster: Roster, time: float) -> list[Record]:
-    missing, found = dict(roster.present), []
+def _last_observations(
+    recording: RecordingReader, roster: Roster, time: float
+) -> tuple[list[Record], dict[str, Record]]:
+    """Return the last observation of each agent, and the one before it where that is near."""
+    missing = dict(roster.present)
+    found: list[Record] = []
+    earlier: dict[str, Record] = {}
+    left = _MAX_EARLIER
     for record in recording.read_back(Track.OBSERVATIONS, time):
-        if not missing or record.moment.time < min(missing.values()):
+        ident = _text(record.fields.get("agent_id"))
+        if not missing:
+            left -= 1
+        elif record.moment.time < min(missing.values()):
             break
-        if missing.pop(_text(record.fields.get("agent_id")), None) is not None:
+        if not left or len(earlier) == len(roster.present):
+            break
+        if missing.pop(ident, None) is not None:
             found.append(record)
-    return found[::-1]
+        elif ident in roster.present and record.moment.time >= roster.present[ident]:
+            earlier.setdefault(ident, record)
+    return found[::-1], earlier
 
 
 def format_world_at(world: WorldAt, start: Mapping[str, Any], width: int) -> Iterator[str]:

@@ -34,5 +34,6 @@
 - ``measured``: registers digests of the recordings that other programs have written.
 - ``exchanges``: requests of agents with their answers, as records.
 - ``recorded_worlds``: the world that made a recording, by records that only the caller can write.
+- ``viewer``: the viewer of a world, started with a recording and ended.
 - ``recorded``: an instance of another process as the client of an agent reaches it.
 """

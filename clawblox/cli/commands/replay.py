@@ -14,7 +14,7 @@ import click
 from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.parameters import PATH, SECONDS, count_type, examples, existing_path, json_option
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
-from clawblox.cli.running.viewer import run_viewer
+from clawblox.cli.running.viewer import show_viewer
 from clawblox.cli.terminal.output import note, table_width
 from clawblox.errors import ClawbloxError, RecordingError, UsageError
 from clawblox.foreign_values import clean_value
@@ -138,7 +138,7 @@ def command(
         with _reading(found.path, run_dir):
             pass  # a viewer gets nothing but a recording
         world = Path(world_dir) if world_dir else find_recorded_world(found, run_dir)
-        return anyio.run(run_viewer, world, found.path)
+        return anyio.run(show_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
         _note_damage(found, run_dir)
         if at is not None:
