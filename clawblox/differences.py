@@ -118,7 +118,7 @@ def _compare_members(
 def _compare_lists(
     before: Sequence[Any], after: Sequence[Any], path: str, depth: int
 ) -> Iterator[Difference]:
-    named_before, named_after = _by_id(before), _by_id(after)
+    named_before, named_after = objects_by_id(before), objects_by_id(after)
     if named_before is not None and named_after is not None:
         yield from _compare_members(named_before, named_after, path, depth, add_id)
         # The order that the differences above imply: old items as before, new items last.
@@ -143,8 +143,8 @@ def _compare_lists(
         yield Difference(add_index(path, index), before[index], ABSENT)
 
 
-def _by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:
-    """Return objects by their ids; None unless each has an id of its own."""
+def objects_by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:
+    """Return the objects of a list by their ids; None unless each item is one with its own id."""
     objects = {}
     for item in items:
         name = item.get("id") if isinstance(item, Mapping) else None

@@ -264,20 +264,23 @@ def _read_source(
         world=world,
         env=env,
         datastore=_choose_backend(start.get("datastore"), backend),
-        changed_files=_find_changes(found, start.get("world_files"), world),
+        changed_files=find_changed_files(found, start.get("world_files"), world),
         first_tick=start["tick"],
         first_time=start["time"],
         last_tick=last_tick,
     )
 
 
-def _find_changes(found: FoundRecording, sha256: object, world: str) -> tuple[str, ...] | None:
+def find_changed_files(found: FoundRecording, sha256: object, world: str) -> tuple[str, ...] | None:
     """Return the files of a world that are others than those that a recording was made with.
 
     Args:
         found: The recording.
         sha256: Digest of the files, as its first record has it.
         world: The directory or address of the world.
+
+    Returns:
+        Their paths, ``.`` where only that there are some is known; None where nothing is.
     """
     if not isinstance(sha256, str):
         return None

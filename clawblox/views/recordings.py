@@ -97,7 +97,7 @@ class Timeline:
             self.roster.note(record)
         who = self.roster.name(record.fields.get("agent_id"))
         what = {
-            Track.INPUTS: _describe_event,
+            Track.INPUTS: describe_event,
             Track.OBSERVATIONS: self._describe_observation,
             Track.FRAMES: _describe_frame,
         }[record.track](record.fields)
@@ -132,7 +132,8 @@ def _describe_frame(fields: Mapping[str, Any]) -> str:
     return printable_name(", ".join(filter(None, parts)))
 
 
-def _describe_event(fields: Mapping[str, Any]) -> str:
+def describe_event(fields: Mapping[str, Any]) -> str:
+    """Return what a record of the track of inputs says, without its time and its agent."""
     event = _text(fields.get("event"))
     if event == "input":
         parts = [_text(fields.get("action")), *_data(fields.get("data"))]

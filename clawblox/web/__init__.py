@@ -15,6 +15,10 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``workspaces``, ``text_diff``: the workspaces of agents in archives, and how they differ.
 - ``page``: what a page is; ``routes``: which page is at which address.
 - ``pages``: the pages, a module each; ``pieces``: what several pages share.
+- ``recorded``, ``recorded_world``: the recordings of runs, and their worlds as they are now.
+- ``frames``: the files of renderers, which run in a frame of their own; ``viewers``: the programs
+  that a person has started from a page.
+- ``value_tree``, ``number_plots``: what agents saw, at a moment and over time.
 - ``app``: the server; ``gate``: what a request must have before any page sees it.
 - ``axis``: one axis of time for all that a page shows; ``axis_shapes``: its strip.
 - ``descent``: the lives on that axis; ``recorded_lives``: their recordings.

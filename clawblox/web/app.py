@@ -1,4 +1,7 @@
-"""The server of the pages. It reads one directory, and changes nothing in it."""
+"""The server of the pages. It reads one directory, and changes nothing in it.
+
+On request it starts the viewer of a world, which ends with it.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,23 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import UsageError
+from clawblox.errors import ClawbloxError, UsageError
 from clawblox.host_gate import ServerAddress
 from clawblox.server.connections import run_server
 from clawblox.server.launch_settings import Settings
 from clawblox.server.static_files import guess_media_type
 from clawblox.views.html import Address, document
 from clawblox.web import routes
+from clawblox.web.frames import FrameKeys, frame_headers, read_frame_file
 from clawblox.web.gate import Keys, guarded
 from clawblox.web.page import Ask, Page, draw_page, draw_part
 from clawblox.web.shared_address import find_pages
+from clawblox.web.pages.replay import find_replay
+from clawblox.web.pages.viewer import find_viewer
+from clawblox.web.recorded_world import find_world
 from clawblox.web.site import NoSuchPage, Site
 from clawblox.web.static_files import STATIC_FILES, read_static
+from clawblox.web.viewers import Viewers
 
 _MAX_QUERY_CHARS: Final = 8192
 
@@ -39,9 +47,13 @@ class ServerLinks:
 
     Args:
         key: The key of the pages.
+
+    Attributes:
+        frames: The keys of renderers.
     """
 
     def __init__(self, key: str) -> None:
+        self.frames = FrameKeys()
         self._key = key
 
     def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
@@ -51,6 +63,10 @@ class ServerLinks:
     def file(self, name: str) -> Address:
         """Return the address of a static file."""
         return Address.make("", self._key, "static", name)
+
+    def frame(self, run: str, number: str) -> Address:
+        """Return the address of a recording's renderer, with a key of its own."""
+        return Address.make("", "x", self.frames.make(run, number), "")
 
 
 def create_app(
@@ -70,8 +86,13 @@ def create_app(
             Route("/static/{name}", pages.static),
             Route("/changes", pages.changes),
             Route("/open", pages.open),
+            Route("/x/{key}/{path:path}", pages.frame),
+            Route("/run/{run}/replay/{number}/states", pages.states),
+            Route("/run/{run}/replay/{number}/viewer", pages.start_viewer, methods=["POST"]),
+            Route("/run/{run}/replay/{number}/viewer/open", pages.open_viewer),
             Route("/{path:path}", pages.page),
-        ]
+        ],
+        lifespan=lambda _app: pages.viewers.open(),
     )
     return guarded(app, address, keys, names)
 
@@ -158,8 +179,14 @@ def open_site(root: Path, listener: socket.socket, names: Collection[str] = ()) 
 
 class _Pages:
     def __init__(self, site: Site, links: ServerLinks) -> None:
+        self.viewers = Viewers()
         self._site = site
         self._links = links
+
+    def _ask(
+        self, query: dict[str, str] | None = None, cursors: dict[str, str] | None = None
+    ) -> Ask:
+        return Ask(self._site, self._links, query or {}, cursors or {}, self.viewers)
 
     async def page(self, request: Request) -> Response:
         """Answer with a page."""
@@ -193,7 +220,10 @@ class _Pages:
     def _make(
         self, path: str, query: dict[str, str], cursors: dict[str, str] | None = None
     ) -> Page:
-        return routes.make_page(Ask(self._site, self._links, query, cursors or {}), path)
+        return routes.make_page(self._ask(query, cursors), path)
+
+    def _missing(self, error: NoSuchPage) -> Page:
+        return routes.make_missing(self._ask(), str(error))
 
     def _draw(self, page: Page) -> str:
         head, body = draw_page(page, self._links)
@@ -230,6 +260,57 @@ class _Pages:
             for part in parts
         ]
         return Response(json.dumps(document), media_type="application/json")
+
+    async def states(self, request: Request) -> Response:
+        """Answer with states of a recording from ``from`` to ``to``, in simulated seconds."""
+        return await run_blocking(partial(self._read_states, request))
+
+    def _read_states(self, request: Request) -> Response:
+        try:
+            since, until = (float(request.query_params.get(name, "")) for name in ("from", "to"))
+            replay = find_replay(self._ask(), *request.path_params.values())
+            with self._site.recordings.opened(replay.found, replay.run.directory) as recording:
+                content = recording.read_states(since, until)
+        except (ClawbloxError, NoSuchPage, ValueError):
+            return PlainTextResponse("Not found", 404)
+        return Response(content, media_type="application/json")
+
+    async def frame(self, request: Request) -> Response:
+        """Answer with a file of a renderer, which may load only what is below its key."""
+        return await run_blocking(partial(self._read_frame_file, request))
+
+    def _read_frame_file(self, request: Request) -> Response:
+        key = request.path_params["key"]
+        try:
+            replay = find_replay(self._ask(), *self._links.frames.find(key))
+            with self._site.recordings.opened(replay.found, replay.run.directory) as recording:
+                digest = recording.start.get("world_files")
+            world = find_world(replay.found, replay.run.directory, digest)
+            if world.config is None:
+                raise NoSuchPage(world.problem)
+            file = read_frame_file(world.config, request.path_params["path"])
+            headers = frame_headers(request.headers.get("host", ""), key)
+        except (ClawbloxError, NoSuchPage):
+            return PlainTextResponse("Not found", 404)
+        return Response(file.content, headers=headers, media_type=guess_media_type(file.name))
+
+    async def start_viewer(self, request: Request) -> Response:
+        """Start the viewer of a recording's world, and lead back to the page that says so."""
+        run, number = request.path_params["run"], request.path_params["number"]
+        try:
+            replay = await run_blocking(partial(find_replay, self._ask(), run, number))
+            viewer = await run_blocking(partial(find_viewer, self._ask(), replay))
+            await self.viewers.start((run, number), viewer, replay.found.path)
+        except (ClawbloxError, NoSuchPage) as error:
+            return PlainTextResponse(str(error), 409)
+        return RedirectResponse(replay.address(self._ask(), "viewer").text, 303)
+
+    async def open_viewer(self, request: Request) -> Response:
+        """Lead to the address that a running viewer was given."""
+        running = self.viewers.find(*request.path_params.values())
+        if running is None or running.state != "running":
+            return PlainTextResponse("This viewer does not run", 404)
+        return RedirectResponse(running.address, 303)
 
     async def static(self, request: Request) -> Response:
         """Answer with a static file."""

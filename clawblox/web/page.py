@@ -14,6 +14,7 @@ import attrs
 
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.web.site import Site
+from clawblox.web.viewers import Viewers
 
 Query: TypeAlias = Mapping[str, str]
 """The parameters of an address."""
@@ -34,6 +35,14 @@ class Links(Protocol):
     def file(self, name: str) -> Address:
         """Return the address of a file of ``web/static``."""
 
+    def frame(self, run: str, number: str) -> Address | None:
+        """Return the address of a recording's renderer; None where foreign code cannot be shown.
+
+        Args:
+            run: The run's name in addresses.
+            number: The number of the recording.
+        """
+
 
 @attrs.frozen
 class Ask:
@@ -45,12 +54,14 @@ class Ask:
         query: The parameters of the address.
         cursors: Where the parts that grow ended when the browser last got them, by name; a part
             without one is returned from its start.
+        viewers: The programs that this server has started; None where it cannot start any.
     """
 
     site: Site
     links: Links
     query: Query = attrs.field(factory=dict)
     cursors: Mapping[str, str] = attrs.field(factory=dict)
+    viewers: Viewers | None = None
 
     def whole(self, name: str) -> int | None:
         """Return a parameter as a whole number of at most 15 digits; None if it is none."""

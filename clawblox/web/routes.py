@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
 from clawblox.web.pages import experiment, log, missing, reports, run, runs, search, shared, usage
+from clawblox.web.pages import missing, replay, runs, viewer
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -22,6 +23,9 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("usage", usage.make_page),
     ("reports", reports.make_page),
     ("check/*", reports.make_report_page),
+    ("run/*/replay", replay.make_page),
+    ("run/*/replay/*", replay.make_page),
+    ("run/*/replay/*/viewer", viewer.make_page),
 )
 """Paths of pages, in which ``*`` stands for an id."""
 

@@ -31,6 +31,7 @@ from clawblox.rundir.find_runs import find_experiments_below
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
+from clawblox.web.recorded import Recordings
 
 _ID_DIGITS: Final = 10
 _ENDED_LOOK_S: Final = 10.0
@@ -112,10 +113,12 @@ class Site:
 
     Attributes:
         root: The directory, resolved.
+        recordings: The recordings that pages have looked at.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root.resolve()
+        self.recordings = Recordings()
         self._clock = clock
         self._lock = threading.Lock()
         self._runs: dict[Path, _Known] = {}

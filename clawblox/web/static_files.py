@@ -1,4 +1,4 @@
-"""The few files that pages need: one style sheet, one script, one icon."""
+"""The few files that pages need: a style sheet, an icon, and scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from clawblox.views import check_page, page_style, svg
 
-STATIC_FILES: Final = ("app.js", "icon.svg", "style.css")
+STATIC_FILES: Final = ("app.js", "icon.svg", "replay.js", "style.css")
 
 
 @functools.cache

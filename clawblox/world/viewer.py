@@ -139,11 +139,14 @@ async def run_viewer(
         finally:
             os.close(sink)
         await _accompany(tree, process, partial(read_output, source), stop)
-        end = await process.wait()
-        tree.release()
+        return await process.wait()
     finally:
+        with anyio.CancelScope(shield=True):
+            if tree.may_have_survivors:
+                await tree.end(stop.begin(GRACE_S))
+        tree.forget()
+        tree.release()
         os.close(source)
-    return end
 
 
 async def _start(tree: ProcessTree, words: Sequence[str], cwd: Path, sink: int) -> Process:
@@ -152,7 +155,6 @@ async def _start(tree: ProcessTree, words: Sequence[str], cwd: Path, sink: int) 
         await run_blocking(tree.watch)
         process = await run_blocking(partial(spawn, words, cwd=cwd, env=env, output=sink))
     except (CannotExecute, OSError) as error:
-        tree.forget()
         raise ClawbloxError(f"The viewer cannot be started: {error}") from error
     tree.add(process)
     return process
@@ -178,18 +180,12 @@ async def _accompany(
             stop.scope.cancel()
         is_read.set()
 
-    try:
-        async with Tasks() as tasks:
-            tasks.start_soon(wait)
-            tasks.start_soon(read)
-            with stop.scope:
-                await anyio.sleep_forever()
-            with anyio.CancelScope(shield=True):
-                await tree.end(stop.begin(GRACE_S))
-            with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe
-                await is_read.wait()
-    finally:
+    async with Tasks() as tasks:
+        tasks.start_soon(wait)
+        tasks.start_soon(read)
+        with stop.scope:
+            await anyio.sleep_forever()
         with anyio.CancelScope(shield=True):
-            if tree.may_have_survivors:
-                await tree.end(stop.begin(GRACE_S))
-        tree.forget()
+            await tree.end(stop.begin(GRACE_S))
+        with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe
+            await is_read.wait()

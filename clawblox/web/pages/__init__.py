@@ -9,4 +9,5 @@
 - ``usage``: tokens and cost by experiment, model and day.
 - ``reports``: what ``clawblox check`` and ``clawblox verify`` have left.
 - ``missing``: for an address that has no page.
+- ``replay``: a recording at a moment; ``viewer``: before a world's own viewer is started.
 """

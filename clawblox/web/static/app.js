@@ -39,7 +39,10 @@ let failures = 0;
 const MOST_CHILDREN = 20000; // lines or steps of a part that grows
 
 function pageAddress() {
-  return location.pathname.slice(base.length) + location.search;
+  const moment = $("#slider") && location.hash.match(/^#t=(-?[\d.]+)/);
+  const query = new URLSearchParams(location.search);
+  if (moment) query.set("t", moment[1]);
+  return location.pathname.slice(base.length) + (query.size ? `?${query}` : "");
 }
 
 function pairs(name) {
