@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -15,20 +15,23 @@ from clawblox.rundir.status import OVER
 from clawblox.views.formatting import count_words, format_count
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
+from clawblox.web.axis import Axis, LanePoint
+from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
 from clawblox.web.number_plots import draw_numbers, read_numbers
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import facts, table
 from clawblox.web.recorded import OpenRecording, list_replays
 from clawblox.web.recorded_world import RecordedWorld, find_world
+from clawblox.web.replay_axis import read_axis
 from clawblox.web.site import NoSuchPage, RunSummary
 from clawblox.web.value_tree import draw_tree
 
 _MAX_AGENTS: Final = 12
+_MAX_LANES: Final = 24
+_MAX_LISTED: Final = 20
 _SPEEDS: Final = ("1", "2", "5", "10", "60", "0.25")
 _TIME: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
 _UTC: Final = re.compile(r"[\d:.TZ+-]{10,40}")
-EDGES: Final = (160.0, 840.0)
-"""Where the axis begins and ends, in pixels."""
 
 
 @attrs.frozen
@@ -100,8 +103,9 @@ def make_page(ask: Ask, ident: str, number: str = "") -> Page:
     above = crumbs(ask, replay.run)
     title = f"Replay of {replay.run.name}"
     try:
+        axis, lanes = read_axis(ask.site, replay.run, replay.found)
         with ask.site.recordings.opened(replay.found, replay.run.directory) as recording:
-            parts = list(_make_parts(ask, replay, recording))
+            parts = list(_make_parts(ask, replay, recording, axis, lanes))
     except ClawbloxError as error:
         why = element("p", "✕ ", str(error), class_="bad")
         return Page(title, above, (Part("why", why),), is_live=replay.is_live)
@@ -134,28 +138,36 @@ def find_moment(ask: Ask, recording: OpenRecording) -> float:
     return begin if time is None else min(max(time, begin), end)
 
 
-def _make_parts(ask: Ask, replay: Replay, recording: OpenRecording) -> Iterator[Part]:
+def _make_parts(
+    ask: Ask,
+    replay: Replay,
+    recording: OpenRecording,
+    axis: Axis,
+    lanes: Mapping[str, Sequence[LanePoint]],
+) -> Iterator[Part]:
     world = find_world(replay.found, replay.run.directory, recording.start.get("world_files"))
     time = find_moment(ask, recording)
     frame = None
     if world.has_renderer and recording.has_frames:
         frame = ask.links.frame(replay.run.ident, replay.number)
     at = read_world_at(recording.reader, time, recording.roster(time))
-    yield Part("facts", _draw_facts(replay, recording))
+    yield Part("facts", _draw_facts(ask, replay, recording))
     yield Part("world", _draw_world(ask, replay, world, recording, has_frame=frame is not None))
     yield Part("player", _draw_player(ask, replay, recording, frame, time), cursor="-")
+    yield Part("axis", _draw_axis(axis, lanes))
     yield Part("events", _draw_events(ask, replay, at))
     yield Part("seen", join(_draw_seen(at, has_frame=frame is not None)))
     if frame is None:
-        yield Part("numbers", _draw_numbers(recording))
+        yield Part("numbers", _draw_numbers(recording, (axis.begin, axis.end)))
 
 
-def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
+def _draw_facts(ask: Ask, replay: Replay, recording: OpenRecording) -> Markup:
     begin, end = recording.span
     index = recording.reader.index
     agents = {sent.name for sent in recording.sent}
     pairs: list[tuple[str, Child]] = [
         ("Recording", f"{replay.number} of {replay.count}"),
+        ("Others", _link_others(ask, replay)),
         ("Instance", replay.found.instance),
         ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", id="span",
                               data_begin=repr(begin), data_end=repr(end))),
@@ -166,6 +178,16 @@ def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
     torn = recording.reader.torn_at is not None and not replay.is_live
     note = "Its end is incomplete: its writer was killed." if torn else None
     return join((facts(pairs), element("p", note, class_="muted") if note else None))
+
+
+def _link_others(ask: Ask, replay: Replay) -> Child:
+    numbers = [str(number) for number in range(1, min(replay.count, _MAX_LISTED) + 1)]
+    others = [
+        link(number, attrs.evolve(replay, number=number).address(ask))
+        for number in numbers
+        if number != replay.number
+    ]
+    return join(others, ", ") if others else None
 
 
 def _utc(utc: str) -> str:
@@ -233,6 +255,14 @@ def _draw_player(
     return join((shown, controls, script))
 
 
+def _draw_axis(axis: Axis, lanes: Mapping[str, Sequence[LanePoint]]) -> Markup:
+    shown = dict(list(lanes.items())[:_MAX_LANES])
+    more = count_words(len(lanes) - len(shown), "more agent")
+    edges = {"data_begin": repr(axis.begin), "data_end": repr(axis.end)}
+    strip = element("div", draw_axis(axis, shown).part(), class_="scroll", id="strip", **edges)
+    return join((strip, element("p", f"and {more}") if len(lanes) > len(shown) else None))
+
+
 def _draw_events(ask: Ask, replay: Replay, at: WorldAt) -> Markup:
     rows = [_draw_event(ask, replay, at, record, "") for record in at.before]
     rows.append((element("b", f"{at.time:.3f}"), None, None, element("b", "▶ this moment")))
@@ -288,12 +318,12 @@ def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
         yield draw_tree("frame", at.frame.fields.get("frame"))
 
 
-def _draw_numbers(recording: OpenRecording) -> Markup:
+def _draw_numbers(recording: OpenRecording, span: tuple[float, float]) -> Markup:
     numbers = read_numbers(recording.reader)
     if not numbers:
         return join(())
     roster = recording.roster(float("inf"))
     names = {agent: roster.name(agent) for agent, _ in numbers}
-    picture = draw_numbers(numbers, names, recording.span, EDGES)
+    picture = draw_numbers(numbers, names, span, (LEFT, RIGHT))
     heading = element("h2", "Numbers that agents saw")
     return join((heading, element("div", picture.part(), class_="scroll")))

@@ -62,7 +62,7 @@
   }
 
   function drawCursor() {
-    const { begin, end } = span();
+    const { begin, end } = document.getElementById("strip").dataset;
     const at = 160 + ((time() - begin) / (end - begin || 1)) * 680;
     for (const picture of document.querySelectorAll("#axis svg, #numbers svg")) {
       let line = picture.querySelector(".cursor");
