@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +43,6 @@ class OpenRecording:
     Attributes:
         reader: Its reader.
         start: The fields of its first record, without a large snapshot.
-        sent: What its agents sent, in order.
     """
 
     def __init__(self, reader: RecordingReader) -> None:
@@ -52,12 +51,18 @@ class OpenRecording:
         sessions = snapshot.get("sessions") if isinstance(snapshot, dict) else None
         self.reader = reader
         self.start: dict[str, Any] = {**start, "snapshot": {"sessions": sessions}}
-        self.sent: list[Sent] = []
+        self._sent: list[Sent] = []
         self._comings: list[Record] = []
         self._roster = Roster(self.start)
         self._blocks = 0
 
-    def read_on(self) -> None:
+    @property
+    def sent(self) -> Sequence[Sent]:
+        """What its agents sent, in order. Blocks."""
+        self._read_on()
+        return self._sent
+
+    def _read_on(self) -> None:
         """Read the inputs of new blocks."""
         for entry in self.reader.index[self._blocks :]:
             if entry.header.track is Track.INPUTS:
@@ -72,7 +77,7 @@ class OpenRecording:
             self._roster.note(record)
         elif event in ("input", "chat"):
             name = self._roster.name(record.fields.get("agent_id"))
-            self.sent.append(Sent(record.moment.time, name, event == "chat"))
+            self._sent.append(Sent(record.moment.time, name, event == "chat"))
 
     @property
     def span(self) -> tuple[float, float]:
@@ -86,7 +91,8 @@ class OpenRecording:
         return any(entry.header.track is Track.FRAMES for entry in self.reader.index)
 
     def roster(self, time: float) -> Roster:
-        """Return the agents at a moment."""
+        """Return the agents at a moment. Blocks."""
+        self._read_on()
         roster = Roster(self.start)
         for record in self._comings:
             if record.moment.time > time:
@@ -161,7 +167,6 @@ class Recordings:
             with opened_recording(found.path, run_dir, known) as reader:
                 if kept.recording is None or reader is not known:
                     kept.recording = OpenRecording(reader)
-                kept.recording.read_on()
                 yield kept.recording
 
 

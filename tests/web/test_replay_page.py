@@ -1,0 +1,214 @@
+"""The page of a recording as text: a moment, the table around it, what agents saw, numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from clawblox.recording.blocks import Track
+from clawblox.rundir.recordings import find_recordings
+from clawblox.web import routes
+from clawblox.web.app import ServerLinks
+from clawblox.web.number_plots import MAX_POINTS, read_numbers
+from clawblox.web.page import Ask, Page
+from clawblox.web.recorded import Recordings
+from clawblox.web.site import NoSuchPage, Site
+from clawblox.web.value_tree import draw_tree
+from tests.recording.files import Recorded, reading
+from tests.web.descents import record_descent
+from tests.web.replays import engine_world, only_run, record, tally_world
+
+ACTIONS = [("Add", number) for number in range(1, 9)]
+
+
+def make(root: Path, path: str = "", **query: str) -> Page:
+    """Return the page of the first recording of the only run in a directory."""
+    ask = Ask(Site(root), ServerLinks("key"), query)
+    return routes.make_page(ask, path or f"run/{only_run(root)}/replay/1")
+
+
+def words(page: Page, *names: str) -> str:
+    """Return the text of some parts of a page, of all by default."""
+    parts = [part.body.html for part in page.parts if not names or part.name in names]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", " ".join(parts))).split())
+
+
+@pytest.fixture
+def tally(tmp_path: Path) -> Path:
+    """Return a directory with a run of a world without a renderer."""
+    record(tally_world(tmp_path, "{recording}"), tmp_path / "runs" / "run", *ACTIONS)
+    return tmp_path / "runs"
+
+
+def test_the_moment_of_an_address_has_its_events_and_what_agents_saw(tally: Path) -> None:
+    first, later = make(tally), make(tally, t="1.0")
+    assert "0.000 ▶ this moment" in words(first, "events")
+    events, seen = words(later, "events"), words(later, "seen")
+    before, _, after = events.partition("1.000 ▶ this moment")
+    assert re.search(r"\d\.\d{3} [\d:.]{12} Rocky Add 3", before), before
+    assert "Add 5" in after
+    assert re.search(r"Rocky at [\d.]+ s, changes since [\d.]+ s marked", seen), seen
+    assert re.search(r"was \d", seen)
+
+
+def test_a_moment_before_or_after_the_recording_is_its_first_or_last(tally: Path) -> None:
+    end = re.search(r"0\.00 to ([\d.]+) s", words(make(tally), "facts"))
+    assert end is not None
+    assert f"{end[1]} s" in words(make(tally, t="99999"), "player")
+    for strange in ("-5", "nan", "1e9", "", "1" * 400, "<b>"):
+        assert "0.00 s" in words(make(tally, t=strange), "player"), strange
+
+
+def test_a_time_of_the_host_leads_to_its_moment_and_recording(tally: Path) -> None:
+    (found,) = find_recordings(tally / "run")
+    with reading(found.path) as reader:
+        records = [r for r in reader.read_track(Track.INPUTS) if r.fields.get("action") == "Add"]
+    wanted = records[4].moment
+    page = make(tally, f"run/{only_run(tally)}/replay", utc=wanted.utc)
+    shown = re.search(r"([\d.]+) s", words(page, "player"))
+    assert shown is not None
+    assert float(shown[1]) >= round(wanted.time, 2)
+    assert f"{wanted.utc[11:23]} Rocky Add 5" in words(page, "events")
+
+
+def test_numbers_that_vary_are_plotted_where_the_world_has_no_renderer(tally: Path) -> None:
+    assert "Numbers that agents saw" in words(make(tally), "numbers")
+
+
+def test_a_line_has_at_most_1400_points_however_long_the_recording_is(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    for tick in range(1, 4001):
+        recorded.observe(tick, "a", {"tick": tick, "x": tick % 7, "ok": True, "far": [1, tick]})
+        if tick % 50 == 0:
+            recorded.flush()
+    with reading(recorded.close()) as reader:
+        numbers = read_numbers(reader)
+    assert [*numbers] == [("a", "x")]
+    assert 400 < len(numbers["a", "x"]) <= MAX_POINTS
+
+
+def test_the_page_shows_a_renderer_in_a_sandbox_only_where_states_can_be_drawn(
+    tmp_path: Path, tally: Path
+) -> None:
+    world = engine_world(tmp_path / "engine")
+    record(world, tmp_path / "box" / "run", ("Jump", {}))
+    html = "".join(part.body.html for part in make(tmp_path / "box").parts)
+    frame = re.search(r"<iframe[^>]*>", html)
+    assert frame is not None
+    assert 'sandbox="allow-scripts"' in frame[0]
+    assert re.search(r'src="/x/[\w-]{22}/"', frame[0])
+    assert "<iframe" not in "".join(part.body.html for part in make(tally).parts)
+    assert "The world has no renderer" in words(make(tally), "world") or (
+        "recorded no states" in words(make(tally), "world")
+    )
+
+
+def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
+    tmp_path: Path, tally: Path
+) -> None:
+    assert "has changed" not in words(make(tally), "world")
+    with (tmp_path / "world" / "tally.py").open("a") as program:
+        program.write("# changed\n")
+    changed, tree = make_afresh(tally), words(make(tally), "seen")
+    assert "world has changed since this was recorded: tally.py." in words(changed, "world")
+    shutil.rmtree(tmp_path / "world")
+    gone = make_afresh(tally)
+    assert "is gone" in words(gone, "world")
+    assert (words(gone, "seen"), "Rocky" in words(gone, "axis")) == (tree, True)
+
+
+def make_afresh(root: Path) -> Page:
+    """Return the page as another process sees it, which has looked at no world yet."""
+    from clawblox.web import recorded_world
+
+    recorded_world._kept.clear()
+    return make(root)
+
+
+def test_a_growing_recording_is_read_on_and_not_anew(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    recorded.add(Track.INPUTS, 1, event="join", agent_id="a", name="Ann")
+    recorded.flush()
+    from clawblox.rundir.recordings import FoundRecording
+
+    kept, found = Recordings(), FoundRecording(recorded.path)
+    with kept.opened(found, tmp_path) as first:
+        assert (len(first.sent), first.roster(9).name("a")) == (0, "Ann")
+    recorded.add(Track.INPUTS, 2, event="input", agent_id="a", action="Go", data=None)
+    recorded.flush()
+    with kept.opened(found, tmp_path) as second:
+        assert second is first
+        assert [(sent.name, sent.time) for sent in second.sent] == [("Ann", 0.2)]
+    recorded.close()
+    shutil.copy(recorded.path, tmp_path / "copy")
+    os.replace(tmp_path / "copy", recorded.path)
+    with kept.opened(found, tmp_path) as third:
+        assert third is not first
+        assert len(third.sent) == 1
+
+
+def test_states_come_in_windows_that_begin_with_the_state_at_the_moment(tmp_path: Path) -> None:
+    import json
+
+    from clawblox.rundir.recordings import FoundRecording
+
+    recorded = Recorded(tmp_path)
+    for tick in range(1, 101):
+        recorded.frame(tick, frame={"tick": tick, "pad": "x" * 40_000})
+    found = FoundRecording(recorded.close())
+    with Recordings().opened(found, tmp_path) as recording:
+        short = json.loads(recording.read_states(2.05, 2.3))
+        long = json.loads(recording.read_states(2.0, 100.0))
+        assert [state[0] for state in short["states"]] == [2.0, 2.1, 2.2, 2.3]
+        assert (short["states"][1][1]["tick"], short["next"]) == (21, None)
+        assert len(json.dumps(long)) < 1_300_000
+        assert long["next"] == round(long["states"][-1][0] + 0.1, 1)
+        assert json.loads(recording.read_states(50.0, 60.0))["states"][0][0] == 10.0
+        assert json.loads(recording.read_states(-5.0, 0.05))["states"] == []
+
+
+def test_the_axis_has_lanes_lost_lives_saves_and_pauses_of_all_recordings(tmp_path: Path) -> None:
+    record_descent(tmp_path)
+    ask = Ask(Site(tmp_path), ServerLinks("key"))
+    page = routes.make_page(ask, f"run/{only_run(tmp_path)}/replay/1")
+    axis = next(part.body.html for part in page.parts if part.name == "axis")
+    for kind in ("lost", "save", "crash", "fold", "lane"):
+        assert f'class="{kind}"' in axis, kind
+    assert "Ada" in axis
+    assert re.search(r"\b2\b", words(page, "facts")), "the other recordings are linked"
+
+
+def test_every_path_that_differs_is_marked_and_hostile_names_are_text() -> None:
+    before = {"a": 1, "<b>": {"x": [1]}, "list": [{"id": "m", "n": 1}], "gone": 5, "deep": {}}
+    after = {"a": 2, "<b>": {"x": [2]}, "list": [{"id": "m", "n": 2}], "new": {"y": {}}, "deep": {}}
+    html = draw_tree("t", after, before).html
+    assert html.count("<mark>2</mark>") == 2
+    assert "was 1" in html
+    assert "<mark>gone</mark> gone, was 5" in html
+    assert "<b>&lt;b&gt;</b>" in html
+    wide = draw_tree("t", {str(number): {"x": {}} for number in range(5000)}).html
+    assert (wide.count("<details") <= 600, "and 4900 more" in wide) == (True, True)
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"d": deep}
+    assert draw_tree("t", deep).html.count("<details") < 30
+
+
+def test_unknown_runs_and_recordings_have_no_page(tally: Path) -> None:
+    run = only_run(tally)
+    paths = (f"run/{run}/replay/2", f"run/{run}/replay/01", "run/0123456789/replay/1",
+             f"run/{run}/replay/..", f"run/{run}/replay/1/viewer")  # fmt: skip
+    for path in paths:
+        with pytest.raises(NoSuchPage):
+            make(tally, path)
+
+
+def test_a_damaged_recording_is_an_error_on_its_page(tally: Path) -> None:
+    (found,) = find_recordings(tally / "run")
+    found.path.write_bytes(b"{}" + found.path.read_bytes()[2:])
+    assert "recording" in words(make(tally), "why")

@@ -1,0 +1,179 @@
+"""The routes of a replay: states, the files of a frame, and a viewer that is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import marked_processes, wait_until
+from tests.web.replays import engine_world, only_run, record, tally_world
+from tests.web.served import Served, served
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[tuple[Served, str, Path]]:
+    """Serve a run of an engine world; return the server, the path of its frame, and the world."""
+    world = engine_world(tmp_path, "export const createRenderer = () => ({});")
+    record(world, tmp_path / "runs" / "run", ("Jump", {}))
+    with served(tmp_path / "runs") as app:
+        page = app.text(f"run/{only_run(tmp_path / 'runs')}/replay/1")
+        frame = re.search(r'src="(/x/[\w-]+/)"', page)
+        assert frame is not None
+        yield app, frame[1], world
+
+
+def test_a_frame_has_the_page_of_the_engine_and_the_files_of_its_world(
+    box: tuple[Served, str, Path],
+) -> None:
+    app, frame, world = box
+    (world / "assets" / "a.png").write_bytes(b"png")
+    page = app.ask_raw(frame, Origin="null", Sec_Fetch_Site="cross-site")
+    assert (page.status, b"ui/host.js" in page.body) == (200, True)
+    own = f"http://127.0.0.1:{app.port}{frame}"
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; ")
+    sources = {word for rule in policy.split("; ")[2:] for word in rule.split()[1:]}
+    outside = {word for word in sources if "://" in word} - {own, f"http://127.0.0.1:{app.port}"}
+    assert not outside
+    assert page.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert page.headers["access-control-allow-origin"] == "null"
+    manifest = app.ask_raw(f"{frame}renderer/manifest").json()
+    assert manifest["entry_url"] == "renderer-files/index.js"
+    files = {
+        "renderer-files/index.js": (b"createRenderer", "text/javascript; charset=utf-8"),
+        "ui/three/three.module.min.js": (b"Three.js", "text/javascript; charset=utf-8"),
+        "ui/feed.js": (b"postMessage", "text/javascript; charset=utf-8"),
+        "assets/a.png": (b"png", "image/png"),
+        "assets/player.glb": (b"glTF", "model/gltf-binary"),
+    }
+    for path, (content, kind) in files.items():
+        answer = app.ask_raw(frame + path)
+        assert (answer.status, answer.headers["content-type"]) == (200, kind), path
+        assert content in answer.body or path == "ui/feed.js"
+
+
+def test_a_frame_has_no_other_files(box: tuple[Served, str, Path]) -> None:
+    app, frame, world = box
+    secret = world.parent / "secret"
+    secret.write_text("secret")
+    assets = world / "assets"
+    (assets / "link").symlink_to(secret)
+    (assets / "loop").symlink_to(".")
+    os.mkfifo(assets / "pipe")
+    with (assets / "huge").open("wb") as huge:
+        huge.truncate(1 << 40)
+    paths = (
+        "assets/link", "assets/loop/link", "assets/pipe", "assets/huge", "assets/", "assets",
+        "assets/../world.toml", "assets/%2e%2e/world.toml", "assets/..%2fworld.toml",
+        "assets//etc/passwd", "assets/%00", "world.toml", "main.lua", "renderer-files/../main.lua",
+        "ui/../__init__.py", "ui/", "ui", "renderer", "input", "observe",
+    )  # fmt: skip
+    for path in paths:
+        answer = app.ask_raw(frame + path)
+        assert (answer.status, b"secret" in answer.body) == (404, False), path
+
+
+def test_a_frame_is_opened_by_its_own_key_alone(box: tuple[Served, str, Path]) -> None:
+    app, frame, _ = box
+    wrong = f"/x/{'A' * 22}/"
+    for target in (wrong, f"/x/{app.key}/", "/x/", "/x//", f"/x/{frame[3:-2]}/"):
+        assert app.ask_raw(target).status in (403, 404), target
+    assert app.ask_raw(f"/{frame[3:-1]}/").status == 403, "its key opens no page"
+    assert app.ask_raw(frame, Origin="http://evil.example").status == 403
+    assert app.ask_raw(frame, Host="evil.example").status == 421
+    assert app.ask_raw(frame, "POST").status == 405
+    assert app.ask("", Origin="null").status == 403
+    run = only_run(Path(app.process.args[4])) if isinstance(app.process.args, list) else ""
+    assert app.ask(f"run/{run}/replay/1/states?from=0&to=1", Origin="null").status == 403
+
+
+def test_states_are_json_and_malformed_windows_are_none(box: tuple[Served, str, Path]) -> None:
+    app, _, world = box
+    run = only_run(world.parent / "runs")
+    states = app.ask(f"run/{run}/replay/1/states?from=0&to=9")
+    assert (states.status, states.headers["content-type"]) == (200, "application/json")
+    assert states.json()["states"][0][1]["entities"][0]["type"] == "part"
+    for query in ("", "?from=0", "?from=x&to=1", "?from=0&to="):
+        assert app.ask(f"run/{run}/replay/1/states{query}").status == 404, query
+    assert app.ask(f"run/{run}/replay/7/states?from=0&to=1").status == 404
+
+
+@pytest.fixture
+def viewer(tmp_path: Path) -> Iterator[tuple[Served, str]]:
+    """Serve a run whose world has a viewer that stays; return the page of the viewer."""
+    world = tally_world(tmp_path, "stay", "{recording}", "{port}")
+    record(world, tmp_path / "runs" / "run", ("Add", 1))
+    with served(tmp_path / "runs") as app:
+        yield app, f"run/{only_run(tmp_path / 'runs')}/replay/1/viewer"
+
+
+def test_a_viewer_starts_after_a_confirmation_and_ends_with_the_app(
+    viewer: tuple[Served, str], tmp_path: Path
+) -> None:
+    app, page = viewer
+    asked = app.text(page)
+    recording = tmp_path / "runs/run/recordings/recording-0001.jsonl.zst"
+    assert f"viewer.py stay {recording}" in asked
+    assert f"{tmp_path / 'world'}" in asked
+    assert "This starts a program" in asked
+    assert "Start this program" in asked
+    for _ in range(3):
+        app.ask(page)
+        app.ask(page, "HEAD")
+    assert marked_processes() == set(), "looking starts nothing"
+    assert app.ask(page, "POST").status == 303
+    wait_until(lambda: len(marked_processes()) >= 2)
+    before = marked_processes()
+    shown = app.text(page)
+    address = re.search(r"http://127\.0\.0\.1:(2\d{4}|3[01]\d{3})/", shown)
+    assert address is not None
+    assert "Start this program" not in shown
+    assert app.ask(f"{page}/open").headers["location"] == address[0]
+    assert (app.ask(page, "POST").status, marked_processes()) == (303, before), "one at a time"
+    app.process.terminate()
+    app.process.wait()
+    assert marked_processes() == set()
+
+
+def test_a_killed_app_leaves_no_viewer(viewer: tuple[Served, str]) -> None:
+    app, page = viewer
+    assert app.ask(page, "POST").status == 303
+    wait_until(lambda: len(marked_processes()) >= 2)
+    app.process.send_signal(signal.SIGKILL)
+    app.process.wait()
+    wait_until(lambda: not marked_processes())
+
+
+def test_a_foreign_page_cannot_start_a_viewer(viewer: tuple[Served, str]) -> None:
+    app, page = viewer
+    foreign = (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+    )
+    for headers in foreign:
+        assert app.ask(page, "POST", **headers).status == 403, headers
+    assert app.ask_raw(f"/wrong/{page}", "POST").status == 403
+    assert app.ask_raw(f"/x/wrong/{page}", "POST").status == 405
+    assert app.ask(page.replace("/1/", "/2/"), "POST").status == 409
+    assert app.ask(f"{page}/open").status == 404
+    assert marked_processes() == set()
+
+
+def test_a_viewer_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+    world = tally_world(tmp_path, "x")
+    text = (world / "world.toml").read_text()
+    (world / "world.toml").write_text(
+        re.sub(r"(\[replay\]\ncommand = ).*", r'\1["./nothing"]', text)
+    )
+    record(world, tmp_path / "runs" / "run", ("Add", 1))
+    with served(tmp_path / "runs") as app:
+        page = f"run/{only_run(tmp_path / 'runs')}/replay/1/viewer"
+        assert app.ask(page, "POST").status == 303
+        wait_until(lambda: "The viewer cannot be started" in app.text(page))
+        assert "Start this program" in app.text(page)
