@@ -280,7 +280,7 @@ class _Pages:
         return await run_blocking(partial(self._read_frame_file, request))
 
     def _read_frame_file(self, request: Request) -> Response:
-        key = request.path_params["key"]
+        key, path = request.path_params["key"], request.path_params["path"]
         try:
             replay = find_replay(self._ask(), *self._links.frames.find(key))
             with self._site.recordings.opened(replay.found, replay.run.directory) as recording:
@@ -288,8 +288,8 @@ class _Pages:
             world = find_world(replay.found, replay.run.directory, digest)
             if world.config is None:
                 raise NoSuchPage(world.problem)
-            file = read_frame_file(world.config, request.path_params["path"])
-            headers = frame_headers(request.headers.get("host", ""), key)
+            file = read_frame_file(world.config, path)
+            headers = frame_headers(request.headers.get("host", ""), key, path)
         except (ClawbloxError, NoSuchPage):
             return PlainTextResponse("Not found", 404)
         return Response(file.content, headers=headers, media_type=guess_media_type(file.name))

@@ -126,12 +126,15 @@ def _describe(config: WorldConfig) -> Mapping[str, object]:
     }
 
 
-def frame_headers(host: str, key: str) -> Mapping[str, str]:
-    """Return the headers of every file of a frame: it may load what is below its key, and no more.
+def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
+    """Return the headers of a file of a frame: its page may load what is below its key, no more.
+
+    Only that page runs scripts; any other file shown as a page is dead.
 
     Args:
         host: The ``Host`` of the request, with which the browser compares addresses.
         key: The key of the frame.
+        path: The path below the key.
 
     Raises:
         NoSuchPage: The host is malformed.
@@ -139,7 +142,7 @@ def frame_headers(host: str, key: str) -> Mapping[str, str]:
     if _AUTHORITY.fullmatch(host) is None:
         raise NoSuchPage("The Host is malformed.")
     own = f"http://{host}/x/{key}/"
-    policy = (
+    page = (
         "sandbox allow-scripts",
         "default-src 'none'",
         f"script-src {own} 'unsafe-inline'",  # the page has an import map; nothing here is trusted
@@ -150,11 +153,12 @@ def frame_headers(host: str, key: str) -> Mapping[str, str]:
         f"connect-src {own} blob: data:",
         "form-action 'none'",
         "base-uri 'none'",
-        f"frame-ancestors http://{host}",
     )
+    policy = ("sandbox", "default-src 'none'") if path else page
     return {
-        "Content-Security-Policy": "; ".join(policy),
+        "Content-Security-Policy": "; ".join((*policy, f"frame-ancestors http://{host}")),
+        # What that policy does not know: WebRTC, preconnect, DNS.
+        "Connection-Allowlist": "(response-origin);webrtc=block",
         "Access-Control-Allow-Origin": "null",  # modules and fetch, from a page without an origin
         "Cross-Origin-Resource-Policy": "cross-origin",
-        "X-DNS-Prefetch-Control": "off",
     }

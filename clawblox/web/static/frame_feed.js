@@ -1,5 +1,7 @@
 // The feed of a renderer in a frame: states come from the page around it, and nothing goes back.
 
+delete window.RTCPeerConnection; // no policy of older browsers keeps a renderer from its peers
+
 let latest = null;
 let take = null;
 
