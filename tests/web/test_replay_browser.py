@@ -44,6 +44,16 @@ def opened(
         for domain in ("Page", "Runtime", "Network", "Log"):
             frame.call(f"{domain}.enable")
         frame.call("Runtime.runIfWaitingForDebugger")
+
+        def has_loaded() -> bool:
+            page.evaluate("0")  # which takes the events of all sessions
+            return any(
+                event["method"] in ("Page.loadEventFired", "Page.frameStoppedLoading")
+                for event in browser.events
+                if event.get("sessionId") == attached["sessionId"]
+            )
+
+        wait_until(has_loaded, DEADLINE_S, "the page in the frame")
         yield page, frame
 
 
@@ -173,7 +183,7 @@ def test_every_attempt_of_a_hostile_renderer_fails(
         url = f"{app.address}run/{only_run(tmp_path / 'runs')}/replay/1"
         before = targets(browser)
         with opened(browser, url) as (page, frame):
-            results = frame.wait_for("window.results")
+            results = wait_until(lambda: frame.evaluate("window.results"), DEADLINE_S)
             assert len(results) > 45
             for name, result in results.items():
                 assert result.startswith("failed: "), (name, result)
@@ -204,15 +214,8 @@ def test_a_renderer_cannot_leave_its_frame(
         to = f"{foreign.origin}/gone" if goal == "foreign" else app.address
         (world / "renderer" / "index.js").write_text(f"location.href = '{to}';")
         url = f"{app.address}run/{only_run(tmp_path / 'runs')}/replay/1"
-        with opened(browser, url) as (page, _):
-            wait_until(
-                lambda: [
-                    event
-                    for event in page.events("Page.frameNavigated")
-                    if event["frame"]["url"].startswith("chrome-error:")
-                ],
-                DEADLINE_S,
-                "the refusal",
-            )
+        with browser.open(url) as page:
+            refused = "violates the following Content Security Policy"
+            wait_until(lambda: refused in str(page.complaints()), DEADLINE_S, "the refusal")
             assert page.evaluate("location.href").startswith(url)
         assert foreign.asked == []

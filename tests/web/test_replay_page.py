@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from clawblox.recording.blocks import Track
-from clawblox.rundir.recordings import find_recordings
-from clawblox.web import routes
+from clawblox.rundir.recordings import FoundRecording, find_recordings
+from clawblox.web import recorded_world, routes
 from clawblox.web.app import ServerLinks
 from clawblox.web.number_plots import MAX_POINTS, read_numbers
 from clawblox.web.page import Ask, Page
@@ -124,7 +125,6 @@ def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
 
 def make_afresh(root: Path) -> Page:
     """Return the page as another process sees it, which has looked at no world yet."""
-    from clawblox.web import recorded_world
 
     recorded_world._kept.clear()
     return make(root)
@@ -134,7 +134,6 @@ def test_a_growing_recording_is_read_on_and_not_anew(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     recorded.add(Track.INPUTS, 1, event="join", agent_id="a", name="Ann")
     recorded.flush()
-    from clawblox.rundir.recordings import FoundRecording
 
     kept, found = Recordings(), FoundRecording(recorded.path)
     with kept.opened(found, tmp_path) as first:
@@ -153,9 +152,6 @@ def test_a_growing_recording_is_read_on_and_not_anew(tmp_path: Path) -> None:
 
 
 def test_states_come_in_windows_that_begin_with_the_state_at_the_moment(tmp_path: Path) -> None:
-    import json
-
-    from clawblox.rundir.recordings import FoundRecording
 
     recorded = Recorded(tmp_path)
     for tick in range(1, 101):

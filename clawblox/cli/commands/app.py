@@ -21,8 +21,9 @@ from clawblox.views.formatting import shorten_path
       clawblox app runs --port 9000
       clawblox app runs --open '#r001/agent/Ada/o12345'
 
-    The pages read files, so they show running and ended runs, and start and stop nothing. They can
-    be seen on this machine only; from another machine, forward the port with ssh -L.
+    The pages read files, so they show running and ended runs, and stop nothing. They start nothing
+    but the viewer of a world, when you ask for it, and end it. They can be seen on this machine
+    only; from another machine, forward the port with ssh -L.
     """),
 )
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
