@@ -18,6 +18,7 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``recorded``, ``recorded_world``: the recordings of runs, and their worlds as they are now.
 - ``frames``: the files of renderers, which run in a frame of their own; ``viewers``: the programs
   that a person has started from a page.
+- ``replay_axis``: the axis of a recorded instance, with what its agents sent.
 - ``value_tree``, ``number_plots``: what agents saw, at a moment and over time.
 - ``app``: the server; ``gate``: what a request must have before any page sees it.
 - ``axis``: one axis of time for all that a page shows; ``axis_shapes``: its strip.
