@@ -31,10 +31,10 @@ from clawblox.web import routes
 from clawblox.web.frames import FrameKeys, frame_headers, read_frame_file
 from clawblox.web.gate import Keys, guarded
 from clawblox.web.page import Ask, Page, draw_page, draw_part
-from clawblox.web.shared_address import find_pages
 from clawblox.web.pages.replay import find_replay
 from clawblox.web.pages.viewer import find_viewer
 from clawblox.web.recorded_world import find_world
+from clawblox.web.shared_address import find_pages
 from clawblox.web.site import NoSuchPage, Site
 from clawblox.web.static_files import STATIC_FILES, read_static
 from clawblox.web.viewers import Viewers
@@ -200,7 +200,7 @@ class _Pages:
         return HTMLResponse(self._draw(page))
 
     def _refuse(self, error: NoSuchPage) -> Response:
-        page = routes.make_missing(Ask(self._site, self._links), str(error))
+        page = routes.make_missing(self._ask(), str(error))
         return HTMLResponse(self._draw(page), 404)
 
     async def open(self, request: Request) -> Response:
@@ -208,7 +208,7 @@ class _Pages:
         return await run_blocking(partial(self._open, request))
 
     def _open(self, request: Request) -> Response:
-        ask = Ask(self._site, self._links, dict(request.query_params))
+        ask = self._ask(dict(request.query_params))
         try:
             pages = find_pages(ask, ask.query.get("address", ""))
         except NoSuchPage as error:
@@ -221,9 +221,6 @@ class _Pages:
         self, path: str, query: dict[str, str], cursors: dict[str, str] | None = None
     ) -> Page:
         return routes.make_page(self._ask(query, cursors), path)
-
-    def _missing(self, error: NoSuchPage) -> Page:
-        return routes.make_missing(self._ask(), str(error))
 
     def _draw(self, page: Page) -> str:
         head, body = draw_page(page, self._links)

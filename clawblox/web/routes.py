@@ -6,8 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
-from clawblox.web.pages import experiment, log, missing, reports, run, runs, search, shared, usage
-from clawblox.web.pages import missing, replay, runs, viewer
+from clawblox.web.pages import (
+    experiment,
+    log,
+    missing,
+    replay,
+    reports,
+    run,
+    runs,
+    search,
+    shared,
+    usage,
+    viewer,
+)
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
