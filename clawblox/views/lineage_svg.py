@@ -6,16 +6,17 @@ positions into pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
 
 from clawblox.columns import shorten
 from clawblox.printable import printable
-from clawblox.rundir.lineage import Lineage
+from clawblox.rundir.lineage import InstanceLineage, Lineage
+from clawblox.rundir.saves import LineageSave
 from clawblox.views import html, svg
-from clawblox.views.html import Markup, element
+from clawblox.views.html import Address, Markup, element
 from clawblox.views.lineage_layout import (
     Branch,
     Ending,
@@ -52,12 +53,29 @@ _LONG: Final = 900.0
 """Pictures that are higher have the numbers of the axis below as well."""
 
 
-def draw_lineage(lineage: Lineage, *, title: str) -> Picture:
+@attrs.frozen
+class LineageLinks:
+    """The pages to which a picture leads.
+
+    Attributes:
+        instance: Returns the page of an instance; None for no link.
+        save: Returns the page of a save; None for no link.
+    """
+
+    instance: Callable[[InstanceLineage], Address | None] = lambda _instance: None
+    save: Callable[[LineageSave], Address | None] = lambda _save: None
+
+
+_NO_LINKS: Final = LineageLinks()
+
+
+def draw_lineage(lineage: Lineage, *, title: str, links: LineageLinks = _NO_LINKS) -> Picture:
     """Return a lineage as a picture.
 
     Args:
         lineage: The lineage.
         title: The heading, for example the run directory.
+        links: The pages to which names and saves lead.
     """
     layout = lay_out(lineage)
     frame = _Frame.of(layout)
@@ -65,7 +83,7 @@ def draw_lineage(lineage: Lineage, *, title: str) -> Picture:
     bottom = rows[-1].bottom if rows else _TOP
     shapes = [*_draw_stripes(rows, frame), *_draw_axis(layout, frame, bottom)]
     shapes += [shape for row in rows for shape in _draw_fork(rows, row, frame)]
-    shapes += [shape for row in rows for shape in _draw_row(row, frame)]
+    shapes += [shape for row in rows for shape in _draw_row(row, frame, links)]
     legend, height = _draw_legend(layout, bottom + 44)
     summary = describe_lineage(lineage)
     head = [
@@ -224,10 +242,10 @@ def _draw_fork(rows: Sequence[_Row], row: _Row, frame: _Frame) -> Iterator[Marku
     yield svg.group("fork", [words], svg.path(f"{row.colour}-line line", line))
 
 
-def _draw_row(row: _Row, frame: _Frame) -> Iterator[Markup]:
+def _draw_row(row: _Row, frame: _Frame, links: LineageLinks) -> Iterator[Markup]:
     lane, y = row.lane, row.y
     x = svg.MARGIN + _indent(lane)
-    yield svg.text(x, y + 4, _name(lane), "ink")
+    yield svg.text(x, y + 4, _name(lane), "ink", to=links.instance(lane.instance))
     yield svg.text(frame.states, y + 4, _state(lane), "muted small")
     begin, end = frame.x(lane.begin), frame.x(lane.end)
     for branch, branch_y in zip(lane.branches, row.branch_ys, strict=True):
@@ -242,9 +260,9 @@ def _draw_row(row: _Row, frame: _Frame) -> Iterator[Markup]:
         yield from _draw_beginning(row, begin)
     for branch, branch_y in zip(lane.branches, row.branch_ys, strict=True):
         rings = _group_near(branch.rings, frame)
-        yield from (_draw_ring(x, branch_y, row.colour, group) for x, group in rings)
+        yield from (_draw_ring(x, branch_y, row.colour, group, links) for x, group in rings)
     groups = _group_near(lane.rings, frame)
-    yield from (_draw_ring(x, y, row.colour, rings) for x, rings in groups)
+    yield from (_draw_ring(x, y, row.colour, rings, links) for x, rings in groups)
     yield from _draw_turns(row, [x for x, _ in groups], frame)
 
 
@@ -318,11 +336,14 @@ def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[
     return groups
 
 
-def _draw_ring(x: float, y: float, colour: str, rings: Sequence[Ring]) -> Markup:
+def _draw_ring(
+    x: float, y: float, colour: str, rings: Sequence[Ring], links: LineageLinks
+) -> Markup:
     is_kept = any(ring.save.removed_at is None for ring in rings)
     size, kind = (4.6, "ring") if is_kept else (2.6, "removed")
     circle = svg.circle(f"page {colour}-line {kind}", x, y, size)
-    return svg.group("save", describe_saves([ring.save for ring in rings]), circle)
+    words = describe_saves([ring.save for ring in rings])
+    return svg.group("save", words, circle, to=links.save(rings[-1].save))
 
 
 def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[Markup]:
