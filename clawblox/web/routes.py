@@ -19,6 +19,7 @@ from clawblox.web.pages import (
     usage,
     viewer,
 )
+from clawblox.web.pages import experiment, lineage, missing, runs, save
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -37,6 +38,9 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("run/*/replay", replay.make_page),
     ("run/*/replay/*", replay.make_page),
     ("run/*/replay/*/viewer", viewer.make_page),
+    ("run/*/save/*", save.make_page),
+    ("run/*/save/*/file", save.make_file_page),
+    ("lineage", lineage.make_page),
 )
 """Paths of pages, in which ``*`` stands for an id."""
 

@@ -32,6 +32,7 @@ from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 from clawblox.web.recorded import Recordings
+from clawblox.web.workspaces import Workspaces
 
 _ID_DIGITS: Final = 10
 _ENDED_LOOK_S: Final = 10.0
@@ -114,11 +115,13 @@ class Site:
     Attributes:
         root: The directory, resolved.
         recordings: The recordings that pages have looked at.
+        workspaces: Reads the workspaces in archives below it.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root.resolve()
         self.recordings = Recordings()
+        self.workspaces = Workspaces(self.root)
         self._clock = clock
         self._lock = threading.Lock()
         self._runs: dict[Path, _Known] = {}

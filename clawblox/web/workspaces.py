@@ -41,7 +41,7 @@ from clawblox.web.text_diff import TextDiff, diff_texts
 Kind: TypeAlias = Literal["text", "binary", "git", "link"]
 _T = TypeVar("_T")
 
-_LIMITS: Final = Limits(
+ARCHIVE_LIMITS: Final = Limits(
     entries=50_000, metadata_bytes=32 << 20, directory_bytes=16 << 20, metadata_values=500_000
 )
 _CACHE_BYTES: Final = 64 << 20
@@ -189,7 +189,7 @@ class Workspaces:
             if (known := self._lists.get(key)) is not None:
                 self._lists.move_to_end(key)
                 return known
-        listed = _list_workspaces(Archive(fd, path, _LIMITS))
+        listed = _list_workspaces(Archive(fd, path, ARCHIVE_LIMITS))
         with self._lock:
             self._lists[key] = listed
             while len(self._lists) > 1 and sum(map(_weigh, self._lists.values())) > self._room:

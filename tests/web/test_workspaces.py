@@ -268,8 +268,8 @@ def test_ten_thousand_names_are_listed_and_more_than_the_limit_refused(
         for number in range(10_000):
             archive.writestr(f"{IN}{number}", b"x")
     assert len(reader.read(path)["a"].files) == 10_000
-    limits = module._LIMITS.__class__(entries=1000)
-    monkeypatch.setattr(module, "_LIMITS", limits)
+    limits = module.ARCHIVE_LIMITS.__class__(entries=1000)
+    monkeypatch.setattr(module, "ARCHIVE_LIMITS", limits)
     with pytest.raises(CheckpointLimitError):
         Workspaces(tmp_path).read(path)
 
