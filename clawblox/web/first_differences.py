@@ -24,8 +24,8 @@ from clawblox.views.recordings import Roster
 from clawblox.web.axis import Axis, Piece
 from clawblox.web.recorded_lives import RecordedLives
 
-_ADDRESS: Final = re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b")
-_UTC: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+ADDRESS: Final = re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b")
+UTC_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _OWN: Final = frozenset(("tick", "time", "session", "session_id"))
 """Members of an observation that differ by design."""
 
@@ -251,7 +251,7 @@ def _content(record: Record) -> Any:  # noqa: ANN401 - JSON
 def _plain(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
     """Return a value without what differs by design; the depth of records is bounded."""
     if isinstance(value, str):
-        return names.get(value) or _UTC.sub("a time", _ADDRESS.sub("an address", value))
+        return names.get(value) or UTC_TIME.sub("a time", ADDRESS.sub("an address", value))
     if isinstance(value, dict):
         return {names.get(key, key): _plain(item, names) for key, item in value.items()}
     return [_plain(item, names) for item in value] if isinstance(value, list) else value

@@ -9,6 +9,7 @@ import attrs
 
 from clawblox.views.formatting import format_cost, format_count
 from clawblox.views.html import Child, Markup, element, join, void
+from clawblox.web.page import Links
 
 _SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("ready", "working", "idle", "running"), ("●", "good")),
@@ -156,3 +157,27 @@ def selection(name: str, words: str, options: Sequence[str], chosen: str) -> Mar
         for option in options
     ]
     return element("label", words, " ", element("select", *made, name=name))
+
+
+def comparison(
+    links: Links, options: Sequence[tuple[str, str]], chosen: tuple[str, str] = ("", "")
+) -> Markup:
+    """Return a form that leads to the comparison of two of several things.
+
+    Args:
+        links: Makes addresses.
+        options: Their names in addresses, and their words.
+        chosen: Those that are chosen already, by their names in addresses.
+    """
+    if chosen == ("", "") and len(options) > 1:
+        chosen = (options[0][0], options[1][0])
+    fields = []
+    for name, value in zip("ab", chosen, strict=True):
+        made = [
+            element("option", words, value=ident, selected="" if ident == value else None)
+            for ident, words in options
+        ]
+        choice = element("select", *made, name=name)
+        fields.append(element("label", f"{name.upper()} ", choice, class_="choice"))
+    button = element("button", "Compare", type="submit")
+    return element("form", *fields, button, method="get", action=links.to("compare"), class_="row")

@@ -20,6 +20,7 @@ from clawblox.web.pages import (
     viewer,
 )
 from clawblox.web.pages import experiment, lineage, missing, runs, save
+from clawblox.web.pages import compare, experiment, lineage, missing, runs, save
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]
@@ -41,6 +42,8 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("run/*/save/*", save.make_page),
     ("run/*/save/*/file", save.make_file_page),
     ("lineage", lineage.make_page),
+    ("compare", compare.make_page),
+    ("compare/*/*", compare.make_page),
 )
 """Paths of pages, in which ``*`` stands for an id."""
 

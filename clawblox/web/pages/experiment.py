@@ -31,6 +31,7 @@ from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
     code,
+    comparison,
     cost,
     count,
     filter_field,
@@ -40,6 +41,7 @@ from clawblox.web.pieces import (
     table,
 )
 from clawblox.web.site import NoSuchPage
+from clawblox.web.subjects import list_subjects
 
 _MAX_GENERATIONS: Final = 60
 _MAX_ROWS: Final = 2000
@@ -67,7 +69,8 @@ def make_page(ask: Ask, ident: str) -> Page:
         results = record.results()
     except ClawbloxError as error:
         raise NoSuchPage(f"{found.name} cannot be read: {error.headline}") from error
-    runs = {run.directory: run.ident for run in ask.site.runs()}
+    own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
+    runs = {run.directory: run.ident for run in own}
 
     def address(row: Row) -> Address | None:
         run = runs.get(record.directory / row.run_dir) if row.run_dir else None
@@ -80,6 +83,7 @@ def make_page(ask: Ask, ident: str) -> Page:
         Part("results", _draw_results(ask, ident, results)),
         Part("filter", _draw_filter(ask, ident, rows)),
         Part("rows", _draw_rows(ask, rows, address)),
+        Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
     crumbs = ((ask.site.root.name, ask.links.to()),)
     return Page(printable(record.plan.name), crumbs, parts, is_live=status.pid is not None)

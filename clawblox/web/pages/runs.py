@@ -16,6 +16,7 @@ from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
+    comparison,
     cost,
     count,
     filter_field,
@@ -26,6 +27,7 @@ from clawblox.web.pieces import (
     table,
 )
 from clawblox.web.site import RunSummary
+from clawblox.web.subjects import list_subjects
 
 _RUNS_A_PAGE: Final = 200
 _MAX_NAMED: Final = 6
@@ -43,6 +45,7 @@ def make_page(ask: Ask) -> Page:
         Part("experiments", _draw_experiments(ask, experiments.values())),
         Part("filter", _draw_filter(ask)),
         Part("runs", _draw_runs(ask, shown, len(runs))),
+        Part("compare", _draw_comparison(ask, shown)),
     ]
     return Page(ask.site.root.name, (), parts, is_live=True)
 
@@ -203,6 +206,14 @@ def _agents(ask: Ask, run: RunSummary) -> Iterator[Markup]:
         yield join((link(printable(agent.name), to), " ", state_mark(agent.state), turn))
     if len(run.agents) > _MAX_NAMED:
         yield element("span", f"and {len(run.agents) - _MAX_NAMED} more", class_="muted")
+
+
+def _draw_comparison(ask: Ask, runs: Sequence[RunSummary]) -> Markup:
+    """Return the form that sets two runs beside each other."""
+    if not runs:
+        return join(())
+    form = comparison(ask.links, [*list_subjects(ask, runs)])
+    return join((element("h2", "Compare two runs"), form))
 
 
 def _kept(ask: Ask) -> dict[str, str]:
