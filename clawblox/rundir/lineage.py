@@ -220,25 +220,32 @@ class _SaveIndex:
     def __init__(self, drafts: Iterable[_Draft], move: PathMover) -> None:
         self.move = move
         self._by_path: dict[Path, Origin] = {}
-        self._by_digest: dict[str, list[Origin]] = {}
+        self._by_digest: dict[str, list[tuple[str, Origin]]] = {}
         self._outside: dict[Path, ManifestEntry] = {}
         for draft in drafts:
             for save in draft.saves:
                 origin = Origin(save.path, save.sha256, draft.name, save.time)
                 self._by_path.setdefault(save.path, origin)
                 if save.sha256:
-                    self._by_digest.setdefault(save.sha256, []).append(origin)
+                    self._by_digest.setdefault(save.sha256, []).append((save.run_id, origin))
 
-    def find(self, path: Path, sha256: str | None) -> Origin:
+    def find(self, path: Path, sha256: str | None, run_id: str = "") -> Origin:
         """Return the save that a life began from.
 
         After the run directory was moved, a path in a manifest can be out of date. Then the digest
         decides, and among saves with the same content the file name.
+
+        Args:
+            path: The path that the manifest names.
+            sha256: The digest that it names; None if it names none.
+            run_id: The run that began; it did not begin from a save of its own. Empty for a
+                restart.
         """
         origin = self._by_path.get(path)
         if origin is not None and (not sha256 or origin.sha256 in (None, sha256)):
             return origin
-        same = self._by_digest.get(sha256 or "", [])
+        known = self._by_digest.get(sha256 or "", [])
+        same = [origin for maker, origin in known if not run_id or maker != run_id]
         named = [origin for origin in same if origin.path.name == path.name]
         if candidates := [*named, *same]:
             return candidates[0]
@@ -255,18 +262,20 @@ class _SaveIndex:
         return self._outside[path]
 
 
-def _read_origin(entry: ManifestEntry, draft: _Draft, saves: _SaveIndex) -> Origin | None:
+def _read_origin(
+    entry: ManifestEntry, draft: _Draft, saves: _SaveIndex, run_id: str = ""
+) -> Origin | None:
     """Return the save that a run or a restart names as its origin; None for a fresh one."""
     path = read_text(entry, "resume_from")
     if path is None:
         return None
     place = saves.move(_normal(draft.manifest.resolve(path)))
-    return saves.find(place, read_text(entry, "parent_sha256"))
+    return saves.find(place, read_text(entry, "parent_sha256"), run_id)
 
 
 def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
     """Return the save that the latest run of an instance began from."""
-    record, origin = draft.record, _read_origin(draft.run, draft, saves)
+    record, origin = draft.record, _read_origin(draft.run, draft, saves, draft.run_id)
     if origin is not None or record is None:
         return origin
     # A single instance has no section of its own, and its record has the path of its last restart.
