@@ -85,12 +85,13 @@ class Origins:
             start for run, _ in histories for start in self._find_starts(run)
         )
 
-    def find(self, origin: Origin) -> RunSave | None:
-        """Return the save that something began from; None if no run has it."""
+    def find(self, origin: Origin, run_id: str = "") -> RunSave | None:
+        """Return the save that a run began from; None if no run, or that run alone, has it."""
         found = self._by_path.get(origin.path)
         if found and (not origin.sha256 or found.save.sha256 in (None, origin.sha256)):
             return found
-        same = self._by_digest.get(origin.sha256 or "", ())
+        known = self._by_digest.get(origin.sha256 or "", ())
+        same = [other for other in known if not run_id or other.save.run_id != run_id]
         named = (other for other in same if other.save.path.name == origin.path.name)
         return next(named, same[0] if same else None)
 
@@ -105,7 +106,7 @@ class Origins:
         for instance in history.lineage.instances:
             for life in instance.lives:
                 if life.origin is not None:
-                    source = self.find(life.origin)
+                    source = self.find(life.origin, life.run_id)
                     parents.append(source)
                     yield Start(run, instance.name, life, life.origin, source)
         for origin in history.origins:

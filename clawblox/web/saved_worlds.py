@@ -68,13 +68,24 @@ def _check_size(path: Path, size: int) -> None:
         raise CheckpointError(f"the world document is too large to show: {size_words}", path=path)
 
 
-def draw_documents(root: Path, before: Path, after: Path) -> Markup:
-    """Return where the world documents of two saves differ, or why that is not known. Blocks."""
-    try:
-        values = [read_world(root, path) for path in (before, after)]
-    except (OSError, CheckpointError) as error:
-        return element("p", explain(error), class_="muted")
-    return draw_differences(values[0], values[1], ("Before", "After"))
+def draw_documents(
+    root: Path, before: Path, after: Path, names: tuple[str, str] = ("Before", "After")
+) -> Markup:
+    """Return where the world documents of two saves differ, or why that is not known. Blocks.
+
+    Args:
+        root: The directory that they must be in; see :func:`opened_below`.
+        before: The first one.
+        after: The second one.
+        names: What the columns of both are called.
+    """
+    values = []
+    for path in (before, after):
+        try:
+            values.append(read_world(root, path))
+        except (OSError, CheckpointError) as error:
+            return element("p", explain(error, path), class_="muted")
+    return draw_differences(values[0], values[1], names)
 
 
 def draw_differences(before: Any, after: Any, names: tuple[str, str]) -> Markup:  # noqa: ANN401
@@ -99,9 +110,9 @@ def _show(value: Any) -> str:  # noqa: ANN401 - JSON
     return "—" if value is ABSENT else format_inline(value, max_chars=_MAX_CHARS)
 
 
-def explain(error: Exception) -> str:
+def explain(error: Exception, path: Path) -> str:
     """Return why a file cannot be shown, in a line."""
     if isinstance(error, FileNotFoundError):
-        return f"{Path(str(error.filename)).name} is gone."
+        return f"{path.name} is gone."
     headline = getattr(error, "headline", None)
     return str(headline or getattr(error, "strerror", None) or error)

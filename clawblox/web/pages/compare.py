@@ -12,7 +12,7 @@ import attrs
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
 from clawblox.agents.values import sum_usage
-from clawblox.errors import CheckpointError, ClawbloxError
+from clawblox.errors import ClawbloxError
 from clawblox.recording.blocks import Track
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
@@ -36,7 +36,7 @@ from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import comparison, moment, state_mark, table
 from clawblox.web.recorded_lives import RecordedLives, opened_lives, read_lanes
 from clawblox.web.run_history import read_history
-from clawblox.web.saved_worlds import draw_differences, explain, read_world
+from clawblox.web.saved_worlds import draw_differences, draw_documents
 from clawblox.web.subjects import Subject, find_subject, list_subjects
 from clawblox.web.workspaces import pair_agents
 
@@ -113,7 +113,7 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
                 Part("world", _draw_worlds(ask, compared)),
             ]
         except (ClawbloxError, OSError, ModuleNotFoundError) as error:
-            why = element("p", f"✕ {explain(error)}", class_="bad")
+            why = element("p", f"✕ {error}", class_="bad")
             names = join(_name_sides(ask, sides))
             parts = [Part("sides", names), Part("why", why), Part("facts", _draw_facts(ask, sides))]
     parts.append(Part("choose", element("details", element("summary", "Compare others"), form)))
@@ -438,14 +438,9 @@ def _compare_worlds(ask: Ask, compared: Compared) -> Iterator[Markup]:
         pair = [*_find_common(sides)] or [None, None]
     left, right = pair
     if left is not None and right is not None:
-        try:
-            values = [read_world(ask.site.root, save.path) for save in (left, right)]
-        except (OSError, CheckpointError) as error:
-            yield element("p", explain(error), class_="muted")
-            return
         times = _time(left) if left.time == right.time else f"{_time(left)} and {_time(right)}"
         yield element("p", f"Saves {left.path.name} and {right.path.name}, at {times}.")
-        yield draw_differences(values[0], values[1], ("A", "B"))
+        yield draw_documents(ask.site.root, left.path, right.path, ("A", "B"))
         return
     frames = _find_frames(compared)
     if frames is None:

@@ -139,7 +139,7 @@ def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> M
             while name in runs:
                 name += "'"
             runs[name] = run
-            source = origins.find(instance.parent) if instance.parent else None
+            source = origins.find(instance.parent, instance.run_id) if instance.parent else None
             parent = instance.parent
             if source is not None:
                 save = source.save

@@ -183,12 +183,12 @@ def _draw_content(ask: Ask, found: RunSave) -> Iterator[Child]:
                 inside = element("pre", words)
                 yield element("details", element("summary", "All of its metadata"), inside)
         except _SHOWN as error:
-            yield element("p", explain(error), class_="muted")
+            yield element("p", explain(error, found.save.path), class_="muted")
             return
     try:
         world = read_world(ask.site.root, found.save.path)
     except _SHOWN as error:
-        yield element("p", f"World document: {explain(error)}", class_="muted")
+        yield element("p", f"World document: {explain(error, found.save.path)}", class_="muted")
         return
     members = world if isinstance(world, Mapping) else {"": world}
     shown = [*members][:_MAX_KEYS]
@@ -268,7 +268,7 @@ def _draw_file(ask: Ask, found: RunSave, agent: str, file: ArchivedFile) -> Sequ
 
 
 def _link_file(ask: Ask, found: RunSave, agent: str, path: str, at: int | None = None) -> Address:
-    return ask.links.to(*found.place(ask.site), "file", agent=agent, path=path, at=at)
+    return ask.links.to(*found.place(ask.site), "file", agent=agent, file=path, at=at)
 
 
 # -- what has changed ------------------------------------------------------------------------------
@@ -285,12 +285,14 @@ def _draw_changes(ask: Ask, found: RunSave, before: Before) -> Markup:
 
 
 def _draw_changed_files(ask: Ask, found: RunSave, before: Before) -> Iterator[Markup]:
-    try:
-        old = ask.site.workspaces.read(before.path)
-        new = ask.site.workspaces.read(found.save.path)
-    except _SHOWN as error:
-        yield element("p", explain(error), class_="muted")
-        return
+    listed = []
+    for archive in (before.path, found.save.path):
+        try:
+            listed.append(ask.site.workspaces.read(archive))
+        except _SHOWN as error:
+            yield element("p", explain(error, archive), class_="muted")
+            return
+    old, new = listed
     diffs = 0
     for name, other in [*pair_agents(old, new).items()][:_MAX_AGENTS]:
         source = old[other] if other else Workspace(agent="", files={}, excluded={}, members={})
@@ -348,7 +350,7 @@ def _draw_change(change: FileChange, diff: TextDiff | None, *, is_open: bool) ->
 def make_file_page(ask: Ask, run_ident: str, ident: str) -> Page:
     """Return the page of a file of a workspace, a window of it."""
     found = find_save(ask.site, run_ident, ident)
-    agent, path = ask.query.get("agent", ""), ask.query.get("path", "")
+    agent, path = ask.query.get("agent", ""), ask.query.get("file", "")
     try:
         file = ask.site.workspaces.read(found.save.path)[agent].files[path]
         window = ask.site.workspaces.read_window(
@@ -357,7 +359,7 @@ def make_file_page(ask: Ask, run_ident: str, ident: str) -> Page:
     except LookupError:
         raise NoSuchPage(f"{found.save.path.name} has no such file") from None
     except _SHOWN as error:
-        raise NoSuchPage(explain(error)) from error
+        raise NoSuchPage(explain(error, found.save.path)) from error
     more = []
     for words, key, at in (
         ("earlier", "earlier", max(window.start - WINDOW_BYTES, 0) if window.start else None),

@@ -1,0 +1,73 @@
+"""The page of runs that began from each other's saves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clawblox.web.site import Site
+from tests.lineages import run_of, save_of, write_run
+from tests.web.drawing import draw
+from tests.web.families import find_run, make_family, moved, saves_of
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_family(tmp_path_factory.mktemp("family"))
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_runs_are_a_tree_and_a_picture_whose_names_and_saves_are_links(
+    family: Path, tmp_path: Path, is_moved: bool
+) -> None:
+    first, second = "first", "second"
+    if is_moved:
+        first, second = "old/one", "two"
+        family = moved(family, tmp_path / "lab", ("first", first), ("second", second))
+    site = Site(family)
+    text = draw(site, "lineage")
+    assert "1 family · 2 runs of 2 in them" in text
+    runs = [f'href="/run/{find_run(site, name).ident}"' for name in (first, second)]
+    tree = text[text.index("<ul>") :]
+    assert tree.index(runs[0]) < tree.index("<ul>", 4) < tree.index(runs[1])
+    ((origin, path),) = saves_of(site, first, "w000")
+    assert re.search(rf'from <a href="/{origin}">{path.name}</a>', tree)
+    picture = text[text.index("<svg") : text.index("</svg>")]
+    assert all(run in picture for run in runs)
+    assert picture.count('class="fork"') == 2
+    assert "elsewhere" not in picture
+    for name in (first, second):
+        for instance in ("alpha", "w000", "w001"):
+            for page, _ in (
+                saves_of(site, name, instance) if name == first or instance == "w001" else ()
+            ):
+                assert f'<a href="/{page}"' in picture
+
+
+def test_runs_without_relatives_are_counted_only(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, {name: {"run": run_of(name)}})
+    text = draw(tmp_path, "lineage")
+    assert "0 families · 0 runs of 2 in them" in text
+    assert "<svg" not in text
+
+
+def test_a_circle_of_hand_edited_manifests_is_drawn_once(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        run = run_of(name, (other, 1))
+        run["resume_from"] = f"../../../{other}/worlds/{other}/checkpoints/{other}-1.json"
+        write_run(tmp_path / name, {name: {"run": run, "checkpoints": [save_of(name, 1)]}})
+    text = draw(tmp_path, "lineage")
+    assert "1 family · 2 runs of 2 in them" in text
+
+
+def test_hostile_names_of_instances_are_text(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    write_run(tmp_path / "a", {"a": {"run": run_of("a"), "checkpoints": [save_of("a", 1)]}})
+    run = run_of("b", ("a", 1), labels={"x": evil})
+    write_run(tmp_path / evil.replace("/", "-"), {"b": {"run": run}})
+    text = draw(tmp_path, "lineage")
+    assert "1 family" in text
+    assert "<script" not in text
