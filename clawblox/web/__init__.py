@@ -27,4 +27,11 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``static_files``: the style sheet and the script.
 - ``run_history``: what the manifests of a run tell; ``run_logs``: the logs that may be shown.
 - ``shared_address``: addresses to send.
+- ``static``, ``static_files``: the style sheet, the script and the icon.
+- ``files``, ``search``: files below a directory, in windows and in slices of a search.
+- ``workspaces``, ``text_diff``: the workspaces of agents in archives, and how they differ.
+- ``run_history``, ``origins``: what manifests tell of a run, and which saves runs began from.
+- ``saved_worlds``: the world documents of saves, and how they differ.
+- ``subjects``: what can be compared; ``first_calls``: where agents part by their tool calls.
+- ``number_plots``: the numbers that agents saw, over simulated time.
 """

@@ -8,6 +8,9 @@
 - ``experiment``: chains, generations, money and results.
 - ``usage``: tokens and cost by experiment, model and day.
 - ``reports``: what ``clawblox check`` and ``clawblox verify`` have left.
+- ``save``: a save, its workspaces, and what has changed in it.
+- ``compare``: two runs, instances or saves.
+- ``lineage``: runs that began from each other's saves.
 - ``missing``: for an address that has no page.
 - ``replay``: a recording at a moment; ``viewer``: before a world's own viewer is started.
 """

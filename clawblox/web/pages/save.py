@@ -107,7 +107,7 @@ def _draw_facts(ask: Ask, found: RunSave, befores: Sequence[Before]) -> Markup:
                     ("Run", link(run.name, ask.links.to("run", run.ident))),
                     ("Instance", save.instance),
                     ("Changes since", join(_link_befores(ask, befores), ", ") if befores else None),
-                    ("SHA-256", element("code", save.sha256) if save.sha256 else None),
+                    ("SHA-256", code(save.sha256) if save.sha256 else None),
                 )
             ),
         )
@@ -374,7 +374,7 @@ def make_file_page(ask: Ask, run_ident: str, ident: str) -> Page:
             ("Kind", file.kind),
             ("Size", format_bytes(file.size)),
             ("Bytes", f"{window.start} to {window.end}" if more else None),
-            ("SHA-256", element("code", file.sha256) if file.sha256 else None),
+            ("SHA-256", code(file.sha256) if file.sha256 else None),
         )
     )
     lines = [] if file.kind == "binary" else [f"{text}\n" for _, text in window.lines()]
