@@ -10,7 +10,7 @@ from typing import Any, Final
 from clawblox.checkpoint.archive.reader import Archive, read_member
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.differences import ABSENT, find_differences
-from clawblox.errors import CheckpointError
+from clawblox.errors import CheckpointError, ClawbloxError
 from clawblox.foreign_values import clean_value, parse_document
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import count_words
@@ -114,5 +114,6 @@ def explain(error: Exception, path: Path) -> str:
     """Return why a file cannot be shown, in a line."""
     if isinstance(error, FileNotFoundError):
         return f"{path.name} is gone."
-    headline = getattr(error, "headline", None)
-    return str(headline or getattr(error, "strerror", None) or error)
+    if isinstance(error, ClawbloxError):
+        return f"{path.name}: {error.message}."
+    return f"{path.name} {error.strerror if isinstance(error, OSError) else error}."

@@ -341,7 +341,12 @@ def _draw_numbers(ask: Ask, compared: Compared) -> Markup:
         _read_side(recorded, compared, n) for n, recorded in enumerate(compared.recorded)
     )
     keys = [key for key in first if key in second]
-    keys.sort(key=lambda key: not any(word in key[1].lower() for word in _GOALS))
+    keys.sort(
+        key=lambda key: (
+            first[key] == second[key],
+            not any(word in key[1].lower() for word in _GOALS),
+        )
+    )
     if not keys:
         words = "No number is known of both over simulated time, by recordings of observations."
         return element("p", words, class_="muted")

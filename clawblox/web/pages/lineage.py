@@ -71,11 +71,12 @@ def _walk(
 
 
 def _summarise(runs: Sequence[RunSummary], families: int, related: int) -> Markup:
-    counts = (
-        count_words(families, "family") if families == 1 else f"{families} families",
+    counts = [
+        "1 family" if families == 1 else f"{families} families",
         f"{count_words(related, 'run')} of {len(runs)} in them",
-        "the others neither began from a save of another run nor gave one to it",
-    )
+    ]
+    if related < len(runs):
+        counts.append("the others neither began from a save of another run nor gave one to it")
     return element("p", " · ".join(counts), class_="summary")
 
 

@@ -29,7 +29,7 @@ from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import Cell, code, facts, moment, table
 from clawblox.web.saved_worlds import draw_documents, explain, read_world
 from clawblox.web.site import NoSuchPage
-from clawblox.web.text_diff import TextDiff
+from clawblox.web.text_diff import DiffLine, TextDiff
 from clawblox.web.workspaces import (
     ARCHIVE_LIMITS,
     ArchivedFile,
@@ -334,14 +334,15 @@ def _draw_change(change: FileChange, diff: TextDiff | None, *, is_open: bool) ->
         return element("p", head, element("span", f" {diff.reason}", class_="muted"))
     kinds = {"+": "good", "-": "bad", "@": "muted"}
     lines = [
-        element(
-            "span", f"{line.sign} {line.text or line.after or ''}\n", class_=kinds.get(line.sign)
-        )
-        for line in diff.lines
+        element("span", f"{_draw_line(line)}\n", class_=kinds.get(line.sign)) for line in diff.lines
     ]
     cut = element("span", "… and more", class_="muted") if diff.is_cut else None
     body = element("pre", *lines, cut, class_="diff")
     return element("details", element("summary", head), body, open="" if is_open else None)
+
+
+def _draw_line(line: DiffLine) -> str:
+    return f"@ line {line.after}" if line.sign == "@" else f"{line.sign} {line.text}"
 
 
 # -- a file ----------------------------------------------------------------------------------------
