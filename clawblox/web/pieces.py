@@ -130,6 +130,11 @@ def lines(texts: Iterable[Child]) -> Markup:
     return join(element("div", one) for one in texts)
 
 
+def and_more(number: int) -> Markup | None:
+    """Return how many more there are; None if there are none."""
+    return element("p", f"and {number} more", class_="muted") if number > 0 else None
+
+
 def filter_field(part: str, value: str, words: str) -> Markup:
     """Return a field whose words the rows of a part must contain.
 

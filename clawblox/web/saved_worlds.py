@@ -17,7 +17,7 @@ from clawblox.views.formatting import count_words
 from clawblox.views.html import Markup, element
 from clawblox.views.observations import format_inline
 from clawblox.web.files import opened_below
-from clawblox.web.pieces import table
+from clawblox.web.pieces import and_more, table
 from clawblox.web.workspaces import ARCHIVE_LIMITS
 
 _MAX_BYTES: Final = 8 << 20
@@ -96,12 +96,11 @@ def draw_differences(before: Any, after: Any, names: tuple[str, str]) -> Markup:
     rows = [
         (one.path or "all of it", _show(one.before), _show(one.after)) for one in found[:_MAX_PATHS]
     ]
-    more = len(found) - len(rows)
     return element(
         "details",
         element("summary", f"The world documents differ in {count_words(len(found), 'path')}."),
         table("Paths that differ", ("Path", *names), rows),
-        element("p", f"and {more} more", class_="muted") if more else None,
+        and_more(len(found) - len(rows)),
         open="" if len(rows) <= _MAX_OPEN else None,
     )
 

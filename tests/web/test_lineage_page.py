@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -30,10 +29,10 @@ def test_runs_are_a_tree_and_a_picture_whose_names_and_saves_are_links(
     text = draw(site, "lineage")
     assert "1 family · 2 runs of 2 in them" in text
     runs = [f'href="/run/{find_run(site, name).ident}"' for name in (first, second)]
-    tree = text[text.index("<ul>") :]
-    assert tree.index(runs[0]) < tree.index("<ul>", 4) < tree.index(runs[1])
+    tree = text[text.index("<tbody>") :]
+    assert tree.index(runs[0]) < tree.index("└ ") < tree.index(runs[1])
     ((origin, path),) = saves_of(site, first, "w000")
-    assert re.search(rf'from <a href="/{origin}">{path.name}</a>', tree)
+    assert f'<a href="/{origin}">{path.name}</a>' in tree
     picture = text[text.index("<svg") : text.index("</svg>")]
     assert all(run in picture for run in runs)
     assert picture.count('class="fork"') == 2
@@ -61,6 +60,21 @@ def test_a_circle_of_hand_edited_manifests_is_drawn_once(tmp_path: Path) -> None
         write_run(tmp_path / name, {name: {"run": run, "checkpoints": [save_of(name, 1)]}})
     text = draw(tmp_path, "lineage")
     assert "1 family · 2 runs of 2 in them" in text
+    assert text.count("└ ") == 1
+
+
+def test_a_line_of_forty_forks_is_listed_whole(tmp_path: Path) -> None:
+    for number in range(40):
+        name = f"r{number:02}"
+        run = run_of(name, (f"r{number - 1:02}", 1) if number else None)
+        if number:
+            before = f"r{number - 1:02}"
+            run["resume_from"] = f"../../../{before}/worlds/{before}/checkpoints/{before}-1.json"
+        write_run(tmp_path / name, {name: {"run": run, "checkpoints": [save_of(name, 1)]}})
+    text = draw(tmp_path, "lineage")
+    assert "1 family · 40 runs of 40 in them" in text
+    assert text.count("└ ") == 39
+    assert text[text.index("<svg") :].count('class="fork"') == 39
 
 
 def test_hostile_names_of_instances_are_text(tmp_path: Path) -> None:

@@ -12,117 +12,98 @@ import attrs
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Origin
 from clawblox.views.formatting import count_words
-from clawblox.views.html import Markup, element, join, link
+from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.origins import Origins, RunSave, Start
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import state_mark
+from clawblox.web.pieces import and_more, lines, moment, state_mark, table
 from clawblox.web.run_history import read_history
 from clawblox.web.site import RunSummary
 
 _MAX_FAMILIES: Final = 20
+_MAX_RUNS: Final = 200
 _MAX_DRAWN: Final = 100
-_MAX_DEPTH: Final = 20
+_MAX_INDENT: Final = 12
 
-_Children: TypeAlias = Mapping[Path, Mapping[Path, Sequence[Start]]]
+_Below: TypeAlias = Mapping[Path, Mapping[Path, Sequence[Start]]]
 """The starts from saves of a run in other runs: by the directories of the parent and the child."""
+
+
+@attrs.frozen
+class _Member:
+    """A run of a family: how far below its root, and its starts from saves of its parent."""
+
+    run: RunSummary
+    depth: int = 0
+    starts: Sequence[Start] = ()
 
 
 def make_page(ask: Ask) -> Page:
     """Return the page of runs that began from each other's saves."""
     runs = ask.site.runs()
     origins = Origins(runs)
-    children: defaultdict[Path, dict[Path, list[Start]]] = defaultdict(dict)
+    below: defaultdict[Path, dict[Path, list[Start]]] = defaultdict(dict)
     for start in origins.starts:
         if start.source is not None and start.source.run is not start.run:
-            below = children[start.source.run.directory]
-            below.setdefault(start.run.directory, []).append(start)
-    started = {directory for below in children.values() for directory in below}
-    by_directory = {run.directory: run for run in runs}
-    # A cycle, which only a hand-edited manifest has, is entered at any of its runs.
-    roots = [run for run in runs if run.directory in children and run.directory not in started]
-    seen = {run.directory for root in roots for run in _walk(root, children, by_directory)}
-    for run in runs:
-        if run.directory in children and run.directory not in seen:
-            roots.append(run)
-            seen |= {below.directory for below in _walk(run, children, by_directory)}
-    parts = [Part("summary", _summarise(runs, len(roots), len(seen)))]
-    for number, root in enumerate(roots[:_MAX_FAMILIES]):
-        family = _walk(root, children, by_directory)
-        parts.append(Part(f"family-{number}", _draw_family(ask, family, children, origins)))
-    if len(roots) > _MAX_FAMILIES:
-        more = f"and {len(roots) - _MAX_FAMILIES} more families"
-        parts.append(Part("more", element("p", more, class_="muted")))
+            children = below[start.source.run.directory]
+            children.setdefault(start.run.directory, []).append(start)
+    started = {directory for children in below.values() for directory in children}
+    seen: set[Path] = set()
+    # A circle, which only a hand-edited manifest has, is entered at any of its runs.
+    families = [
+        [*_walk(run, below, seen)]
+        for run in sorted(runs, key=lambda run: run.directory in started)
+        if run.directory in below and run.directory not in seen
+    ]
+    counts = [
+        "1 family" if len(families) == 1 else f"{len(families)} families",
+        f"{count_words(len(seen), 'run')} of {len(runs)} in them",
+    ]
+    if len(seen) < len(runs):
+        counts.append("the others neither began from a save of another run nor gave one to it")
+    parts = [Part("summary", element("p", " · ".join(counts), class_="summary"))]
+    parts += [
+        Part(f"family-{number}", _draw_family(ask, family, origins))
+        for number, family in enumerate(families[:_MAX_FAMILIES])
+    ]
+    parts.append(Part("more", join((and_more(len(families) - _MAX_FAMILIES),))))
     return Page("Lineage", ((ask.site.root.name, ask.links.to()),), parts, is_live=True)
 
 
-def _walk(
-    root: RunSummary, children: _Children, by_directory: Mapping[Path, RunSummary]
-) -> list[RunSummary]:
-    """Return a run and all that came from it, each after its first parent."""
-    family: dict[Path, RunSummary] = {}
-    waiting = [root]
+def _walk(root: RunSummary, below: _Below, seen: set[Path]) -> Iterator[_Member]:
+    """Yield a run and all that came from it, each after its parent; each run once."""
+    waiting = [_Member(root)]
     while waiting:
-        run = waiting.pop()
-        if run.directory not in family:
-            family[run.directory] = run
-            waiting += [by_directory[below] for below in children.get(run.directory, ())]
-    return [*family.values()]
+        member = waiting.pop()
+        if member.run.directory not in seen:
+            seen.add(member.run.directory)
+            yield member
+            children = [*below.get(member.run.directory, {}).values()]
+            waiting += [_Member(own[0].run, member.depth + 1, own) for own in children[::-1]]
 
 
-def _summarise(runs: Sequence[RunSummary], families: int, related: int) -> Markup:
-    counts = [
-        "1 family" if families == 1 else f"{families} families",
-        f"{count_words(related, 'run')} of {len(runs)} in them",
-    ]
-    if related < len(runs):
-        counts.append("the others neither began from a save of another run nor gave one to it")
-    return element("p", " · ".join(counts), class_="summary")
+def _draw_family(ask: Ask, family: Sequence[_Member], origins: Origins) -> Markup:
+    picture = element("p", "They are too many to draw.", class_="muted")
+    if sum(len(member.run.run.instances) for member in family) <= _MAX_DRAWN:
+        shown = _draw_picture(ask, [member.run for member in family], origins)
+        picture = element("div", shown, class_="scroll", tabindex="0")
+    rows = [_draw_member(ask, member) for member in family[:_MAX_RUNS]]
+    heading = element("h2", f"From {family[0].run.name}")
+    tree = table("Runs, each below its parent", ("Run", "State", "From", "Latest"), rows)
+    return join((heading, picture, tree, and_more(len(family) - len(rows))))
 
 
-def _draw_family(
-    ask: Ask, family: Sequence[RunSummary], children: _Children, origins: Origins
-) -> Markup:
-    root, names = family[0], {run.directory: run for run in family}
-    picture = element("p", f"{len(family)} runs are too many to draw.", class_="muted")
-    if len(family) <= _MAX_DRAWN:
-        picture = element("div", _draw_picture(ask, family, origins), class_="scroll", tabindex="0")
-    tree = element("ul", _draw_branch(ask, root, (), children, names, {root.directory}))
-    return join((element("h2", f"From {root.name}"), picture, tree))
-
-
-def _draw_branch(
-    ask: Ask,
-    run: RunSummary,
-    starts: Sequence[Start],
-    children: _Children,
-    names: Mapping[Path, RunSummary],
-    seen: set[Path],
-    depth: int = 0,
-) -> Markup:
-    sources = {start.source.save.path: start.source for start in starts if start.source}
+def _draw_member(ask: Ask, member: _Member) -> Sequence[Child]:
+    run = member.run
     states = {status.state: status.has_died for status in run.run.instances}
-    below: list[Markup] = []
-    if depth < _MAX_DEPTH:
-        for directory, its_starts in children.get(run.directory, {}).items():
-            if directory not in seen:
-                seen.add(directory)
-                child = names[directory]
-                below.append(_draw_branch(ask, child, its_starts, children, names, seen, depth + 1))
-    words = [
-        link(run.name, ask.links.to("run", run.ident)),
+    sources = {one.source.save.path: one.source for one in member.starts if one.source}
+    indent = "\u2003" * min(member.depth, _MAX_INDENT) + ("└ " if member.depth else "")
+    return (
+        join((indent, link(run.name, ask.links.to("run", run.ident)))),
         join((state_mark(state, is_bad=is_bad) for state, is_bad in states.items()), ", "),
-        join(_link_sources(ask, [*sources.values()])) if sources else None,
-    ]
-    branches = element("ul", *below) if below else None
-    return element("li", join([word for word in words if word], " "), branches)
-
-
-def _link_sources(ask: Ask, sources: Sequence[RunSave]) -> Iterator[Markup | str]:
-    yield "from "
-    for number, source in enumerate(sources):
-        yield ", " if number else ""
-        yield link(source.save.path.name, source.address(ask))
+        lines(link(path.name, source.address(ask)) for path, source in sources.items()),
+        moment(run.latest),
+    )
 
 
 def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> Markup:
@@ -137,8 +118,7 @@ def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> M
         for instance in read_history(run).lineage.instances:
             name = run.directory.name
             name = name if len(run.run.instances) < 2 else f"{name}/{instance.name}"
-            while name in runs:
-                name += "'"
+            name = f"{run.name}/{instance.name}" if name in runs else name
             runs[name] = run
             source = origins.find(instance.parent, instance.run_id) if instance.parent else None
             parent = instance.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.errors import CheckpointError
@@ -26,7 +26,7 @@ from clawblox.web.origins import (
     find_save,
 )
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import Cell, code, facts, moment, table
+from clawblox.web.pieces import Cell, and_more, code, facts, moment, table
 from clawblox.web.saved_worlds import draw_documents, explain, read_world
 from clawblox.web.site import NoSuchPage
 from clawblox.web.text_diff import DiffLine, TextDiff
@@ -156,12 +156,8 @@ def _draw_starts(ask: Ask, found: RunSave, starts: Sequence[Start]) -> Markup:
     ]
     if not rows:
         return _section("What started from it", element("p", "Nothing below here.", class_="muted"))
-    more = len(starts) - _MAX_STARTS
-    return _section(
-        "What started from it",
-        table("Starts", ("Run", "Instance", "How", "When"), rows),
-        element("p", f"and {more} more", class_="muted") if more > 0 else None,
-    )
+    started = table("Starts", ("Run", "Instance", "How", "When"), rows)
+    return _section("What started from it", started, and_more(len(starts) - _MAX_STARTS))
 
 
 def _find_begin(start: Start) -> str | None:
@@ -178,10 +174,7 @@ def _draw_content(ask: Ask, found: RunSave) -> Iterator[Child]:
         try:
             with opened_below(ask.site.root, found.save.path) as fd:
                 archive = Archive(fd, found.save.path, ARCHIVE_LIMITS)
-                yield _draw_agents(archive)
-                words = archives.describe(archive, with_files=False)
-                inside = element("pre", words)
-                yield element("details", element("summary", "All of its metadata"), inside)
+                yield element("pre", archives.describe(archive, with_files=False), class_="diff")
         except _SHOWN as error:
             yield element("p", explain(error, found.save.path), class_="muted")
             return
@@ -193,44 +186,9 @@ def _draw_content(ask: Ask, found: RunSave) -> Iterator[Child]:
     members = world if isinstance(world, Mapping) else {"": world}
     shown = [*members][:_MAX_KEYS]
     rows = [(key, format_inline(members[key], max_chars=_MAX_CHARS)) for key in shown]
-    more = len(members) - len(rows)
-    yield element(
-        "details",
-        element("summary", "World document"),
-        table("World document", ("Key", "Value"), rows),
-        element("p", f"and {more} more", class_="muted") if more else None,
-    )
-
-
-def _draw_agents(archive: Archive) -> Markup | None:
-    agents: Mapping[str, Any] = archive.metadata.get("agents") or {}
-    counts, sizes = Counter[str](), Counter[str]()
-    for entry in archive.entries:
-        parts = entry.name.split("/", 2)
-        if parts[0] == "agents":
-            counts[parts[1]] += 1
-            sizes[parts[1]] += entry.size
-    names = sorted({*agents, *counts})
-    rows: list[Sequence[Cell | Child]] = []
-    for name in names[:_MAX_AGENTS]:
-        state = agents.get(name)
-        state = state if isinstance(state, Mapping) else {}
-        keys = ("backend", "session_format", "session_id")
-        texts = [str(state.get(key) or "")[:_MAX_CHARS] for key in keys]
-        size = Cell(format_bytes(sizes[name]), is_number=True, sort=str(sizes[name]))
-        turn = "mid-turn" if state.get("mid_turn") else ""
-        rows.append((name, *texts, turn, Cell(str(counts[name]), is_number=True), size))
-    if not rows:
-        return element("p", "It holds no agents.", class_="muted")
-    headings = ("Agent", "Driver", "Format", "Conversation", "Turn", "Files", "Size")
-    return join(
-        (
-            table("Agents", headings, rows),
-            element("p", f"and {len(names) - len(rows)} more", class_="muted")
-            if len(names) > len(rows)
-            else None,
-        )
-    )
+    keys = table("World document", ("Key", "Value"), rows)
+    head = element("summary", "World document")
+    yield element("details", head, keys, and_more(len(members) - len(rows)))
 
 
 def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Markup]:
@@ -246,15 +204,13 @@ def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Markup]:
         counts = [count_words(len(files), "file"), format_bytes(workspace.size)]
         counts += [f"{count_words(git, 'file')} of git repositories"] if git else []
         counts += [f"{len(workspace.excluded)} left out"] if workspace.excluded else []
-        more = len(files) - len(rows)
         yield element("h3", workspace.agent)
         yield element("p", ", ".join(counts), class_="muted")
         if rows:
             yield table(
                 f"Workspace of {workspace.agent}", ("File", "Kind", "Size", "SHA-256"), rows
             )
-        if more:
-            yield element("p", f"and {count_words(more, 'file')} more", class_="muted")
+        yield join((and_more(len(files) - len(rows)),))
 
 
 def _draw_file(ask: Ask, found: RunSave, agent: str, file: ArchivedFile) -> Sequence[Cell | Child]:
@@ -311,8 +267,7 @@ def _draw_changed_files(ask: Ask, found: RunSave, before: Before) -> Iterator[Ma
                 with contextlib.suppress(*_SHOWN):
                     diff = ask.site.workspaces.read_text_diff(*places, path)
             yield _draw_change(change, diff, is_open=diffs <= _MAX_OPEN)
-        if len(changes) > _MAX_CHANGES:
-            yield element("p", f"and {len(changes) - _MAX_CHANGES} more", class_="muted")
+        yield join((and_more(len(changes) - _MAX_CHANGES),))
     for name in sorted(set(old) - set(pair_agents(old, new).values())):
         yield element("p", f"The agent {name} is not there any more.", class_="muted")
 
