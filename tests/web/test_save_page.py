@@ -195,6 +195,24 @@ def test_a_hostile_archive_is_named_and_not_shown(
             make(site, f"{page}/file", agent="rocky", file="SOUL.md")
 
 
+def test_a_snapshot_elsewhere_or_behind_a_link_is_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"time": 1, "key": "the secret"}')
+    entries = [save_of("w000", 1, path=str(secret)), save_of("w000", 2)]
+    document = {"run": run_of("w000"), "checkpoints": entries}
+    run = write_run(tmp_path / "lab" / "run", {"w000": document})
+    link = run / "worlds" / "w000" / "checkpoints" / "w000-2.json"
+    link.parent.mkdir()
+    link.symlink_to(secret)
+    site = Site(tmp_path / "lab")
+    pages = saves_of(site, "run", "w000")
+    assert [path.name for _, path in pages] == ["w000-2.json", "secret.json"]
+    for page, _ in pages:
+        text = draw(site, page)
+        assert "the secret" not in text
+        assert "is not below" in part(text, "holds")
+
+
 # -- generations -----------------------------------------------------------------------------------
 
 

@@ -89,11 +89,16 @@ def _section(heading: str, *body: Child) -> Markup:
 def _draw_facts(ask: Ask, found: RunSave, befores: Sequence[Before]) -> Markup:
     run, save = found.run, found.save
     gone = None
-    if not save.path.is_file():
+    try:
+        with opened_below(ask.site.root, save.path):
+            pass
+    except FileNotFoundError:
         words = f"removed {save.removed_at}" if save.removed_at else "not there"
         gone = element(
             "p", f"✕ The file is {words}. What manifests say of it remains.", class_="bad"
         )
+    except OSError as error:
+        gone = element("p", f"✕ {explain(error, save.path)}", class_="bad")
     kind = "archive" if not save.instance else "autosave" if save.is_autosave else "snapshot"
     return join(
         (
