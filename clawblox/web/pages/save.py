@@ -62,18 +62,18 @@ def make_page(ask: Ask, run_ident: str, ident: str) -> Page:
     found = find_save(ask.site, run_ident, ident)
     origins = Origins(ask.site.runs())
     befores = find_before(ask.site, origins, found)
+    workspaces = () if found.save.instance else _draw_workspaces(ask, found)
     parts = [
         Part("summary", _draw_facts(ask, found, befores)),
         Part("commands", _draw_commands(found)),
         Part("starts", _draw_starts(ask, found, origins.started_from(found))),
-        Part("holds", _section("What it holds", *_draw_content(ask, found))),
+        Part("workspaces", join(workspaces)),
         *(
             Part(f"since-{number}", _draw_changes(ask, found, before))
             for number, before in enumerate(befores)
         ),
+        Part("holds", _section("What it holds", *_draw_content(ask, found))),
     ]
-    if not found.save.instance:
-        parts.insert(4, Part("workspaces", join(_draw_workspaces(ask, found))))
     return Page(found.save.path.name, _crumbs(ask, found), parts)
 
 
@@ -179,7 +179,8 @@ def _draw_content(ask: Ask, found: RunSave) -> Iterator[Child]:
         try:
             with opened_below(ask.site.root, found.save.path) as fd:
                 archive = Archive(fd, found.save.path, ARCHIVE_LIMITS)
-                yield element("pre", archives.describe(archive, with_files=False), class_="diff")
+                words = archives.describe(archive, with_files=False)
+                yield element("pre", words, class_="diff plain", tabindex="0")
         except _SHOWN as error:
             yield element("p", explain(error, found.save.path), class_="muted")
             return
@@ -199,7 +200,7 @@ def _draw_content(ask: Ask, found: RunSave) -> Iterator[Child]:
 def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Markup]:
     try:
         listed = ask.site.workspaces.read(found.save.path)
-    except _SHOWN:  # said above
+    except _SHOWN:  # said below what it holds
         return
     yield element("h2", "Workspaces")
     for workspace in [*listed.values()][:_MAX_AGENTS]:
