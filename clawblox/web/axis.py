@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
@@ -29,8 +29,6 @@ FOLD_S: Final = 60.0
 """A longer time of the host in which nothing is recorded is folded, in seconds."""
 _FOLD_SHARE: Final = 0.03
 """Length of a fold where positions are host time, as a share of the rest."""
-_PRECISION: Final = 4000
-"""A document says where a moment is to this share of the axis."""
 _TOLERANCE: Final = 1e-3
 """Positions in seconds that need no knot of their own."""
 _INSTANT_S: Final = 1e-6
@@ -265,32 +263,6 @@ class Axis:
                 if (point.place.life, point.place.position) >= (place.life, place.position)
             ),
         )
-
-    def document(self) -> dict[str, Any]:
-        """Return the axis as JSON for the script of a page.
-
-        A page finds a moment as :meth:`place` does: the last piece that began, and between two
-        knots evenly. Times of the host are seconds since 1970; no piece has one of them twice.
-        """
-        tolerance = (self.end - self.begin) / _PRECISION
-        pieces = [
-            {
-                "life": piece.life,
-                "is_lost": piece.is_lost,
-                "knots": [*{round(at, 3): to for at, to in thin(piece.knots, tolerance)}.items()],
-            }
-            for piece in self.pieces
-        ]
-        return {
-            "is_simulated": self.is_simulated,
-            "note": self.note,
-            "begin": self.begin,
-            "end": self.end,
-            "lives": [life.name for life in self.lives],
-            "pieces": pieces,
-            "folds": [{"label": fold.label, **attrs.asdict(fold)} for fold in self.folds],
-            "points": [attrs.asdict(point) for point in self.points],
-        }
 
 
 # -- making -------------------------------------------------------------------------------------

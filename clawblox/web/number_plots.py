@@ -88,7 +88,7 @@ def draw_numbers(
         top, values = row * _ROW + 6, [value for _, value in points]
         least, most = min(values), max(values)
         name = f"{names.get(agent, agent)} {path}"
-        line = _draw_line(points, (least, most), span, edges, top)
+        line = draw_line(points, (least, most), span, edges, top)
         words = [f"{name}: {format_inline(least)} to {format_inline(most)}"]
         label = shorten(path, _MAX_NAME, "middle")
         shapes += [
@@ -109,13 +109,22 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _draw_line(
+def draw_line(
     points: Sequence[tuple[float, float]],
     values: tuple[float, float],
     span: tuple[float, float],
     edges: tuple[float, float],
     top: float,
 ) -> str:
+    """Return the ``d`` of a line that keeps each value until the next.
+
+    Args:
+        points: Times and values, in order.
+        values: The least and the greatest value.
+        span: The first and the last time.
+        edges: Where these times are, in pixels.
+        top: Where the greatest value is, in pixels.
+    """
     # Quarters, because a recording may name the largest and the least number there is.
     wide = (edges[1] - edges[0]) / ((span[1] / 4 - span[0] / 4) or 1.0)
     high = _HEIGHT / ((values[1] / 4 - values[0] / 4) or 1.0)

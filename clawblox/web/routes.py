@@ -7,20 +7,21 @@ from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
 from clawblox.web.pages import (
+    compare,
     experiment,
+    lineage,
     log,
     missing,
     replay,
     reports,
     run,
     runs,
+    save,
     search,
     shared,
     usage,
     viewer,
 )
-from clawblox.web.pages import experiment, lineage, missing, runs, save
-from clawblox.web.pages import compare, experiment, lineage, missing, runs, save
 from clawblox.web.site import NoSuchPage
 
 PageFunction: TypeAlias = Callable[..., Page]

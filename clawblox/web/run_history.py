@@ -22,7 +22,7 @@ from clawblox.rundir.records import PathMover, path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.web.site import RunSummary
 
-_KEPT: Final = 32
+_KEPT: Final = 4096
 """Number of runs whose history stays in memory."""
 
 

@@ -17,9 +17,9 @@ from clawblox.recording.blocks import Track
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.formatting import (
+    describe_life,
     format_cost,
     format_count,
-    format_end,
     format_labels,
     format_rough_seconds,
 )
@@ -299,7 +299,7 @@ def _list_facts(ask: Ask, side: Subject) -> Iterator[tuple[str, Child]]:
     yield "Inherited tokens", format_count(inherited.tokens)
     if status is not None:
         yield "State", state_mark(status.state, is_bad=status.has_died)
-        yield "Exit", format_end(status)
+        yield "Exit", describe_life(status.state, status.exit, status.halt)
         yield "World", status.world
         yield "Started", moment(status.started_at)
         yield "Ran", format_rough_seconds(status.uptime_s) if status.uptime_s else ""

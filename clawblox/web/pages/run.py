@@ -28,14 +28,27 @@ from clawblox.views.formatting import (
     suggest,
 )
 from clawblox.views.html import Child, Markup, element, join, link
-from clawblox.views.lineage_svg import draw_lineage
+from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.files import opened_below, read_before
+from clawblox.web.origins import RunSave
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import Cell, code, cost, count, facts, lines, moment, state_mark, table
+from clawblox.web.pieces import (
+    Cell,
+    code,
+    comparison,
+    cost,
+    count,
+    facts,
+    lines,
+    moment,
+    state_mark,
+    table,
+)
 from clawblox.web.run_history import RunHistory, read_history
 from clawblox.web.run_logs import opened_log, read_last_line
 from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
+from clawblox.web.subjects import list_subjects
 
 _T = TypeVar("_T")
 
@@ -60,9 +73,10 @@ def make_page(ask: Ask, ident: str) -> Page:
         "how": _draw_commands(run, history),
         "agents": _draw_agents(ask, run),
         "instances": _draw_instances(ask, run),
-        "lineage": _draw_lineage(run, history),
+        "lineage": _draw_lineage(ask, run, history),
         "saves": _draw_saves(ask, run, history),
         "recordings": _draw_recordings(ask, run, history),
+        "compare": _section("Compare", comparison(ask.links, [*list_subjects(ask, [run])])),
         "events": _draw_events(ask, run),
     }
     return Page(
@@ -384,14 +398,20 @@ def _draw_instance(ask: Ask, run: RunSummary, status: InstanceStatus) -> Sequenc
 # -- lineage, saves, recordings, events ------------------------------------------------------------
 
 
-def _draw_lineage(run: RunSummary, history: RunHistory) -> Markup:
+def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     number = len(history.lineage.instances)
     if not number:
         return join(())
     if number > _MAX_DRAWN:
         words = f"{number} instances are too many to draw here: "
         return _section("Lineage", element("p", words, code(suggest("lineage", run.directory))))
-    picture = draw_lineage(history.lineage, title=run.name).part()
+    saves = {save.path: save for save in history.saves}
+    links = LineageLinks(
+        save=lambda save: (
+            RunSave(run, saves[save.path]).address(ask) if save.path in saves else None
+        )
+    )
+    picture = draw_lineage(history.lineage, title=run.name, links=links).part()
     return _section("Lineage", element("div", picture, class_="scroll", tabindex="0"))
 
 
