@@ -66,21 +66,23 @@ animation:pulse 2s ease-out infinite}
 
 @attrs.frozen
 class Picture:
-    """A picture of the width :data:`WIDTH`: a file of its own, or a part of a page.
+    """A picture: a file of its own, or a part of a page.
 
     Attributes:
         height: Its height in pixels.
         name: Description for readers who cannot see it.
         shapes: Its elements.
+        width: Its width in pixels.
     """
 
     height: float
     name: str
     shapes: Sequence[Markup]
+    width: float = WIDTH
 
     def document(self) -> str:
         """Return it as a file, with its style and a background."""
-        page = rect("page", 0, 0, WIDTH, self.height)
+        page = rect("page", 0, 0, self.width, self.height)
         return self._draw(html.style(f"\n{STYLE}\n"), page, *self.shapes, role="img").html + "\n"
 
     def part(self) -> Markup:
@@ -93,9 +95,9 @@ class Picture:
             "svg",
             html.join(pieces, "\n"),
             xmlns="http://www.w3.org/2000/svg",
-            width=f"{WIDTH:g}",
+            width=f"{self.width:g}",
             height=f"{self.height:g}",
-            viewBox=f"0 0 {WIDTH:g} {self.height:g}",
+            viewBox=f"0 0 {self.width:g} {self.height:g}",
             role=role,
         )
 

@@ -1,0 +1,149 @@
+"""The turns and steps of an agent in words: what people read, and its texts by name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from clawblox.agents.run_agent import RunAgent
+from clawblox.agents.status import AgentStatus
+from clawblox.agents.trajectory import AgentTurn
+from clawblox.agents.values import Usage
+from clawblox.foreign_values import parse_json
+from clawblox.system.clock import parse_utc
+from clawblox.views.formatting import count_words, format_cost, format_count, format_seconds
+from clawblox.views.observations import format_value
+
+Step: TypeAlias = Mapping[str, Any]
+"""A step as in ATIF."""
+
+_MAX_PARSED: Final = 1 << 20
+_WIDTH: Final = 100
+_MAX_REASON: Final = 500
+
+
+def seconds_of(utc: str | None) -> float | None:
+    """Return a UTC time in seconds since 1970; None if it is missing or malformed."""
+    moment = parse_utc(utc)
+    return None if moment is None else moment.timestamp()
+
+
+def one_line(text: str, max_chars: int) -> str:
+    """Return the first part of a text on one line."""
+    line = " ".join(text[: 4 * max_chars].split())
+    is_cut = len(line) > max_chars or len(text) > 4 * max_chars
+    return f"{line[:max_chars]}…" if is_cut else line
+
+
+def pretty(text: str) -> str:
+    """Return JSON indented, and any other text as it is."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return _indent(parse_json(text, max_bytes=_MAX_PARSED))
+    except ValueError:
+        return text
+
+
+def _indent(value: object) -> str:
+    return "\n".join(format_value(value, width=_WIDTH, is_shortened=False))
+
+
+# -- agents --------------------------------------------------------------------------------------
+
+
+def explain_state(agent: AgentStatus, last: AgentTurn | None) -> str:
+    """Return why an agent is in its state, to be read after that.
+
+    Args:
+        agent: The agent.
+        last: Its last turn; None if none is known.
+    """
+    reason = agent.reason
+    if not reason and agent.state == "interrupted":
+        reason = "the program that ran it ended without stopping it"
+    if last is not None and last.last_error and last.last_error not in reason:
+        reason = "; ".join(filter(None, (reason, f"last error: {last.last_error}")))
+    if not reason and not agent.is_over and last is not None and last.ended_at is None:
+        reason = "a turn is under way"
+    place = f" {'after' if agent.is_over else 'in'} turn {agent.turn}" if agent.turn else ""
+    return f"{place}: {one_line(reason, _MAX_REASON)}" if reason else place
+
+
+def describe_budget(agent: RunAgent, usage: Usage) -> str:
+    """Return what of its budget the agent of a run has used; empty without a budget."""
+    options, tokens = agent.options, format_count(usage.tokens) or "0"
+    limits = (
+        (agent.turn_limit, f"{usage.turns} of {agent.turn_limit} turns"),
+        (options.max_tokens, f"{tokens} of {format_count(options.max_tokens or 0)} tokens"),
+        (options.max_usd, f"{format_cost(usage.cost_usd or 0)} of ${options.max_usd}"),
+        (options.max_minutes, f"{options.max_minutes} minutes"),
+    )
+    return ", ".join(words for limit, words in limits if limit)
+
+
+# -- turns ---------------------------------------------------------------------------------------
+
+
+def describe_turn(turn: AgentTurn) -> str:
+    """Return what a turn used and how it went, in a few words."""
+    usage = turn.usage
+    read = usage.input_tokens + usage.cached_tokens + usage.cache_write_tokens
+    words = (
+        f"{format_count(usage.output_tokens)} out" if usage.output_tokens else "",
+        f"{format_count(read)} in" if read else "",
+        format_cost(usage.cost_usd),
+        _length_of(turn),
+        "cut off" if turn.is_cut_off else "",
+        f"{turn.retries} retried" if turn.retries else "",
+        count_words(turn.limits, "limit") if turn.limits else "",
+        count_words(turn.errors, "error") if turn.errors else "",
+    )
+    return " · ".join(filter(None, words))
+
+
+def describe_turn_shortly(turn: AgentTurn) -> str:
+    """Return output, cost and length of a turn."""
+    output, cost = format_count(turn.usage.output_tokens), format_cost(turn.usage.cost_usd)
+    return " · ".join(filter(None, (output, cost, _length_of(turn) or "under way")))
+
+
+def _length_of(turn: AgentTurn) -> str:
+    """Return how long a turn took; empty while it lasts."""
+    begin, end = seconds_of(turn.started_at), seconds_of(turn.ended_at)
+    return "" if begin is None or end is None else format_seconds(max(0.0, end - begin))
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+def offset_of(step: Step) -> int:
+    """Return the byte of the log that is the address of a step; 0 if it has none."""
+    offset = step.get("extra", {}).get("raw_offset")
+    return offset if isinstance(offset, int) else 0
+
+
+def results_of(step: Step) -> Sequence[Mapping[str, Any]]:
+    """Return the results of the calls of a step."""
+    results: Sequence[Mapping[str, Any]] = step.get("observation", {}).get("results", ())
+    return results
+
+
+def late_results(steps: Sequence[Step]) -> frozenset[str]:
+    """Return the results in steps whose calls are in earlier ones."""
+    results = (result for step in steps for result in results_of(step))
+    return frozenset(one["content"] for one in results if "source_call_id" not in one)
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """Return the arguments of a call; of a single text, the text."""
+    values = [*call["arguments"].values()]
+    is_text = len(values) == 1 and isinstance(values[0], str)
+    return str(values[0]) if is_text else _indent(call["arguments"])
+
+
+def texts_of(step: Step) -> dict[str, str]:
+    """Return the texts of a step by their names, such as ``message`` or ``call-0``."""
+    texts = {"message": step["message"], "reasoning": step.get("reasoning_content", "")}
+    texts |= {f"call-{n}": call_text(call) for n, call in enumerate(step.get("tool_calls", ()))}
+    return texts | {f"result-{n}": one["content"] for n, one in enumerate(results_of(step))}
