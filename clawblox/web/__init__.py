@@ -34,4 +34,5 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``saved_worlds``: the world documents of saves, and how they differ.
 - ``subjects``: what can be compared; ``first_calls``: where agents part by their tool calls.
 - ``number_plots``: the numbers that agents saw, over simulated time.
+- ``agent_log``: what the files of an agent and its run tell; ``agent_steps``: its steps.
 """

@@ -42,6 +42,19 @@ def moment(utc: str | None) -> Markup | None:
     return element("time", shown, datetime=utc)
 
 
+def clock(utc: str | None, *, is_long: bool = False) -> Markup | None:
+    """Return the time of day of a UTC time, which stays as it is.
+
+    Args:
+        utc: The time.
+        is_long: Whether the date is shown as well.
+    """
+    if not utc:
+        return None
+    shown = f"{utc[:19].replace('T', ' ')} UTC" if is_long else utc[11:19]
+    return element("time", shown, datetime=utc, data_fixed="")
+
+
 def code(words: str) -> Markup:
     """Return a command line to copy."""
     return element("code", words, class_="copy", tabindex="0")

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from clawblox.web.page import Ask, Page
 from clawblox.web.pages import (
     compare,
+    agent,
     experiment,
     lineage,
     log,
@@ -31,6 +32,8 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("", runs.make_page),
     ("run/*", run.make_page),
     ("run/*/log/*", log.make_page),
+    ("run/*/agent/*", agent.make_page),
+    ("run/*/agent/*/part", agent.make_part),
     ("search", search.make_page),
     ("open", shared.make_page),
     ("experiment/*", experiment.make_page),

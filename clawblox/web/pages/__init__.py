@@ -3,6 +3,7 @@
 - ``runs``: what runs, and what has run.
 - ``run``: why a run is as it is, what it cost, where it comes from, how to go on.
 - ``log``: the log of an instance.
+- ``agent``: why an agent is as it is, its turns over time, its steps, and its long texts.
 - ``search``: a search over all runs.
 - ``shared``: a choice of runs, for an address that leads to several.
 - ``experiment``: chains, generations, money and results.

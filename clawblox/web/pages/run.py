@@ -233,7 +233,7 @@ def _draw_facts(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
             ("Cost", format_cost(own.cost_usd) or unknown),
             ("Tokens", _with_note(format_count(own.tokens), inherited.tokens)),
             ("Turns", format_count(own.turns)),
-            ("Came from", join(_draw_origins(ask, run, history), ", ") if statuses else None),
+            ("Came from", join(draw_origins(ask, run, history), ", ") if statuses else None),
             ("Experiment", _draw_part(ask, run)),
             ("Started", moment(min((status.started_at for status in statuses), default=""))),
             ("Latest", moment(run.latest)),
@@ -250,7 +250,7 @@ def _with_note(own: str, inherited: int) -> Child:
     return join((own or "0", note))
 
 
-def _draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Child]:
+def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Child]:
     """Yield the saves of other runs that it began from."""
     for origin in history.origins[:3]:
         yield _draw_origin(ask, run, origin)

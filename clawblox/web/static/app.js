@@ -191,6 +191,44 @@ document.addEventListener("keydown", (event) => {
   KEYS[event.key][1]();
 });
 
+// -- the turn in view ------------------------------------------------------------------------------
+
+function markTurn() {
+  const turns = $$(".turn[id]");
+  const isAbove = (turn) => turn.getBoundingClientRect().top < innerHeight / 2;
+  const wanted = (turns.filter(isAbove).at(-1) ?? turns[0])?.id;
+  for (const entry of $$("#outline a[data-turn]")) {
+    if (entry.dataset.turn !== wanted) entry.removeAttribute("aria-current");
+    else if (!entry.hasAttribute("aria-current")) {
+      entry.setAttribute("aria-current", "location");
+      const list = entry.closest("ol");
+      list.scrollTop = entry.offsetTop - list.offsetTop - list.clientHeight / 2;
+    }
+  }
+}
+
+if ($("#outline")) {
+  let isDue = false;
+  document.addEventListener("scroll", () => {
+    if (!isDue) requestAnimationFrame(() => { isDue = false; markTurn(); });
+    isDue = true;
+  });
+  document.addEventListener("changed", markTurn);
+  markTurn();
+}
+
+// -- long texts ------------------------------------------------------------------------------------
+
+async function fetchTexts(fold) {
+  for (const more of $$("pre a.all", fold)) {
+    const answer = await fetch(more.href);
+    const text = answer.ok && $("#text pre", fromServer(await answer.text()));
+    if (text) more.parentNode.replaceWith(text);
+  }
+}
+
+document.addEventListener("toggle", (event) => event.target.open && fetchTexts(event.target), true);
+
 // -- addresses to send ---------------------------------------------------------------------------
 
 async function copyLink(button) {
@@ -214,5 +252,5 @@ for (const button of $$("#share")) button.hidden = false;
 writeTimes();
 setInterval(writeTimes, 1000);
 followShared();
-if ($("section[data-cursor]") && !location.hash && !location.search) scrollTo(0, document.body.scrollHeight);
+if ($("#log[data-cursor]") && !location.hash && !location.search) scrollTo(0, document.body.scrollHeight);
 if (live) follow();

@@ -1,0 +1,187 @@
+"""What the files of an agent and its run tell, kept so that a look reads only what is new."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from clawblox.agents.access.agent_access import MAX_RECORD_BYTES
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.status import AgentStatus
+from clawblox.agents.trajectory import TurnIndex, Window, read_window
+from clawblox.errors import ClawbloxError
+from clawblox.foreign_values import parse_json
+from clawblox.rundir.lineage import Lineage
+from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.manifest_entries import objects_in, read_text
+from clawblox.rundir.paths import file_stamp
+from clawblox.rundir.records import path_mover
+from clawblox.rundir.saves import LineageSave
+from clawblox.system.regular_files import read_regular
+from clawblox.telemetry.log_segments import log_end
+from clawblox.web.axis import Axis, Place, make_axis
+from clawblox.web.descent import find_descent
+from clawblox.web.recorded_lives import opened_lives
+from clawblox.web.run_history import RunHistory, read_history
+from clawblox.web.site import RunSummary, Site
+
+_KEPT: Final = 8
+"""Number of agents whose turns stay in memory."""
+_WINDOW_BYTES: Final = 160 << 10
+_MAX_STEPS: Final = 120
+"""Steps of a window; one with more is read again, shorter."""
+_LEAST_BYTES: Final = 4096
+_NO_AXIS: Final = Axis((), (), (), (), is_simulated=False)
+
+
+@attrs.frozen
+class AgentWorld:
+    """What the manifests and recordings of a run tell about an agent's world.
+
+    Attributes:
+        history: The history of the run.
+        axis: The axis of time of the agent's instance.
+        recordings: First and last UTC time of the recordings on it, by their numbers.
+    """
+
+    history: RunHistory
+    axis: Axis = _NO_AXIS
+    recordings: Mapping[int, tuple[str, str]] = attrs.field(factory=dict)
+
+    @property
+    def checkpoints(self) -> Sequence[LineageSave]:
+        """The archives of the run, the oldest first."""
+        return [save for save in reversed(self.history.saves) if not save.instance]
+
+    def find_time(self, utc: str | None) -> tuple[int, Place] | None:
+        """Return the recording and the simulated time of a moment; None if none recorded it."""
+        if utc and self.axis.is_simulated:
+            for number, (first, last) in self.recordings.items():
+                if first <= utc <= last and (place := self.axis.place(utc)):
+                    return None if place.is_paused else (number, place)
+        return None
+
+
+class AgentLog:
+    """The turns of an agent and the window that was read last.
+
+    Args:
+        directory: The agent's directory.
+
+    Attributes:
+        turns: Its turns, as far as they were read.
+        world: Its world, as it was last looked at.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.turns = TurnIndex(directory)
+        self.world = AgentWorld(RunHistory(Lineage(directory, ()), (), (), ()))
+        self.lock = threading.Lock()
+        self._stamp: object = None
+        self._window: tuple[object, Window] | None = None
+
+    def read_on(self, run: RunSummary) -> None:
+        """Read what is new. Blocks.
+
+        Raises:
+            OSError: A file cannot be read.
+            ClawbloxError: A later clawblox wrote a file of the agent.
+        """
+        self.turns.read_on()
+        history = read_history(run)
+        stamp = [history, *(file_stamp(found.path) for found in history.recordings)]
+        if stamp != self._stamp:
+            instance = _find_instance(run, self.turns.directory.path)
+            self.world, self._stamp = _read_world(history, instance), stamp
+
+    def read_window(self, at: int | None, before: int | None) -> Window:
+        """Return a window of not too many steps; the same again costs nothing. Blocks.
+
+        Args:
+            at: As for :func:`~clawblox.agents.trajectory.read_window`.
+            before: The same.
+
+        Raises:
+            OSError: A file of the agent cannot be read.
+            ClawbloxError: A later clawblox wrote a file of the agent.
+        """
+        files = self.turns.directory
+        key = (at, before, log_end(files.log_file), file_stamp(files.events_file))
+        if self._window is None or self._window[0] != key:
+            size = _WINDOW_BYTES
+            window = read_window(self.turns, at, before=before, max_bytes=size)
+            while len(window.steps) > _MAX_STEPS and size > _LEAST_BYTES:
+                size = max(_LEAST_BYTES, min(size // 2, size * _MAX_STEPS // len(window.steps)))
+                window = read_window(self.turns, at, before=before, max_bytes=size)
+            self._window = key, window
+        return self._window[1]
+
+
+@contextmanager
+def opened_agent(site: Site, run: RunSummary, agent: AgentStatus) -> Iterator[AgentLog]:
+    """Yield the log of an agent, read on; others wait while the block runs. Blocks.
+
+    Raises:
+        OSError: A file is not below the directory of the site, or cannot be read.
+        ClawbloxError: No agent has run there, or a later clawblox wrote a file.
+    """
+    files = AgentDir(agent.dir)
+    for path in (files.log_file, files.events_file):
+        if not path.resolve().is_relative_to(site.root):
+            raise PermissionError(f"{path} is not below {site.root}")
+    log = _keep(agent.dir)
+    with log.lock:
+        log.read_on(run)
+        yield log
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _keep(directory: Path) -> AgentLog:
+    return AgentLog(directory)
+
+
+def read_address(directory: Path) -> str:
+    """Return the address by which an agent knows its world; empty if it has none. Blocks."""
+    try:
+        content = read_regular(AgentDir(directory).access_file, max_bytes=MAX_RECORD_BYTES)
+        address = parse_json(content).get("base_url")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return address if isinstance(address, str) else ""
+
+
+def _find_instance(run: RunSummary, directory: Path) -> str:
+    """Return the instance that an agent acts in; empty if there is none."""
+    move, instances = path_mover(run.directory), run.run.instances
+    for home in dict.fromkeys((run.directory, *(status.instance_dir for status in instances))):
+        with suppress(ClawbloxError):  # there is no manifest until an instance is up
+            manifest = read_manifest(home)
+            for entry in objects_in(manifest.agents):
+                place = read_text(entry, "dir")
+                if place is None or move(manifest.resolve(place)) != directory:
+                    continue
+                for status in instances:
+                    if status.run_id == entry.get("run_id"):
+                        return status.name
+    return instances[0].name if instances else ""
+
+
+def _read_world(history: RunHistory, instance: str) -> AgentWorld:
+    lineage, spans = history.lineage, dict[int, tuple[str, str]]()
+    numbers = {found.path: number for number, found in enumerate(history.recordings, 1)}
+    lives = find_descent((lineage,), lineage.run_dir, instance)
+    try:
+        with opened_lives(lives) as recorded:
+            for reader in (one for readers in recorded.readers.values() for one in readers):
+                headers = [entry.header for entry in reader.index]
+                last = max(header.last.utc for header in headers)
+                spans[numbers[reader.path]] = headers[0].first.utc, last
+            return AgentWorld(history, make_axis(lives, recorded.blocks), spans)
+    except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
+        return AgentWorld(history)
