@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from clawblox.web.page import Ask, Page
 from clawblox.web.pages import (
-    compare,
     agent,
+    compare,
     experiment,
     lineage,
     log,
