@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,8 @@ from clawblox.system.process_tree import find_variables
 MAX_DEPTH: Final = 5
 """How many levels below a directory run directories are looked for."""
 _MAX_DIRECTORIES: Final = 20_000
+_SETTLED_NS: Final = 2_000_000_000
+"""Age of a change after which the clock of every file system shows another one as later."""
 _OF_A_RUN: Final = frozenset(
     ("agents", "checkpoints", "logs", "recordings", "runtime", "sessions", "worlds")
 )
@@ -79,6 +82,39 @@ def find_experiments_below(directory: Path) -> list[Path]:
     return sorted(place.path for place in places if place.is_experiment)
 
 
+class RunSearch:
+    """Finds the run directories and experiments below a directory, again and again at little cost.
+
+    A directory is read again when it, or the directory of clawblox's own files in it, has changed.
+
+    Args:
+        directory: The directory.
+
+    Attributes:
+        runs: What :func:`find_runs_below` returned when :meth:`look` was called last.
+        experiments: What :func:`find_experiments_below` returned then.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.runs: Sequence[Path] = ()
+        self.experiments: Sequence[Path] = ()
+        self._directory = directory
+        self._known: Mapping[Path, _Place] = {}
+
+    def look(self) -> None:
+        """Find them. Blocks."""
+        places = list(_walk(self._directory, known=self._known))
+        self._known = {place.path: place for place in places}
+        self.runs = sorted(place.path for place in places if place.is_run)
+        inner = {path for place in places if place.is_experiment for path in place.below}
+        for place in places:  # each comes after the one that it is in
+            if place.path in inner:
+                inner.update(place.below)
+        self.experiments = sorted(
+            place.path for place in places if place.is_experiment and place.path not in inner
+        )
+
+
 class _Place:
     """A directory of the walk.
 
@@ -86,11 +122,13 @@ class _Place:
         path: Its path.
         is_run: Whether it is a run directory.
         is_experiment: Whether it is the directory of an experiment.
-        below: The names of the directories in it that the walk may enter.
+        below: The directories in it that the walk may enter.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._own = path / STATE_DIR_NAME
+        self._stamp, looked_at = self._read_stamp(), time.time_ns()
         names, directories = _list_names(path)
         has_state = STATE_DIR_NAME in directories
         self.is_run = has_state and is_run_dir(path)
@@ -100,20 +138,49 @@ class _Place:
         )
         left_out = _OF_A_RUN if self.is_run else frozenset()
         self.below = [
-            name
+            path / name
             for name in sorted(directories)
             if not name.startswith(".") and name not in _OF_OTHERS and name not in left_out
         ]
-        own_runs = Path(STATE_DIR_NAME, "runs")
-        if has_state and (path / own_runs).is_dir():
-            self.below.append(str(own_runs))
+        own_runs = self._own / "runs"
+        if has_state and own_runs.is_dir():
+            self.below.append(own_runs)
+        # One with own files becomes a run without a change of the two directories.
+        is_settled = self.is_run or not has_state
+        changed_at = max(changed_at for _, changed_at in self._stamp)
+        self._can_be_kept = is_settled and changed_at < looked_at - _SETTLED_NS
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether it is certainly as it was. Blocks."""
+        return self._can_be_kept and self._stamp == self._read_stamp()
+
+    def _read_stamp(self) -> Sequence[tuple[int, int]]:
+        return [_read_directory_stamp(self.path), _read_directory_stamp(self._own)]
 
 
-def _walk(directory: Path, *, enters_experiments: bool = True) -> Iterator[_Place]:
-    """Yield a directory and those below it."""
+def _read_directory_stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - it is called thousands of times
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
+
+
+def _walk(
+    directory: Path, *, enters_experiments: bool = True, known: Mapping[Path, _Place] | None = None
+) -> Iterator[_Place]:
+    """Yield a directory and those below it, each after the one that it is in.
+
+    Args:
+        directory: The directory.
+        enters_experiments: Whether those below an experiment are among them.
+        known: What an earlier walk has found.
+    """
     pending = [(directory, 0)]
     for path, depth in pending:  # it grows
-        place = _Place(path)
+        earlier = None if known is None else known.get(path)
+        place = earlier if earlier is not None and earlier.is_unchanged else _Place(path)
         yield place
         if place.is_experiment:
             if not enters_experiments:
@@ -121,7 +188,7 @@ def _walk(directory: Path, *, enters_experiments: bool = True) -> Iterator[_Plac
             depth = 0
         if depth < MAX_DEPTH:
             room = _MAX_DIRECTORIES - len(pending)
-            pending += [(path / name, depth + 1) for name in place.below[:room]]
+            pending += [(below, depth + 1) for below in place.below[:room]]
 
 
 def _list_names(path: Path) -> tuple[list[str], set[str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path, PurePath
@@ -40,6 +41,8 @@ from clawblox.web.static_files import STATIC_FILES, read_static
 from clawblox.web.viewers import Viewers
 
 _MAX_QUERY_CHARS: Final = 8192
+_MAX_KEPT: Final = 16
+"""How many drawn pages are kept until the site changes."""
 
 
 class ServerLinks:
@@ -182,6 +185,8 @@ class _Pages:
         self.viewers = Viewers()
         self._site = site
         self._links = links
+        self._kept: dict[object, tuple[int, Page]] = {}
+        self._lock = threading.Lock()
 
     def _ask(
         self, query: dict[str, str] | None = None, cursors: dict[str, str] | None = None
@@ -220,7 +225,19 @@ class _Pages:
     def _make(
         self, path: str, query: dict[str, str], cursors: dict[str, str] | None = None
     ) -> Page:
-        return routes.make_page(self._ask(query, cursors), path)
+        key, version = (path, *sorted(query.items())), self._site.version()
+        with self._lock:
+            kept = self._kept.get(key)
+        if kept is not None and kept[0] == version:
+            return kept[1]
+        page = routes.make_page(self._ask(query, cursors), path)
+        if page.is_of_site:
+            with self._lock:
+                self._kept.pop(key, None)
+                self._kept[key] = version, page
+                while len(self._kept) > _MAX_KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return page
 
     def _draw(self, page: Page) -> str:
         head, body = draw_page(page, self._links)

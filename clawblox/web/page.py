@@ -6,6 +6,7 @@ the parts that have changed come from the same call.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -83,7 +84,7 @@ class Part:
     body: Markup
     cursor: str = ""
 
-    @property
+    @functools.cached_property
     def version(self) -> str:
         """What distinguishes its content from earlier content."""
         return self.cursor or hashlib.sha256(self.body.html.encode()).hexdigest()[:12]
@@ -100,6 +101,7 @@ class Page:
         is_live: Whether they can still change.
         share: The address to send (see ``shared_address``); empty for none.
         frame: Whether it shows a foreign renderer in a frame.
+        is_of_site: Whether it stays the same until something changes that the site has found.
     """
 
     title: str
@@ -108,6 +110,7 @@ class Page:
     is_live: bool = False
     share: str = ""
     frame: bool = False
+    is_of_site: bool = False
 
 
 def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:

@@ -7,17 +7,19 @@ of its path relative to the directory, and looked up among what was found.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
+from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.agents.listing import make_scope
-from clawblox.agents.status import AgentStatus, agents_in, read_agents
+from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.experiment.overview import ExperimentOverview, read_overview
 from clawblox.experiment.record import ExperimentRecord, read_experiment
@@ -25,21 +27,25 @@ from clawblox.rundir.experiments import (
     JOURNAL_NAME,
     PLAN_NAME,
     ExperimentPart,
+    find_experiment_owner,
     find_experiment_part,
 )
-from clawblox.rundir.find_runs import find_experiments_below
+from clawblox.rundir.find_runs import RunSearch
 from clawblox.rundir.manifest import manifest_path
-from clawblox.rundir.paths import file_stamp, records_journal
+from clawblox.rundir.paths import file_stamp, make_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 from clawblox.web.recorded import Recordings
 from clawblox.web.workspaces import Workspaces
 
 _ID_DIGITS: Final = 10
+_SEARCH_S: Final = 3.0
 _ENDED_LOOK_S: Final = 10.0
-_LEAST_LOOK_S: Final = 0.5
+_LIVE_LOOK_S: Final = 0.5
 _MAX_RECORDS: Final = 4
 _SHARE: Final = 20
-"""Looks take at most one in this many seconds."""
+"""Each kind of look takes at most one in this many seconds."""
+_SETTLED_NS: Final = 2_000_000_000
+"""Age of a change after which the clock of every file system shows another one as later."""
 
 _Stamp = tuple[object, ...]
 
@@ -99,10 +105,42 @@ class RunSummary:
 
 
 @attrs.define
+class _Pace:
+    """Does something again and again, at most a twentieth of the time."""
+
+    clock: Callable[[], float]
+    least_s: float
+    _due: float = -math.inf
+
+    def do(self, look: Callable[[], None]) -> bool:
+        """Do it if it is due; return whether it was."""
+        begun = self.clock()
+        if begun < self._due:
+            return False
+        look()
+        took = self.clock() - begun
+        self._due = begun + max(self.least_s, took * _SHARE)
+        return True
+
+
+@attrs.define
 class _Known:
-    stamp: _Stamp
-    summary: RunSummary
-    looked_at: float
+    """What is known about a run directory.
+
+    Attributes:
+        stamps: The stamps of what was read: None if it did not exist, empty if it may have changed.
+        summary: The run; None if it cannot be read.
+        is_live: Whether it has not ended.
+    """
+
+    stamps: Mapping[Path, _Stamp | None]
+    summary: RunSummary | None
+    is_live: bool
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a file may have changed. Blocks."""
+        return any(file_stamp(path) != stamp for path, stamp in self.stamps.items())
 
 
 class Site:
@@ -122,21 +160,36 @@ class Site:
         self.root = root.resolve()
         self.recordings = Recordings()
         self.workspaces = Workspaces(self.root)
-        self._clock = clock
         self._lock = threading.Lock()
+        self._search = RunSearch(self.root)
+        self._search_pace = _Pace(clock, _SEARCH_S)
+        self._ended_pace = _Pace(clock, _ENDED_LOOK_S)
+        self._live_pace = _Pace(clock, _LIVE_LOOK_S)
+        self._experiments_pace = _Pace(clock, _LIVE_LOOK_S)
         self._runs: dict[Path, _Known] = {}
         self._experiments: dict[Path, tuple[_Stamp, ExperimentOverview]] = {}
-        self._next_look = self._next_search = -1.0
-        self._found: Sequence[Path] = ()
+        self._version = 0
+        self._sorted: tuple[int, Sequence[RunSummary]] = (-1, ())
         self._records: dict[Path, tuple[_Stamp, ExperimentRecord]] = {}
+
+    def version(self) -> int:
+        """Return what grows with each change of what was found.
+
+        Time, memory and speed of processes do not count.
+        """
+        with self._lock:
+            self._look()
+            return self._version
 
     def runs(self) -> Sequence[RunSummary]:
         """Return the runs: live ones first, then the latest."""
         with self._lock:
             self._look()
-            summaries = [known.summary for known in self._runs.values()]
-        summaries.sort(key=lambda found: found.latest, reverse=True)
-        return sorted(summaries, key=lambda found: not found.is_live)
+            if self._sorted[0] != self._version:
+                runs = [known.summary for known in self._runs.values() if known.summary is not None]
+                runs.sort(key=lambda run: (run.is_live, run.latest), reverse=True)
+                self._sorted = self._version, runs
+            return self._sorted[1]
 
     def experiments(self) -> Mapping[str, ExperimentOverview]:
         """Return the experiments by their names in addresses, the latest first."""
@@ -219,38 +272,46 @@ class Site:
         raise NoSuchPage(f"There is no {what} {ident} in {self.root.name}")
 
     def _look(self) -> None:
-        """Bring what is known up to date, if that is due."""
-        begun = self._clock()
-        if begun < self._next_look:
-            return
-        if begun >= self._next_search:
-            self._found = make_scope(self.root, wants_ended=True, labels={}).find()
-            self._look_at_experiments()
-            took = self._clock() - begun
-            self._next_search = begun + max(_LEAST_LOOK_S * 4, took * _SHARE)
-        self._look_at_runs(begun)
-        took = self._clock() - begun
-        self._next_look = self._clock() + max(_LEAST_LOOK_S, took * _SHARE)
+        """Bring what is known up to date, as far as that is due."""
+        self._ended_pace.do(self._look_at_ended)
+        self._live_pace.do(self._look_at_live)
+        if self._search_pace.do(self._search_again):
+            found = {*self._search.runs}
+            self._read([path for path in self._search.runs if path not in self._runs])
+            for directory in self._runs.keys() - found:
+                self._forget(self._runs, directory)
+            for directory in self._experiments.keys() - {*self._search.experiments}:
+                self._forget(self._experiments, directory)
+        self._experiments_pace.do(self._look_at_experiments)
 
-    def _look_at_runs(self, now: float) -> None:
-        stamps = {}
-        for directory in self._found:
-            known = self._runs.get(directory)
-            if known is not None and not known.summary.is_live:
-                if now < known.looked_at + _ENDED_LOOK_S:
-                    continue
-                stamp = _stamp_run(directory)
-                if stamp == known.stamp:
-                    known.looked_at = now
-                    continue
-                stamps[directory] = stamp
-            else:
-                stamps[directory] = _stamp_run(directory)
-        for run in read_runs(stamps):
-            self._runs[run.directory] = _Known(stamps[run.directory], self._summarise(run), now)
-        gone = self._runs.keys() - set(self._found)
-        for directory in gone:
-            del self._runs[directory]
+    def _search_again(self) -> None:
+        self._search.look()
+        if make_scope(self.root, wants_ended=True, labels={}).is_one_run:
+            self._search.runs = [self.root]
+
+    def _forget(self, known: MutableMapping[Path, Any], directory: Path) -> None:
+        del known[directory]
+        self._version += 1
+
+    def _look_at_ended(self) -> None:
+        ended = [(path, known) for path, known in self._runs.items() if not known.is_live]
+        self._read([path for path, known in ended if known.has_changed])
+
+    def _look_at_live(self) -> None:
+        self._read([path for path, known in self._runs.items() if known.is_live])
+
+    def _read(self, directories: Sequence[Path]) -> None:
+        begun_ns = time.time_ns()
+        runs = {run.directory: run for run in read_runs(directories)}
+        for directory in directories:
+            run = runs.get(directory)
+            summary = None if run is None else self._summarise(run)
+            earlier = self._runs.get(directory)
+            if earlier is None or not _is_same(earlier.summary, summary):
+                self._version += 1
+            is_live = summary is not None and summary.is_live
+            stamps = {} if is_live else _stamp_run(directory, summary, begun_ns)
+            self._runs[directory] = _Known(stamps, summary, is_live)
 
     def _summarise(self, run: Run) -> RunSummary:
         name = self.name(run.directory)
@@ -260,14 +321,12 @@ class Site:
         )
 
     def _look_at_experiments(self) -> None:
-        found = find_experiments_below(self.root)
-        for directory in found:
-            stamp = (file_stamp(directory / JOURNAL_NAME),)
+        for directory in self._search.experiments:
+            stamp = (file_stamp(directory / JOURNAL_NAME), find_experiment_owner(directory))
             known = self._experiments.get(directory)
-            if known is None or known[0] != stamp or known[1].state == "running":
+            if known is None or known[0] != stamp:
                 self._experiments[directory] = stamp, read_overview(directory)
-        for directory in self._experiments.keys() - set(found):
-            del self._experiments[directory]
+                self._version += 1
 
 
 def identify(name: str) -> str:
@@ -275,14 +334,42 @@ def identify(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:_ID_DIGITS]
 
 
-def _stamp_run(directory: Path) -> _Stamp:
-    """Return what changes when anything of a run is written that its summary shows."""
-    return tuple(_stamps(directory))
+def _is_same(one: RunSummary | None, other: RunSummary | None) -> bool:
+    """Return whether pages that show no measurements of processes show two summaries alike."""
+    if one is None or other is None:
+        return one is other
+    return one.agents == other.agents and _unmeasured(one.run) == _unmeasured(other.run)
 
 
-def _stamps(directory: Path) -> Iterator[object]:
-    yield file_stamp(records_journal(directory))
-    yield file_stamp(manifest_path(directory))
-    for agent in sorted(agents_in(directory)):
-        yield file_stamp(agent / "runtime")
-        yield file_stamp(agent / "usage.json")
+def _unmeasured(run: Run) -> Run:
+    instances = (
+        attrs.evolve(status, uptime_s=None, rss_bytes=None, cpu_s=None, rate=None)
+        for status in run.instances
+    )
+    return attrs.evolve(run, instances=tuple(instances))
+
+
+def _stamp_run(
+    directory: Path, summary: RunSummary | None, read_ns: int
+) -> Mapping[Path, _Stamp | None]:
+    """Return the stamps of what changes when anything of a run is written that its summary shows.
+
+    Args:
+        directory: The run directory.
+        summary: The run.
+        read_ns: When it was read, in nanoseconds since 1970.
+    """
+    paths = {records_journal(directory), manifest_path(directory), directory / AGENTS_DIR}
+    if summary is not None:
+        paths.update(manifest_path(status.instance_dir) for status in summary.run.instances)
+        paths.update(AgentDir(agent.dir).runtime for agent in summary.agents)
+    return {path: _stamp_settled(path, read_ns) for path in paths}
+
+
+def _stamp_settled(path: Path, read_ns: int) -> _Stamp | None:
+    """Return the stamp of a file, unless a change after it was read could have the same stamp."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return make_stamp(status) if status.st_mtime_ns < read_ns - _SETTLED_NS else ()

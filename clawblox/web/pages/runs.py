@@ -47,7 +47,7 @@ def make_page(ask: Ask) -> Page:
         Part("runs", _draw_runs(ask, shown, len(runs))),
         Part("compare", _draw_comparison(ask, shown)),
     ]
-    return Page(ask.site.root.name, (), parts, is_live=True)
+    return Page(ask.site.root.name, (), parts, is_live=True, is_of_site=True)
 
 
 def _summarise(runs: Sequence[RunSummary]) -> Markup:
