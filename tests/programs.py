@@ -93,7 +93,7 @@ def _install(root: Path, name: str) -> Installed:
     prefix = root / name
     binary = prefix / "node_modules" / ".bin" / command
     if not binary.exists():
-        _npm_install(prefix, package, path)
+        npm_install(prefix, package, path)
         _finish_installing(prefix, package, path)
     env = {"PATH": path, "HOME": str(prefix)}
     status, output = _run([str(binary), "--version"], env, prefix, VERSION_TIMEOUT_S)
@@ -108,11 +108,12 @@ def _find_node(root: Path) -> Path | None:
         return None
     prefix = root / "node"
     if not prefix.exists():
-        _npm_install(prefix, NODE, os.environ["PATH"])
+        npm_install(prefix, NODE, os.environ["PATH"])
     return next((path.parent for path in prefix.glob("node_modules/*/bin/node")), None)
 
 
-def _npm_install(prefix: Path, package: str, path: str) -> None:
+def npm_install(prefix: Path, package: str, path: str) -> None:
+    """Install a package in a directory; skip the test where it cannot be had."""
     prefix.mkdir(parents=True, exist_ok=True)
     options = ["--no-audit", "--no-fund", "--fetch-retries=1", "--prefix", str(prefix)]
     network = {name: os.environ[name] for name in NETWORK if name in os.environ}

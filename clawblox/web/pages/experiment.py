@@ -140,7 +140,12 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
     return join(
         (
             element("h2", f"{count_words(len(status.chains), 'chain')} and their generations"),
-            element("div", table("Chains and generations", headings, body), class_="scroll grid"),
+            element(
+                "div",
+                table("Chains and generations", headings, body),
+                class_="scroll grid",
+                tabindex="0",
+            ),
             element("p", f"{legend} · ● under way", class_="muted"),
         )
     )
@@ -199,7 +204,7 @@ def _draw_results(ask: Ask, ident: str, results: Results) -> Markup:
             element("p", join(links, " · ")) if len(links) > 1 else None,
             _draw_groups(results, names[:_MAX_SCORES], by),
             *_draw_differences(results, names[:_MAX_SCORES]),
-            element("div", picture, class_="scroll"),
+            element("div", picture, class_="scroll", tabindex="0"),
         )
     )
 

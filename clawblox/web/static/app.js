@@ -68,17 +68,40 @@ function apply({ name, html, version, cursor }) {
     while (part.childElementCount > MOST_CHILDREN) part.firstElementChild.remove();
     Object.assign(part.dataset, { version, cursor });
     if (follows) scrollTo(0, document.body.scrollHeight);
-  } else if (!part.contains(document.activeElement) || !part.querySelector("input:focus")) {
-    const opened = $$("details[open][id]", part).map((one) => one.id);
-    const focused = part.contains(document.activeElement) && document.activeElement.id;
+  } else if (!part.querySelector("input:focus")) {
+    const recall = remember(part);
     const fresh = fromServer(html).firstElementChild;
     part.replaceWith(fresh);
-    for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    makeSortable(fresh);
+    recall(fresh);
   }
   writeTimes();
   filterRows();
   document.dispatchEvent(new CustomEvent("changed", { detail: name }));
+}
+
+// Returns what restores in a new part what the reader has done: the focus, opened folds, the chosen
+// row, the order of the rows. Elements are known by their id, their address or their words.
+function remember(part) {
+  const names = (one) => one && (one.id || one.getAttribute("href") || $("summary", one)?.textContent);
+  const again = (query, name, fresh) => name ? $$(query, fresh).find((one) => names(one) === name) : null;
+  const opened = $$("details[open]", part).map(names);
+  const focused = part.contains(document.activeElement) && names(document.activeElement);
+  const chosen = names($(".chosen a[href]", part));
+  const orders = $$("table", part).map((table) => {
+    const heading = $("th[aria-sort]", table);
+    return heading && [heading.cellIndex, heading.getAttribute("aria-sort") === "descending"];
+  });
+  return (fresh) => {
+    for (const name of opened) again("details", name, fresh)?.setAttribute("open", "");
+    again("a[href]", chosen, fresh)?.closest(".step, tr")?.classList.add("chosen");
+    $$("table", fresh).forEach((table, place) => {
+      const [column, falls] = orders[place] ?? [];
+      const heading = column !== undefined && $$("thead th", table)[column];
+      if (heading) sortRows(heading, falls);
+    });
+    again("a[href], [id]", focused, fresh)?.focus({ preventScroll: true });
+  };
 }
 
 async function follow() {
@@ -116,10 +139,18 @@ function filterRows() {
   }
 }
 
-function sortRows(heading) {
+function makeSortable(root) {
+  for (const heading of $$("thead th", root)) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+  }
+}
+
+function sortRows(heading, falls) {
   const table = heading.closest("table");
-  const place = [...heading.parentNode.children].indexOf(heading);
-  const falls = heading.getAttribute("aria-sort") === "ascending";
+  const place = heading.cellIndex;
   const key = (row) => row.children[place]?.dataset.sort ?? row.children[place]?.textContent ?? "";
   const order = new Intl.Collator(undefined, { numeric: true });
   const rows = $$("tbody tr", table).sort((a, b) => order.compare(key(a), key(b)));
@@ -244,11 +275,12 @@ function followShared() {
 
 document.addEventListener("click", (event) => {
   const heading = event.target.closest("thead th");
-  if (heading) sortRows(heading);
+  if (heading) sortRows(heading, heading.getAttribute("aria-sort") === "ascending");
   if (event.target.id === "share") copyLink(event.target);
 });
 document.addEventListener("input", (event) => event.target.matches("input.filter") && filterRows());
 for (const button of $$("#share")) button.hidden = false;
+makeSortable(document);
 writeTimes();
 setInterval(writeTimes, 1000);
 followShared();
