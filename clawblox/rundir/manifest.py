@@ -345,6 +345,10 @@ def read_manifest(path: Path | str) -> Manifest:
         data = read_regular(file, max_bytes=MAX_MANIFEST_BYTES)
     except OSError as error:
         raise ManifestError(f"the manifest cannot be read: {error.strerror}", path=file) from error
+    except UnicodeEncodeError as error:  # a manifest can name such a directory
+        raise ManifestError(
+            "the manifest cannot be read: no file has this name", path=file
+        ) from error
     return parse_manifest(data, file)
 
 

@@ -666,3 +666,8 @@ def test_a_manifest_beyond_the_limit_is_neither_read_nor_written(
     with pytest.raises(ManifestError, match="is larger than 67108864 bytes") as caught:
         read_manifest(tmp_path)
     assert caught.value.path == path
+
+
+def test_a_directory_that_no_file_system_can_have_has_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="no file has this name"):
+        read_manifest(tmp_path / "\ud800")

@@ -24,12 +24,20 @@ NAME = "<img src=x onerror=ran=1>\"'\x1b[31m\u202e"
 SECRET = "root:x:0:0"
 """What /etc/passwd contains."""
 _STRUCTURE = frozenset(("type", "subtype", "role", "kind", "schema_version"))
+_PLACES = frozenset(("name", "log_file", "instance_dir"))
+"""Members of a record that lead to other files, which are to be hostile themselves."""
 
 
 def write_hostile(root: Path) -> tuple[Path, Path]:
     """Write a hostile run and a hostile experiment; return their directories."""
     run = _write_run(root / NAME)
     _poison_files(run, lambda: _is_listed(run))
+    records = run / ".clawblox" / "instances" / "records.jsonl"
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    for line in lines:
+        if line["name"] == "w001":
+            line["log_file"] = "/etc/passwd"
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
     _add_agents(run)
     experiment = Path(shutil.copytree(V1_SCORED, root / f"exp {NAME}"))
     plan = experiment / "plan.toml"
@@ -101,6 +109,8 @@ def _poison(path: Path, is_whole: Callable[[], bool]) -> None:
 
     seen = set()
     for kind, key, owner in [*_fields(documents, "")]:
+        if path.name == "records.jsonl" and key in _PLACES:
+            continue
         if kind in seen and path.name == "journal.jsonl":
             continue  # it is read whole after each change
         seen.add(kind)

@@ -34,6 +34,12 @@ PAGES: Final = (
     "experiment/{experiment}",
     "usage",
     "reports",
+    "run/{run}",
+    "run/{run}/log/w000",
+    "run/{run}/log/w000?at=0",
+    "run/{run}/log/w000?q=onerror",
+    "run/{run}/log/w001",
+    "search?q=script",
 )
 """Addresses of pages; the names in braces are those of what is in a :class:`Lab`."""
 WATCH: Final = """
@@ -42,7 +48,8 @@ WATCH: Final = """
     (event) => reports.push(`${event.effectiveDirective} ${event.blockedURI}`));
 """
 AXE: Final = """axe.run(document, {resultTypes: ["violations"]}).then((found) =>
-  found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html)}`))"""
+  found.violations.flatMap((one) => one.nodes.map((node) =>
+    [one.id, node.html, ...node.any.map((any) => JSON.stringify(any.data))].join(" "))))"""
 
 
 @attrs.frozen
