@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from clawblox.cli import main
+from clawblox.errors import ClawbloxError
+from clawblox.web import app
 from clawblox.web.gate import Keys
 from tests.lineages import run_of, write_run
 from tests.web.served import Served, served
@@ -115,3 +120,16 @@ def test_odd_requests_get_an_answer(site: Served, tmp_path: Path) -> None:
         "?q=%ff%00",
     ):
         assert site.ask(path).status in (200, 204, 404, 410, 414), path
+
+
+def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocols = []
+
+    def stop(_root: Path, listener: socket.socket, *_others: object) -> None:
+        protocols.append(listener.proto)
+        listener.close()
+        raise ClawbloxError("enough")
+
+    monkeypatch.setattr(app, "open_site", stop)
+    CliRunner().invoke(main, ["app", ".", "--port", "0", "--no-browser"])
+    assert protocols == [socket.IPPROTO_TCP]  # else asyncio does not set TCP_NODELAY: 40 ms each

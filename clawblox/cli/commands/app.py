@@ -77,7 +77,8 @@ def command(
 
 
 def _bind(port: int) -> socket.socket:
-    listener = socket.socket()
+    # With the protocol, asyncio sends what it has at once, and does not wait for acknowledgements.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
