@@ -47,6 +47,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "engine": ["-m", "benchmarks.engine"],
     "floods": ["-m", "benchmarks.floods"],
     "server_kit": ["-m", "benchmarks.server_kit"],
+    "views": ["-m", "benchmarks.views"],
     "soak": ["-m", "benchmarks.soak"],
     "paired": ["-m", "benchmarks.paired"],
 }

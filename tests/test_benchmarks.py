@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from benchmarks import paired, server_kit
+from benchmarks import paired, server_kit, views
 from benchmarks.engine_processes import measure_trips, serve_on_first_core
 from benchmarks.engine_ticks import SCENE, Played
 from benchmarks.kit_clients import drive
@@ -99,6 +99,31 @@ def test_round_trips_recordings_and_replays_of_the_kit_are_measured() -> None:
     assert all(row.value for row in rows)
     for sizes in figures["recordings"].values():
         assert 0 < sum(sizes[f"{track}_bytes"] for track in Track) < sizes["bytes"]
+
+
+@pytest.mark.needs("chromium")
+@pytest.mark.thorough
+def test_every_figure_of_the_pages_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "bench_inspect", lambda *_: [])  # it installs 80 packages
+    rows = [row for bench in views.BENCHES for row in bench(made(tmp_path), views.QUICK)]
+    assert all(row.value is not None for row in rows)
+    assert {row.what.split(":")[0] for row in rows} >= {
+        "20 runs",
+        "experiment of 10 attempts",
+        "agent.log of 1 MB",
+        "log of 10 MB",
+        "a turn until it is seen",
+        "eight tabs",
+    }
+
+
+def made(parent: Path) -> Path:
+    """Return a new directory."""
+    directory = parent / str(len(list(parent.iterdir())))
+    directory.mkdir()
+    return directory
 
 
 @pytest.mark.thorough
