@@ -35,7 +35,7 @@ _MAX_FOLDED: Final = 700
 _MAX_START: Final = 240
 """Characters of the beginning of a text that is too long to be folded whole."""
 _ROOM: Final = 24_000
-"""Characters of all folded texts of a window; the rest is a link."""
+"""Characters of HTML of all folded texts of a window; the rest is a link."""
 _OBSERVING: Final = ("looks", "acts")
 
 
@@ -249,10 +249,11 @@ class StepDrawer:
     def _draw_text(self, text: str, name: str, limit: int) -> Markup:
         """Return a folded text, indented; of a long one the beginning, and a link to all of it."""
         limit = min(limit, max(self._room, 0))
-        self._room -= min(len(text), limit)
-        if len(text) <= limit:
-            return element("pre", pretty(text))
-        return element("pre", *self._bounded(text, min(limit, _MAX_START), name))
+        is_whole = len(text) <= limit
+        words = [pretty(text)] if is_whole else self._bounded(text, min(limit, _MAX_START), name)
+        drawn = element("pre", *words)
+        self._room -= len(drawn.html)
+        return drawn
 
     def _bounded(self, text: str, limit: int, name: str) -> Iterator[Child]:
         if len(text) <= limit:

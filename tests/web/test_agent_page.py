@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.agents.values import Usage
 from clawblox.telemetry.log_index import LogIndex
-from clawblox.web import agent_log, agent_steps
+from clawblox.web import agent_log
 from clawblox.web.page import Page
 from clawblox.web.pages import agent as agent_page
 from clawblox.web.site import NoSuchPage, Site
@@ -239,6 +239,16 @@ def test_a_line_of_8_mb_is_bounded(ada: WrittenAgent, tmp_path: Path) -> None:
     assert len(html_of(start)) < 30_000
 
 
+def test_a_window_has_no_more_steps_than_a_page_can_show(ada: WrittenAgent, tmp_path: Path) -> None:
+    ada.begin("Begin")
+    for number in range(500):
+        ada.call(command=f"true {number}")
+        ada.answer("")
+    page = open_page(tmp_path)
+    assert 10 < len(steps_of(page)) <= 120
+    assert "true 499" in words_of(page, "steps")
+
+
 def test_folded_texts_of_a_window_are_bounded_together(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     for number in range(100):
@@ -359,6 +369,20 @@ def test_an_agent_without_a_log_says_so(tmp_path: Path) -> None:
     page = open_page(tmp_path)
     assert "stopped on request" in words_of(page, "why")
     assert "0 steps" in words_of(page, "steps")
+
+
+def test_the_end_of_a_turn_that_was_cut_off_stands_in_that_turn(
+    ada: WrittenAgent, tmp_path: Path
+) -> None:
+    ada.begin("Begin")
+    ada.events.add("process.exited", 0, status="failed", error="exit status 3")
+    ada.turn -= 1
+    ada.events.add("process.started", 0, ada.end, pid=2, version="2.1.197")
+    ada.begin("Begin")
+    ada.say("I am back.")
+    steps = words_of(open_page(tmp_path), "steps")
+    assert re.search(r"told Begin .*✕ exit status 3 Turn 1 .*told Begin .*I am back", steps), steps
+    assert "cut off" in steps
 
 
 def test_a_torn_line_and_a_cut_log_are_shown_as_far_as_they_go(
@@ -503,4 +527,3 @@ def test_many_turns_are_drawn_in_columns_and_listed_in_part(
     assert html_of(page).count('class="area"') <= 60
     assert words_of(page, "outline").endswith("later") or "earlier" in words_of(page, "outline")
     assert len(html_of(page)) < 150_000
-    assert agent_steps is not None

@@ -41,6 +41,7 @@ def test_one_request_to_the_world_is_told_by_what_it_does(
     [
         "ls",
         f"curl {URL}/observe && curl {URL}/observe",
+        f"curl {URL}/observe {URL}/observe",
         f"curl {URL}/observe; rm -rf notes",
         f"for i in 1 2; do curl {URL}/observe; done",
         f"curl $(cat address) {URL}/observe",

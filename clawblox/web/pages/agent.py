@@ -205,7 +205,7 @@ def _draw_now(view: _View, tail: Window) -> Markup | None:
         if words and step["source"] == "agent":
             name = "last" if view.agent.is_over else "now"
             return element(
-                "p", link(element("b", name), link_to), " ", one_line(words, _MAX_NOW), id="now"
+                "p", link(element("b", name), link_to), " ", one_line(words, _MAX_NOW), id="latest"
             )
     return None
 

@@ -239,10 +239,9 @@ function markTurn() {
 }
 
 if ($("#outline")) {
-  let isDue = false;
+  let due = 0;
   document.addEventListener("scroll", () => {
-    if (!isDue) requestAnimationFrame(() => { isDue = false; markTurn(); });
-    isDue = true;
+    due ||= setTimeout(() => { due = 0; markTurn(); }, 100);
   });
   document.addEventListener("changed", markTurn);
   markTurn();
