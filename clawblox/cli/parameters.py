@@ -14,7 +14,7 @@ import click
 
 from clawblox.cli.experiment_dirs import name_directories, refuse_experiment, require_experiment
 from clawblox.cli.field_options import parse_labels, section_option
-from clawblox.config.arguments import check_count, check_seconds
+from clawblox.config.arguments import check_count, check_seconds, check_size
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.printable import is_printable
 from clawblox.results import Labels
@@ -99,6 +99,7 @@ def count_type(at_least: int, at_most: int | None = None) -> _CheckedType:
 PATH: Final = _CheckedType(click.STRING, _check_path)
 PATTERN: Final = _CheckedType(click.STRING, _parse_pattern)
 SINCE: Final = _CheckedType(click.STRING, _parse_since)
+SIZE: Final = _CheckedType(click.STRING, partial(check_size, key=""))
 SECONDS: Final = _CheckedType(click.FLOAT, partial(check_seconds, key="", may_be_zero=True))
 
 

@@ -35,4 +35,6 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``subjects``: what can be compared; ``first_calls``: where agents part by their tool calls.
 - ``number_plots``: the numbers that agents saw, over simulated time.
 - ``agent_log``: what the files of an agent and its run tell; ``agent_steps``: its steps.
+- ``bundle``: the pages as files; ``agent_file``: the steps of an agent as one file.
+- ``outgoing``: names and secrets that pages for others must not have.
 """

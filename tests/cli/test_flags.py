@@ -14,6 +14,7 @@ from clawblox import Agent, Checkpointer, Experiment, World, errors
 from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
 from clawblox.replay import verify_run
+from clawblox.web.bundle import write_bundle
 from tests.cli.commands import find_command as command_called
 from tests.cli.conftest import Start
 from tests.support import make_world
@@ -51,6 +52,7 @@ def test_every_argument_that_a_hint_names_is_one_of_the_api() -> None:
     classes = [Agent, World, Checkpointer, Experiment]
     functions = [
         verify_run,
+        write_bundle,
         *(member for of in classes for _, member in inspect.getmembers(of, inspect.isfunction)),
     ]
     known = {name for function in functions for name in inspect.signature(function).parameters}

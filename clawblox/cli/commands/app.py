@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import webbrowser
+from pathlib import Path
 
 import click
 
-from clawblox.cli.parameters import PATH, count_type, examples, existing_path
-from clawblox.errors import ClawbloxError
+from clawblox.cli.parameters import PATH, SIZE, count_type, examples, existing_path
+from clawblox.errors import ClawbloxError, UsageError
 from clawblox.extras import find_missing, install_command
 from clawblox.views.formatting import shorten_path
 
@@ -20,6 +21,7 @@ from clawblox.views.formatting import shorten_path
       clawblox app runs/r001         a single run
       clawblox app runs --port 9000
       clawblox app runs --open '#r001/agent/Ada/o12345'
+      clawblox app runs/r001 --bundle r001-pages    the same pages as files, to send
 
     The pages read files, so they show running and ended runs, and stop nothing. They start nothing
     but the viewer of a world, when you ask for it, and end it. They can be seen on this machine
@@ -42,8 +44,30 @@ from clawblox.views.formatting import shorten_path
     metavar="NAME",
     help="A further host name, or host:port, by which the pages may be asked for.",
 )
+@click.option(
+    "--bundle",
+    type=PATH,
+    metavar="OUT",
+    help="Write the pages into the new directory OUT instead, without the names of user, host and "
+    "directories.",
+)
+@click.option("--redact", is_flag=True, help="Mask what looks like a secret in a bundle.")
+@click.option(
+    "--max-size",
+    type=SIZE,
+    metavar="SIZE",
+    help="Refuse a bundle that is larger: 50MB, 1GiB; by default 200 MB.",
+)
 def command(
-    *, directory: str, port: int, shared: str | None, no_browser: bool, names: tuple[str, ...]
+    *,
+    directory: str,
+    port: int,
+    shared: str | None,
+    no_browser: bool,
+    names: tuple[str, ...],
+    bundle: str | None,
+    redact: bool,
+    max_size: int | None,
 ) -> None:
     """Show the runs and experiments in a directory as web pages.
 
@@ -53,9 +77,14 @@ def command(
     \f
     Raises:
         ClawbloxError: The directory does not exist, the port is taken, the address leads nowhere,
-            or the extra is missing.
+            the extra is missing, or a bundle cannot be made.
     """
     root = existing_path(directory)
+    if bundle is not None:
+        _write_bundle(root, Path(bundle), redact=redact, max_size=max_size)
+        return
+    if redact or max_size is not None:
+        raise UsageError("--redact and --max-size need --bundle: give --bundle OUT as well")
     if find_missing("app"):
         raise ClawbloxError(
             "clawblox app needs packages that are not installed", hint=install_command("app")
@@ -74,6 +103,14 @@ def command(
             webbrowser.open(site.open_once(page))
 
     site.serve(announce)
+
+
+def _write_bundle(root: Path, out: Path, *, redact: bool, max_size: int | None) -> None:
+    from clawblox.web.bundle import MAX_BYTES, write_bundle  # only bundles need it
+
+    limit = MAX_BYTES if max_size is None else max_size
+    write_bundle(root, out, redact=redact, max_size=limit, announce=click.echo)
+    click.echo(f"Wrote {shorten_path(out / 'index.html')}")
 
 
 def _bind(port: int) -> socket.socket:

@@ -15,7 +15,7 @@ from clawblox.agents.trajectory import (
     write_trajectory,
 )
 from clawblox.cli.parameters import PATH, examples, existing_agent_place
-from clawblox.errors import ClawbloxError
+from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable_json
 from clawblox.views.formatting import count_words, shorten_path
 
@@ -26,6 +26,7 @@ from clawblox.views.formatting import count_words, shorten_path
       clawblox trajectory runs/r001/agents/Eko        writes {FILE_NAME} there
       clawblox trajectory runs/r001 -o eko.json       the only agent of a run
       clawblox trajectory runs/r001 -o - | jq .final_metrics
+      clawblox trajectory runs/r001 --html eko.html   a page to send
 
     The format is ATIF 1.7, the Agent Trajectory Interchange Format.
     """),
@@ -44,7 +45,22 @@ from clawblox.views.formatting import count_words, shorten_path
     metavar="FILE",
     help="Trajectory of the run that continues this run, to be named in the document.",
 )
-def command(*, directory: str, output: str | None, continued_in: str | None) -> None:
+@click.option(
+    "--html",
+    type=PATH,
+    metavar="FILE",
+    help="Write the steps as a web page into FILE instead, without the names of user, host and "
+    "directories.",
+)
+@click.option("--redact", is_flag=True, help="Mask what looks like a secret in the web page.")
+def command(
+    *,
+    directory: str,
+    output: str | None,
+    continued_in: str | None,
+    html: str | None,
+    redact: bool,
+) -> None:
     """Write the trajectory of an agent as an ATIF document.
 
     DIR is the directory of an agent, or a run directory with one agent. The document spans all
@@ -53,20 +69,35 @@ def command(*, directory: str, output: str | None, continued_in: str | None) -> 
     \f
     Raises:
         ClawbloxError: The directory does not exist.
-        UsageError: There is no agent, or there are several.
+        UsageError: There is no agent, or there are several; or options exclude each other.
         AgentError: A file of the agent is not readable.
         OSError: A file cannot be read or written.
     """
+    if html is not None and (output is not None or continued_in is not None):
+        raise UsageError("--html writes a web page: leave out --output and --continued-in")
+    if redact and html is None:
+        raise UsageError("--redact needs --html: give --html FILE as well")
     path = existing_agent_place(directory).absolute()
     agent_dir = path if has_conversation(path) else find_agent(path).dir
+    if html is not None:
+        from clawblox.web.agent_file import write_agent_file  # only pages need it
+
+        file = _check_parent(Path(html))
+        steps = write_agent_file(agent_dir, file, path, redact=redact)
+        click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")
+        return
     if output == "-":
         document = export_trajectory(agent_dir, continued_in=continued_in)
         click.echo(printable_json(encode_trajectory(document).decode()), nl=False)
         return
-    file = agent_dir / FILE_NAME if output is None else Path(output)
+    file = _check_parent(agent_dir / FILE_NAME if output is None else Path(output))
+    steps = write_trajectory(agent_dir, file, continued_in=continued_in)
+    click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")
+
+
+def _check_parent(file: Path) -> Path:
     if not file.parent.is_dir():
         raise ClawbloxError(
             f"Path '{shorten_path(file.parent)}' does not exist", hint="make it first"
         )
-    steps = write_trajectory(agent_dir, file, continued_in=continued_in)
-    click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")
+    return file

@@ -112,18 +112,18 @@ async function follow() {
       $("#old")?.remove();
     } catch {
       failures += 1;
-      if (failures === 2) showOld();
+      if (failures === 2) showNote("What you see is old: clawblox app no longer answers.");
     }
   }
   setTimeout(follow, Math.min(1000 * 2 ** Math.min(failures, 4), 10000));
 }
 
-function showOld() {
+function showNote(words) {
   const note = document.createElement("p");
   note.id = "old";
   note.className = "old";
   note.setAttribute("role", "status");
-  note.textContent = "What you see is old: clawblox app no longer answers.";
+  note.textContent = words;
   $("main").prepend(note);
 }
 
@@ -267,8 +267,24 @@ async function copyLink(button) {
   button.textContent = "copied";
 }
 
+/** Return the file of a bundle that has an address, and the place in it; null if none has. */
+function findInBundle(address) {
+  const cut = address.lastIndexOf("/");
+  const whole = ADDRESSES[address] ?? ADDRESSES[`${address}/run`];
+  const place = whole ? "" : address.slice(cut + 1);
+  const windows = whole ?? ADDRESSES[address.slice(0, cut)];
+  if (!windows) return null;
+  const byte = Number(place.slice(1));
+  const [file] = (place && windows.find(([, first, last]) => first <= byte && byte <= last)) || windows[0];
+  return place ? `${file}#${place}` : file;
+}
+
 function followShared() {
-  if (pageAddress() === "" && location.hash.includes("/"))
+  if (typeof ADDRESSES === "object") {
+    const file = location.hash.length > 1 && findInBundle(location.hash);
+    if (file) location.replace(file);
+    else if (location.hash.includes("/")) showNote("This bundle has no page for the address that was sent.");
+  } else if (pageAddress() === "" && location.hash.includes("/"))
     location.replace(`${base}open?${new URLSearchParams({ address: location.hash })}`);
 }
 

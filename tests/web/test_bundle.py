@@ -1,0 +1,301 @@
+"""Pages as files: complete, linked among themselves, and without names and secrets of the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+from click.testing import CliRunner, Result
+
+from clawblox.agents.status import AgentRecord, StatusWriter
+from clawblox.cli import main
+from clawblox.web.bundle import write_bundle
+from clawblox.web.outgoing import MASK, Identity, Names
+from tests.agents.trajectory.support import make_agent, write_events
+from tests.golden.test_golden_experiments import V1
+from tests.rundir.test_records import alive
+from tests.support import HANG_S
+from tests.web.sites import write_log
+
+__all__ = ["alive"]
+
+USER, HOST = "quillon", "Nightjar-7"
+SECRET = "ghp_" + "k3Rz9QwLx7TbVn2MfGh8Jc4YdPs6Aa1Xe5Uo"
+VERSION = "2.1.330"
+HREF = re.compile(r'(?:href|src)="([^"]*)"')
+
+
+def spell(name: str) -> Iterator[str]:
+    """Yield a name as texts contain it."""
+    quoted = quote(name, safe="")
+    yield from (name, quoted, quoted.lower(), quote(quoted, safe=""), escape(escape(name)))
+    yield json.dumps(f"a\n{name}\tb")
+    yield json.dumps(json.dumps(f"a\n{name}\\b"))
+    yield json.dumps(name).replace("/", "\\/")
+    yield json.dumps(name).replace("/", "\\u002f")
+    yield f"\x1b[32m{name}\x1b[0m:$ ls"
+    yield f"file://{name} ({name}), {name}:12: {name}_2 x_{name}."
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Name user, host, home and directory so that they are found; return all names."""
+    home = tmp_path / "homes" / USER
+    home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for variable in ("LOGNAME", "USER"):
+        monkeypatch.setenv(variable, USER)
+    monkeypatch.setattr(socket, "gethostname", lambda: f"{HOST}.example.net")
+    return [str(home / "lab & co"), str(home), USER, HOST, HOST.upper(), HOST.lower()]
+
+
+@pytest.fixture
+def root(names: list[str]) -> Path:
+    """Return a directory with the names in every field."""
+    root = Path(names[0])
+    lines = [line for name in names for line in spell(name)]
+    everything = " | ".join(lines)
+    shutil.copytree(V1, root / "exp")
+    for file in (root / "exp").iterdir():
+        text = file.read_text()
+        text = text.replace('"exp"', f'"{USER}"').replace("/worlds/panda", f"{names[1]}/panda")
+        file.write_text(text.replace("Begin", f"Begin {USER} in {names[1]}"))
+    run = root / f"run-of-{USER}"
+    write_log(
+        run,
+        "w000",
+        ("\n".join(lines) + "\n").encode(),
+        options={"labels": {"by": USER, "on": HOST}},
+    )
+    write_log(run, "w001", b"x", state="failed", world=USER, options={"labels": {"in": names[0]}})
+    agent = make_agent(run / "agents" / USER, VERSION)
+    write_events(agent, VERSION)
+    said = agent.log_file.read_bytes()
+    for plain in (b"I have noted that", b"Noted"):
+        said = said.replace(plain, json.dumps(everything)[1:-1].encode())
+    agent.log_file.write_bytes(said)
+    status = AgentRecord(
+        name=USER, driver="claude", state="failed", reason=everything, time="2026-06-02T10:00:00Z"
+    )
+    StatusWriter(agent).write(status)
+    return root
+
+
+def contents(out: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(out)): file.read_text() for file in out.rglob("*") if file.is_file()
+    }
+
+
+def find_name(text: str, names: list[str]) -> str | None:
+    """Return what is left of a name in a text, however it is read."""
+    for _ in range(4):
+        for name in names:
+            at = text.lower().find(name.lower())
+            if at >= 0:
+                return text[max(0, at - 60) : at + 60]
+        text = unescape(unquote(text)).replace("\\/", "/").replace("\\u002f", "/")
+    return None
+
+
+def app(root: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, ["app", str(root), *words])
+
+
+def test_no_name_of_user_host_and_directories_is_left_in_any_form(
+    root: Path, names: list[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    write_bundle(root, out)
+    files = contents(out)
+    assert any("run" in name for name in files)
+    for file, text in files.items():
+        assert find_name(file, names) is None
+        assert find_name(text, names) is None, file
+    everything = "".join(files.values())
+    assert all(word in everything for word in ("DIR", "~", "HOST", "USER"))
+
+
+def test_a_page_of_a_trajectory_has_no_names_and_no_script(
+    root: Path, names: list[str], tmp_path: Path
+) -> None:
+    agent = root / f"run-of-{USER}" / "agents" / USER
+    file = tmp_path / "eko.html"
+    result = CliRunner().invoke(main, ["trajectory", str(agent), "--html", str(file)])
+    assert result.exit_code == 0, result.output
+    text = file.read_text()
+    assert find_name(text, names) is None
+    assert "<script" not in text
+    assert "HOST" in text
+    assert "Bash" in text or "turn 1" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("tranquillonity quillons", "tranquillonity quillons"),
+        ("/homes/quillon2 /homes/quillon/x", "/homes/quillon2 ~/x"),
+        ("/srv/lab-2 /srv/lab/x /srv/lab_2", "DIR-2 DIR/x /srv/lab_2"),
+        ("-homes-quillon-x -srv-lab", "~-x DIR"),
+        ("cut /homes/qui… and quil…", "cut ~… and USER…"),
+        ("cut /homes/qui", "cut ~"),
+        ("a b a@host ab@host", "a b USER@host ab@host"),
+        ('<a class="quillon" href="quillon.html#quillon">quillon</a>',
+         '<a class="quillon" href="quillon.html#USER">USER</a>'),
+        ('<p title="quillon" data-sort="NIGHTJAR-7">', '<p title="USER" data-sort="HOST">'),
+    ],
+)  # fmt: skip
+def test_names_are_replaced_as_whole_words_and_markup_stays(text: str, shown: str) -> None:
+    identity = Identity({"/homes/quillon": "~", "/srv/lab": "DIR"}, [USER, "a"], [HOST])
+    assert Names(identity).replace(text.encode()).decode() == shown
+
+
+def test_every_link_leads_to_a_file_and_no_page_needs_a_server(
+    root: Path, tmp_path: Path, alive: dict[str, Any]
+) -> None:
+    write_log(root / "live", "w000", b"so far\n", state="ready", exit=None, **alive)
+    out = tmp_path / "out"
+    write_bundle(root, out)
+    files = contents(out)
+    for file, text in files.items():
+        if not file.endswith(".html"):
+            continue
+        for link in HREF.findall(text):
+            target = unescape(link).partition("#")[0]
+            assert not target or target in files, (file, link)
+        for gone in ("<form", "<select", 'id="live"', "data-cursor"):
+            assert gone not in text, file
+        assert "clawblox app DIR" in text
+    for kind in ("experiment", "run", "log", "usage", "reports"):
+        assert any(name.startswith(f"{kind}-") for name in files), kind
+
+
+def test_a_log_is_written_window_by_window_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "lab" / "r1"
+    write_log(run, "w000", b"".join(b"line %06d\n" % number for number in range(60_000)))
+    write_bundle(tmp_path / "lab", tmp_path / "out")
+    text = "".join(contents(tmp_path / "out").values())
+    assert set(re.findall(r"line (\d{6})", text)) == {f"{number:06}" for number in range(60_000)}
+    monkeypatch.setattr("clawblox.web.bundle._MAX_WINDOWS", 4)
+    write_bundle(tmp_path / "lab", tmp_path / "few")
+    files = contents(tmp_path / "few")
+    assert sum(name.startswith("log-") for name in files) == 5
+    assert any('href="left-out.html"' in text for text in files.values())
+
+
+def test_addresses_to_send_lead_to_the_window_with_their_byte(root: Path, tmp_path: Path) -> None:
+    write_bundle(root, tmp_path / "out")
+    script = (tmp_path / "out" / "static" / "addresses.js").read_text()
+    shared = json.loads(script.removeprefix("const ADDRESSES = ").removesuffix(";\n"))
+    (file, first, last) = shared["#w000-id/log/w000"][0]
+    assert (tmp_path / "out" / file).is_file()
+    assert first == 0 < last
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leaky(tmp_path: Path) -> Path:
+    run = tmp_path / "lab" / "r1"
+    write_log(run, "w000", b"one\ntwo\n" + f'{{"token": "{SECRET}"}}\n'.encode())
+    return tmp_path / "lab"
+
+
+def test_a_secret_refuses_the_bundle_with_file_and_line(leaky: Path, tmp_path: Path) -> None:
+    result = app(leaky, "--bundle", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "r1/logs/w000.log:3: github-token ghp_" in result.output
+    assert "--redact" in result.output
+    assert SECRET not in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["lab"]
+
+
+def test_redact_masks_a_secret(leaky: Path, tmp_path: Path) -> None:
+    result = app(leaky, "--bundle", str(tmp_path / "out"), "--redact")
+    assert result.exit_code == 0, result.output
+    text = "".join(contents(tmp_path / "out").values())
+    assert SECRET not in text
+    assert MASK.decode() in text
+    assert "two" in text
+
+
+def test_a_secret_refuses_the_page_of_a_trajectory(tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "Eko", VERSION)
+    write_events(agent, VERSION)
+    said = agent.log_file.read_text().replace("oted", f"oted {SECRET}")
+    agent.log_file.write_text(said)
+    words = ["trajectory", str(agent.path), "--html", str(tmp_path / "eko.html")]
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 1
+    assert re.search(r"logs/agent\.log:\d+: github-token", refused.output)
+    assert not (tmp_path / "eko.html").exists()
+    assert CliRunner().invoke(main, [*words, "--redact"]).exit_code == 0
+    assert SECRET not in (tmp_path / "eko.html").read_text()
+
+
+# -- complete or absent ----------------------------------------------------------------------------
+
+
+def test_the_size_is_said_and_bounded(leaky: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    refused = app(leaky, "--bundle", str(out), "--redact", "--max-size", "10kB")
+    assert refused.exit_code == 1
+    assert "larger than 10 kB" in refused.output
+    assert not out.exists()
+    result = app(leaky, "--bundle", str(out), "--redact")
+    assert re.search(r"The bundle has \d+ pages, [\d.]+ [kM]B", result.output)
+
+
+def test_an_existing_directory_is_not_touched(leaky: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    result = app(leaky, "--bundle", str(out), "--redact")
+    assert result.exit_code == 2
+    assert "--bundle: must not exist yet" in result.output
+    assert "give another name" in result.output
+    assert list(out.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from clawblox.web import bundle
+bundle.rename_with = lambda *words: os.kill(os.getpid(), signal.SIGKILL)
+bundle.write_bundle(Path(sys.argv[1]), Path(sys.argv[2]), redact=True)
+"""
+
+
+def test_what_a_killed_command_wrote_is_no_bundle_and_goes_with_the_next(
+    leaky: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(leaky), str(out)], timeout=HANG_S, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not out.exists()
+    assert [name for name in os.listdir(tmp_path) if name.endswith(".partial")]
+    write_bundle(leaky, out, redact=True)
+    assert sorted(os.listdir(tmp_path)) == ["lab", "out"]
+
+
+def test_options_of_bundles_need_one(leaky: Path) -> None:
+    for words in (["--redact"], ["--max-size", "5MB"]):
+        result = app(leaky, *words)
+        assert result.exit_code == 2
+        assert "--bundle" in result.output
