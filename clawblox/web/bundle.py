@@ -31,7 +31,7 @@ from clawblox.system.files import (
 from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE
 from clawblox.system.trees import discard_tree
 from clawblox.views.formatting import count_words
-from clawblox.views.html import Address, Markup, document, element, join
+from clawblox.views.html import Address, Markup, document, element, join, link
 from clawblox.web import routes
 from clawblox.web.outgoing import Identity, Outgoing
 from clawblox.web.page import Ask, Page, Part, draw_page
@@ -42,7 +42,10 @@ from clawblox.web.static_files import read_static
 MAX_BYTES: Final = 200 * 1000**2
 """How large a bundle may be by default."""
 _MAX_WINDOWS: Final = 500
-"""Number of windows, or other choices, of a page."""
+"""Number of windows, long texts or other choices of a page."""
+_MAX_MOMENTS: Final = 50
+"""Number of moments of a recording; each shows the whole world."""
+_MAX_LISTED: Final = 30
 _MAX_PAGES: Final = 20_000
 _FIRST: Final = "index.html"
 _LEFT_OUT: Final = "left-out.html"
@@ -63,6 +66,8 @@ _CONTROL: Final = re.compile(
 )
 _FILTER: Final = re.compile(r'<input\b[^>]*class="filter"')
 _SCRIPT: Final = re.compile(r"<script\b[^>]*></script>")
+_HREF: Final = re.compile(r'href="([^"#]+)')
+_SPAN: Final = re.compile(r'id="span" data-begin="([^"]+)" data-end="([^"]+)"')
 _OFFSET: Final = re.compile(r' id="o(\d{1,15})"')
 
 _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -146,12 +151,13 @@ class _Walk:
         self._site = site
         self._names: dict[_Key, str] = {}
         self._windows: dict[tuple[str, ...], int] = {}
+        self._named: dict[str, tuple[int, int, _Key]] = {}
         self._waiting: list[tuple[int, int, _Key]] = []
         self._drawn: tuple[int, tuple[str, ...]] = 0, ()
         self._lacks_frame = False
 
     def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
-        """Return the file of a page, which is drawn later."""
+        """Return the file of a page, which is drawn if the drawn page links to it."""
         given = sorted((name, str(value)) for name, value in query.items() if value is not None)
         key = tuple(path) or ("",), tuple(given)
         name = self._names.get(key) or self._add(key)
@@ -166,13 +172,14 @@ class _Walk:
         self._lacks_frame = True
 
     def _add(self, key: _Key) -> str:
-        """Give a page a name and let it wait; windows reached from their own page come first."""
+        """Give a page a name and a place; windows reached from their own page come first."""
         path, query = key
+        given = dict(query)
         rank, drawn = self._drawn
         if query:
             self._windows[path] = number = self._windows.get(path, 0) + 1
-            if number > _MAX_WINDOWS:
-                return _LEFT_OUT
+            if number > (_MAX_MOMENTS if given.keys() & {"t", "utc"} else _MAX_WINDOWS):
+                return self._find_nearest(path, given.get("t"))
             rank = rank if path == drawn else 1
         else:
             rank = 0
@@ -182,12 +189,25 @@ class _Walk:
         kind = path[::2][-1]  # the words between ids
         word = kind if re.fullmatch("[a-z]{1,20}", kind) else "page"
         self._names[key] = name = f"{word}-{number:04}.html" if number else _FIRST
-        heapq.heappush(self._waiting, (rank, number, key))
+        self._named[name] = rank, number, key
         return name
+
+    def _find_nearest(self, path: tuple[str, ...], time: str | None) -> str:
+        """Return the page of the moment of a recording that is nearest to one without a page."""
+        if time is None:
+            return _LEFT_OUT
+        moments = {
+            float(dict(query)["t"]): name
+            for (other, query), name in self._names.items()
+            if other == path and dict(query).keys() == {"t"}
+        }
+        nearest = min(moments, key=lambda moment: abs(moment - float(time)), default=None)
+        return _LEFT_OUT if nearest is None else moments[nearest]
 
     def draw(self) -> Iterator[tuple[str, str]]:
         """Yield names and contents of the pages."""
         self.to()
+        self._waiting.append(self._named.pop(_FIRST))
         while self._waiting:
             rank, _, key = heapq.heappop(self._waiting)
             self._drawn = rank, key[0]
@@ -195,8 +215,8 @@ class _Walk:
             yield self._names[key], self._draw_page(key)
         self._lacks_frame = False
         why = (
-            f"This page is not in the bundle, which has at most {_MAX_WINDOWS} windows of a log "
-            f"or another page, and {_MAX_PAGES} pages."
+            f"This page is not in the bundle, which has at most {_MAX_WINDOWS} windows of a log, "
+            f"{_MAX_MOMENTS} moments of a recording, and {_MAX_PAGES} pages."
         )
         yield _LEFT_OUT, self._finish(routes.make_missing(Ask(self._site, self), why), _LEFT_OUT)
 
@@ -209,10 +229,22 @@ class _Walk:
             page = routes.make_missing(ask, str(error))
         except (ClawbloxError, OSError) as error:
             page = routes.make_missing(ask, f"This page cannot be drawn: {error}")
+        if path[::2][-1] == "replay":
+            page = attrs.evolve(page, parts=[*self._draw_moments(path, page), *page.parts])
         return self._finish(page, self._names[key])
 
+    def _draw_moments(self, path: tuple[str, ...], page: Page) -> Iterator[Part]:
+        """Yield links to moments of a recording at equal distances, in place of the slider."""
+        span = _SPAN.search("".join(part.body.html for part in page.parts))
+        if span is not None:
+            begin, end = map(float, span.groups())
+            step = (end - begin) / (_MAX_LISTED - 1)
+            times = [f"{begin + step * number:.3f}" for number in range(_MAX_LISTED)]
+            links = [link(f"{float(time):.1f}", self.to(*path, t=time)) for time in times]
+            yield Part("moments", element("p", "Moments, in s: ", join(links, " · ")))
+
     def _finish(self, page: Page, name: str) -> str:
-        """Return a page as a document that needs no server."""
+        """Return a page as a document that needs no server, and let what it links to wait."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
         if self._lacks_frame:
             parts.insert(0, Part("no-frame", _say("The 3D view needs a program: ")))
@@ -223,6 +255,9 @@ class _Walk:
         if name == _FIRST:
             head = join((element("script", src=self.file(_SHARED)), head))
         html = document(f"{page.title} · clawblox", head, _drop_controls(body), policy=_POLICY)
+        for linked in _HREF.findall(html):
+            if linked in self._named:  # else it waits, or is drawn
+                heapq.heappush(self._waiting, self._named.pop(linked))
         if page.share:
             offsets = [int(offset) for offset in _OFFSET.findall(html)]
             window = name, min(offsets, default=0), max(offsets, default=0)
@@ -242,7 +277,7 @@ def _drop_controls(body: Markup) -> Markup:
 
     def drop(form: re.Match[str]) -> str:
         rest = _CONTROL.sub("", form[1])
-        note = "" if _FILTER.search(rest) else _say("This form needs a program: ").html
+        note = "" if _FILTER.search(rest) else _say("The controls need a program: ").html
         return f'<div class="row">{rest}{note}</div>'
 
     return Markup(_SCRIPT.sub("", _FORM.sub(drop, body.html)))

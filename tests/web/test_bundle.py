@@ -27,6 +27,7 @@ from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1
 from tests.rundir.test_records import alive
 from tests.support import HANG_S
+from tests.web.replays import engine_world, record
 from tests.web.sites import write_log
 
 __all__ = ["alive"]
@@ -204,6 +205,31 @@ def test_addresses_to_send_lead_to_the_window_with_their_byte(root: Path, tmp_pa
     (file, first, last) = shared["#w000-id/log/w000"][0]
     assert (tmp_path / "out" / file).is_file()
     assert first == 0 < last
+
+
+def test_a_recording_is_written_as_moments_and_names_the_command_for_its_renderer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actions = [("Jump", {})] * 4
+    record(engine_world(tmp_path), tmp_path / "runs" / "run", *actions)
+    monkeypatch.setattr("clawblox.web.bundle._MAX_MOMENTS", 12)
+    monkeypatch.setattr("clawblox.web.bundle._MAX_LISTED", 10)
+    write_bundle(tmp_path / "runs", tmp_path / "out")
+    replays = {
+        name: text for name, text in contents(tmp_path / "out").items() if name.startswith("replay")
+    }
+    assert 10 <= len(replays) <= 13
+    for text in replays.values():
+        assert "3D view needs a program" in text
+        assert "has no renderer" not in text
+        assert "<iframe" not in text
+        assert "replay.js" not in text
+        assert "left-out" not in text
+    moments = {time for text in replays.values() for time in re.findall(r'id="now">([^<]+)', text)}
+    assert len(moments) >= 10
+    assert set(os.listdir(tmp_path / "out" / "static")) == {
+        *("addresses.js", "app.js", "icon.svg", "style.css")
+    }
 
 
 # -- secrets ---------------------------------------------------------------------------------------

@@ -208,7 +208,8 @@ def _draw_world(
         notes.append(element("p", "◇ ", world.problem, class_="lost"))
     elif world.change:
         notes.append(element("p", "◇ ", world.change, class_="warning"))
-    if not has_frame and not world.problem:
+    can_draw = world.has_renderer and recording.has_frames  # though not where no frame can be
+    if not has_frame and not world.problem and not can_draw:
         why = "has no renderer" if recording.has_frames else "recorded no states of the world"
         notes.append(
             element("p", f"The world {why}: what its agents saw is shown.", class_="muted")
