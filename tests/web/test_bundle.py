@@ -21,8 +21,10 @@ from click.testing import CliRunner, Result
 
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.cli import main
+from clawblox.views.html import join, link
 from clawblox.web.bundle import write_bundle
 from clawblox.web.outgoing import MASK, Identity, Names
+from clawblox.web.page import Ask, Page, Part
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1
 from tests.rundir.test_records import alive
@@ -173,9 +175,9 @@ def test_every_link_leads_to_a_file_and_no_page_needs_a_server(
     for file, text in files.items():
         if not file.endswith(".html"):
             continue
-        for link in HREF.findall(text):
-            target = unescape(link).partition("#")[0]
-            assert not target or target in files, (file, link)
+        for to in HREF.findall(text):
+            target = unescape(to).partition("#")[0]
+            assert not target or target in files, (file, to)
         for gone in ("<form", "<select", 'id="live"', "data-cursor"):
             assert gone not in text, file
         assert "clawblox app DIR" in text
@@ -198,6 +200,25 @@ def test_a_log_is_written_window_by_window_up_to_a_bound(
     assert any('href="left-out.html"' in text for text in files.values())
 
 
+def test_windows_that_a_page_leads_to_itself_come_before_those_of_other_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_page(ask: Ask, path: str) -> Page:
+        at = ask.whole("at")
+        places = [at + 1 if at else 100] if path else [10, 20, 30]
+        ways = [ask.links.to("log", "x", at=place) for place in places]
+        ways += [ask.links.to("log", "x")]
+        body = join([link("way", to) for to in ways])
+        return Page(f"at {at}", (), (Part("ways", body),))
+
+    monkeypatch.setattr("clawblox.web.bundle.routes.make_page", make_page)
+    monkeypatch.setattr("clawblox.web.bundle._MAX_WINDOWS", 8)
+    write_bundle(tmp_path, tmp_path / "out")
+    text = "".join(contents(tmp_path / "out").values())
+    drawn = set(re.findall(r"<h1>at (\w+)</h1>", text))
+    assert drawn == {"None", "10", "20", "30", "100", "101", "102", "103", "104"}
+
+
 def test_addresses_to_send_lead_to_the_window_with_their_byte(root: Path, tmp_path: Path) -> None:
     write_bundle(root, tmp_path / "out")
     script = (tmp_path / "out" / "static" / "addresses.js").read_text()
@@ -218,7 +239,7 @@ def test_a_recording_is_written_as_moments_and_names_the_command_for_its_rendere
     replays = {
         name: text for name, text in contents(tmp_path / "out").items() if name.startswith("replay")
     }
-    assert 10 <= len(replays) <= 13
+    assert 5 < len(replays) <= 13
     for text in replays.values():
         assert "3D view needs a program" in text
         assert "has no renderer" not in text
@@ -226,7 +247,7 @@ def test_a_recording_is_written_as_moments_and_names_the_command_for_its_rendere
         assert "replay.js" not in text
         assert "left-out" not in text
     moments = {time for text in replays.values() for time in re.findall(r'id="now">([^<]+)', text)}
-    assert len(moments) >= 10
+    assert len(moments) > 4
     assert set(os.listdir(tmp_path / "out" / "static")) == {
         *("addresses.js", "app.js", "icon.svg", "style.css")
     }
