@@ -270,7 +270,7 @@ class Outgoing:
 
     def _describe(self, finding: Finding, secret: bytes) -> str:
         source = _find_source(self._root, secret) if secret else None
-        where = f"{finding.path}:{finding.line}" if source is None else source
+        where = source or f"{finding.path}:{finding.line or 1}"
         page = "" if source is None else f", shown by {finding.path}"
         return f"{where}: {finding.rule} {finding.preview}{page}"
 
