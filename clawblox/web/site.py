@@ -32,13 +32,13 @@ from clawblox.rundir.experiments import (
 )
 from clawblox.rundir.find_runs import RunSearch
 from clawblox.rundir.manifest import manifest_path
-from clawblox.rundir.paths import file_stamp, make_stamp, records_journal
+from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 from clawblox.web.recorded import Recordings
 from clawblox.web.workspaces import Workspaces
 
 _ID_DIGITS: Final = 10
-_SEARCH_S: Final = 3.0
+_SEARCH_S: Final = 5.0
 _ENDED_LOOK_S: Final = 10.0
 _LIVE_LOOK_S: Final = 0.5
 _MAX_RECORDS: Final = 4
@@ -133,14 +133,14 @@ class _Known:
         is_live: Whether it has not ended.
     """
 
-    stamps: Mapping[Path, _Stamp | None]
+    stamps: Mapping[str, _Stamp | None]
     summary: RunSummary | None
     is_live: bool
 
     @property
     def has_changed(self) -> bool:
         """Whether a file may have changed. Blocks."""
-        return any(file_stamp(path) != stamp for path, stamp in self.stamps.items())
+        return any(_read_stamp(path) != stamp for path, stamp in self.stamps.items())
 
 
 class Site:
@@ -322,7 +322,8 @@ class Site:
 
     def _look_at_experiments(self) -> None:
         for directory in self._search.experiments:
-            stamp = (file_stamp(directory / JOURNAL_NAME), find_experiment_owner(directory))
+            files = (file_stamp(directory / name) for name in (JOURNAL_NAME, PLAN_NAME))
+            stamp = (*files, find_experiment_owner(directory))
             known = self._experiments.get(directory)
             if known is None or known[0] != stamp:
                 self._experiments[directory] = stamp, read_overview(directory)
@@ -351,7 +352,7 @@ def _unmeasured(run: Run) -> Run:
 
 def _stamp_run(
     directory: Path, summary: RunSummary | None, read_ns: int
-) -> Mapping[Path, _Stamp | None]:
+) -> Mapping[str, _Stamp | None]:
     """Return the stamps of what changes when anything of a run is written that its summary shows.
 
     Args:
@@ -363,13 +364,19 @@ def _stamp_run(
     if summary is not None:
         paths.update(manifest_path(status.instance_dir) for status in summary.run.instances)
         paths.update(AgentDir(agent.dir).runtime for agent in summary.agents)
-    return {path: _stamp_settled(path, read_ns) for path in paths}
+    stamps = {os.fspath(path): _read_stamp(os.fspath(path)) for path in paths}
+    settled_ns = read_ns - _SETTLED_NS
+    # A change after it was read could have the same stamp.
+    return {
+        path: stamp if stamp is None or stamp[0] < settled_ns else ()
+        for path, stamp in stamps.items()
+    }
 
 
-def _stamp_settled(path: Path, read_ns: int) -> _Stamp | None:
-    """Return the stamp of a file, unless a change after it was read could have the same stamp."""
+def _read_stamp(path: str) -> tuple[int, ...] | None:
+    """Return what changes with a file, its modification first; None if it does not exist."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - it is called thousands of times
     except OSError:
         return None
-    return make_stamp(status) if status.st_mtime_ns < read_ns - _SETTLED_NS else ()
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -28,7 +28,7 @@ from tests.lineages import run_of, write_manifest
 from tests.rundir.support import make_record
 from tests.web.drawing import draw
 
-SEARCH_S = 3.0
+SEARCH_S = 5.0
 ENDED_S = 10.0
 LIVE_S = 0.5
 

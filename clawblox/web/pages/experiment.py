@@ -86,7 +86,8 @@ def make_page(ask: Ask, ident: str) -> Page:
         Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
     crumbs = ((ask.site.root.name, ask.links.to()),)
-    return Page(printable(record.plan.name), crumbs, parts, is_live=status.pid is not None)
+    is_live = status.pid is not None
+    return Page(printable(record.plan.name), crumbs, parts, is_live=is_live, is_of_site=True)
 
 
 def _summarise(status: ExperimentStatus) -> Markup:
