@@ -24,12 +24,18 @@ NAME = "<img src=x onerror=ran=1>\"'\x1b[31m\u202e"
 SECRET = "root:x:0:0"
 """What /etc/passwd contains."""
 _STRUCTURE = frozenset(("type", "subtype", "role", "kind", "schema_version"))
-_PLACES = frozenset(("name", "log_file", "instance_dir"))
-"""Members of a record that lead to other files, which are to be hostile themselves."""
+_PLACES = frozenset(("name", "log_file", "instance_dir", "path", "dir"))
+"""Members that lead to other files."""
 
 
 def write_hostile(root: Path) -> tuple[Path, Path]:
-    """Write a hostile run and a hostile experiment; return their directories."""
+    """Write a hostile run and a hostile experiment; return their directories.
+
+    Another run, ``places``, has records and manifests that lead to impossible places.
+    """
+    places = Path(shutil.copytree(V1, root / "places"))
+    for path in (*places.rglob("manifest.json"), *places.rglob("records.jsonl")):
+        _poison(path, lambda: bool(Site(places).runs()), are_places=True)
     run = _write_run(root / NAME)
     _poison_files(run, lambda: _is_listed(run))
     records = run / ".clawblox" / "instances" / "records.jsonl"
@@ -97,8 +103,14 @@ def _poison_files(run: Path, is_whole: Callable[[], bool]) -> None:
             _poison(path, is_whole)
 
 
-def _poison(path: Path, is_whole: Callable[[], bool]) -> None:
-    """Replace each text in a file, and add a key to each object, as long as all can be read."""
+def _poison(path: Path, is_whole: Callable[[], bool], *, are_places: bool = False) -> None:
+    """Replace each text in a file, and add a key to each object, as long as all can be read.
+
+    Args:
+        path: The file.
+        is_whole: Whether all can be read.
+        are_places: Whether only what leads to other files is replaced, or all but that.
+    """
     content = path.read_text()
     is_lines = path.suffix != ".json"
     documents = [*map(json.loads, content.splitlines())] if is_lines else [json.loads(content)]
@@ -109,7 +121,7 @@ def _poison(path: Path, is_whole: Callable[[], bool]) -> None:
 
     seen = set()
     for kind, key, owner in [*_fields(documents, "")]:
-        if path.name == "records.jsonl" and key in _PLACES:
+        if (key in _PLACES) is not are_places:
             continue
         if kind in seen and path.name == "journal.jsonl":
             continue  # it is read whole after each change

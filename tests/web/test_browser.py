@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,12 @@ PAGES: Final = (
     "run/{run}/log/w000?at=0",
     "run/{run}/log/w000?q=onerror",
     "run/{run}/log/w001",
+    "run/{run}/agent/{agent}",
+    "run/{run}/save/{save}",
     "search?q=script",
+    "lineage",
+    "compare",
+    "compare/{run}/{run}",
 )
 """Addresses of pages; the names in braces are those of what is in a :class:`Lab`."""
 WATCH: Final = """
@@ -74,8 +80,11 @@ class Lab:
 def make_lab(root: Path, site: Served, run: Path, experiment: Path) -> Lab:
     """Return a lab whose pages are those of a run and of an experiment."""
     (found,) = Site(run).runs()
+    ident = identify(os.path.relpath(run, root))
+    saves = re.findall(rf"/run/{ident}/save/(\w+)", site.text(f"run/{ident}"))
     names = {
-        "run": identify(os.path.relpath(run, root)),
+        "save": next(iter(saves), "none"),
+        "run": ident,
         "experiment": identify(os.path.relpath(experiment, root)),
         "agent": identify(os.path.relpath(found.agents[0].dir, root)),
     }
@@ -180,9 +189,30 @@ def test_hostile_words_in_every_field_are_text(
             text = page.evaluate("document.documentElement.textContent")
             assert SECRET not in text
             assert not any(sign in text for sign in "\x1b\u202e\u2066\u200b")
-            if address != "reports":
+            if address not in ("reports", "lineage"):  # there, nothing is listed
                 assert "onerror=ran=1" in text
             assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["pipes", "links", NAME])
+def test_links_and_pipes_instead_of_files_of_an_agent_end_no_page(
+    name: str, hostile: Lab, browser: Chromium
+) -> None:
+    agent = identify(os.path.relpath(hostile.root / NAME / "agents" / name, hostile.root))
+    where = hostile.address(f"run/{{run}}/agent/{agent}")
+    with browser.open(where, width=1280, height=900, script=WATCH) as page:
+        look(hostile, page)
+        assert SECRET not in page.evaluate("document.documentElement.textContent")
+
+
+@pytest.mark.thorough
+def test_a_run_whose_records_lead_to_impossible_places_ends_no_page(
+    hostile: Lab, browser: Chromium
+) -> None:
+    where = hostile.address(f"run/{identify('places')}")
+    with browser.open(where, width=390, height=900, script=WATCH) as page:
+        look(hostile, page)
 
 
 @pytest.mark.thorough
