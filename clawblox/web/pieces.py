@@ -31,7 +31,9 @@ def state_mark(state: str, *, is_bad: bool = False) -> Markup:
         is_bad: Whether it ended badly, where the word alone does not say so.
     """
     sign, kind = ("✕", "bad") if is_bad else _SIGNS.get(state, _ENDED)
-    return element("span", element("span", sign, aria_hidden="true"), " ", state, class_=kind)
+    return element(
+        "span", element("span", sign, aria_hidden="true"), " ", state, class_=f"state {kind}"
+    )
 
 
 def moment(utc: str | None) -> Markup | None:

@@ -91,9 +91,9 @@ def make_page(ask: Ask, ident: str) -> Page:
 
 
 def _summarise(status: ExperimentStatus) -> Markup:
-    state = "running" if status.pid is not None else "not running"
+    state = None if status.pid is None else state_mark("running")
     facts = (describe_counts(status).plain, describe_money(status), describe_time(status))
-    sentence = join((state_mark(state), *(fact for fact in facts if fact)), " · ")
+    sentence = join((fact for fact in (state, *facts) if fact), " · ")
     needed = [
         element(
             "p", element("b", chain.name), " ", state_mark(chain.state), ": ", describe_last(chain)
@@ -138,6 +138,7 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
         for chain in status.chains
     ]
     legend = " · ".join(f"{sign} {word}" for word, (sign, _) in _SIGNS.items())
+    legend += " · ● under way · ×2 attempts"
     return join(
         (
             element("h2", f"{count_words(len(status.chains), 'chain')} and their generations"),
@@ -147,7 +148,7 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
                 class_="scroll grid",
                 tabindex="0",
             ),
-            element("p", f"{legend} · ● under way", class_="muted"),
+            element("p", legend, class_="muted"),
         )
     )
 
@@ -169,7 +170,8 @@ def _mark(row: Row | None, address: FindRun) -> Child:
             ),
         )
     )
-    shown = element("span", sign, class_=kind, title=words)
+    tries = f"×{row.attempts}" if row.attempts > 1 else ""
+    shown = element("span", sign, tries, class_=kind, title=words)
     to = address(row)
     return shown if to is None else link(shown, to, aria_label=words)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from clawblox.agents.values import sum_usage
@@ -31,6 +31,8 @@ from clawblox.web.subjects import list_subjects
 
 _RUNS_A_PAGE: Final = 200
 _MAX_NAMED: Final = 6
+_OF_ATTEMPTS: Final = ("chain", "experiment", "generation")
+"""Labels that every attempt of an experiment has."""
 _STATES: Final = ("live", "ended", "bad")
 _ORDERS: Final = ("latest", "name", "cost", "tokens", "turns")
 
@@ -130,8 +132,9 @@ def _searched(run: RunSummary) -> str:
     return " ".join(pieces).lower()
 
 
-def _labels(status: InstanceStatus) -> Iterator[str]:
-    return (f"{name}={format_label(value)}" for name, value in status.labels.items())
+def _labels(status: InstanceStatus, hidden: Collection[str] = ()) -> Iterator[str]:
+    labels = ((name, value) for name, value in status.labels.items() if name not in hidden)
+    return (f"{name}={format_label(value)}" for name, value in labels)
 
 
 def _sort(ask: Ask, runs: Sequence[RunSummary]) -> Sequence[RunSummary]:
@@ -176,9 +179,10 @@ def _draw_runs(ask: Ask, runs: Sequence[RunSummary], total: int) -> Markup:
 def _draw_run(ask: Ask, run: RunSummary) -> Sequence[Cell | Child]:
     usage = sum_usage(agent.own_usage for agent in run.agents)
     worlds = sorted({status.world for status in run.run.instances})
-    labels = sorted({label for status in run.run.instances for label in _labels(status)})
+    hidden = _OF_ATTEMPTS if run.part else ()  # its name has them
+    labels = sorted({label for status in run.run.instances for label in _labels(status, hidden)})
     return (
-        link(printable(run.name), ask.links.to("run", run.ident)),
+        link(_name(run), ask.links.to("run", run.ident), title=run.name),
         _states(run),
         printable(", ".join(worlds)),
         lines(_agents(ask, run)),
@@ -188,6 +192,12 @@ def _draw_run(ask: Ask, run: RunSummary) -> Sequence[Cell | Child]:
         printable(", ".join(labels[:_MAX_NAMED])),
         moment(run.latest),
     )
+
+
+def _name(run: RunSummary) -> str:
+    """Return a short name: attempts have those of their experiment and their own."""
+    part = run.part
+    return printable(run.name if part is None else f"{part.experiment.name} {part.attempt}")
 
 
 def _states(run: RunSummary) -> Markup:
