@@ -138,7 +138,7 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
         for chain in status.chains
     ]
     legend = " · ".join(f"{sign} {word}" for word, (sign, _) in _SIGNS.items())
-    legend += " · ● under way · ×2 attempts"
+    legend += " · ● under way · ■ 2 after two attempts"
     return join(
         (
             element("h2", f"{count_words(len(status.chains), 'chain')} and their generations"),
@@ -170,7 +170,7 @@ def _mark(row: Row | None, address: FindRun) -> Child:
             ),
         )
     )
-    tries = f"×{row.attempts}" if row.attempts > 1 else ""
+    tries = f" {row.attempts}" if row.attempts > 1 else ""
     shown = element("span", sign, tries, class_=kind, title=words)
     to = address(row)
     return shown if to is None else link(shown, to, aria_label=words)
