@@ -26,8 +26,7 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.log_segments import log_end
 from clawblox.web.axis import Axis, Place, make_axis
-from clawblox.web.descent import find_descent
-from clawblox.web.recorded_lives import opened_lives
+from clawblox.web.descent import Recordings, find_descent
 from clawblox.web.run_history import RunHistory, read_history
 from clawblox.web.site import RunSummary, Site
 
@@ -177,11 +176,11 @@ def _read_world(history: RunHistory, instance: str) -> AgentWorld:
     numbers = {found.path: number for number, found in enumerate(history.recordings, 1)}
     lives = find_descent((lineage,), lineage.run_dir, instance)
     try:
-        with opened_lives(lives) as recorded:
-            for reader in (one for readers in recorded.readers.values() for one in readers):
-                headers = [entry.header for entry in reader.index]
+        with Recordings().opened_lives(lives) as recorded:
+            for one in (one for some in recorded.recordings.values() for one in some):
+                headers = [entry.header for entry in one.reader.index]
                 last = max(header.last.utc for header in headers)
-                spans[numbers[reader.path]] = headers[0].first.utc, last
+                spans[numbers[one.reader.path]] = headers[0].first.utc, last
             return AgentWorld(history, make_axis(lives, recorded.blocks), spans)
     except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
         return AgentWorld(history)

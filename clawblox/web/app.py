@@ -29,16 +29,13 @@ from clawblox.server.launch_settings import Settings
 from clawblox.server.static_files import guess_media_type
 from clawblox.views.html import Address, document
 from clawblox.web import routes
-from clawblox.web.frames import FrameKeys, frame_headers, read_frame_file
+from clawblox.web.frames import FrameKeys, Viewers, frame_headers, read_frame_file
 from clawblox.web.gate import Keys, guarded
 from clawblox.web.page import Ask, Page, draw_page, draw_part
-from clawblox.web.pages.replay import find_replay
-from clawblox.web.pages.viewer import find_viewer
-from clawblox.web.recorded_world import find_world
+from clawblox.web.pages.replay import find_replay, find_viewer
 from clawblox.web.shared_address import find_pages
 from clawblox.web.site import NoSuchPage, Site
 from clawblox.web.static_files import STATIC_FILES, read_static
-from clawblox.web.viewers import Viewers
 
 _MAX_QUERY_CHARS: Final = 8192
 _MAX_KEPT: Final = 16
@@ -285,7 +282,7 @@ class _Pages:
             replay = find_replay(self._ask(), *request.path_params.values())
             with self._site.recordings.opened(replay.found, replay.run.directory) as recording:
                 content = recording.read_states(since, until)
-        except (ClawbloxError, NoSuchPage, ValueError):
+        except (ClawbloxError, NoSuchPage, OSError, ValueError):
             return PlainTextResponse("Not found", 404)
         return Response(content, media_type="application/json")
 
@@ -297,16 +294,14 @@ class _Pages:
         key, path = request.path_params["key"], request.path_params["path"]
         try:
             replay = find_replay(self._ask(), *self._links.frames.find(key))
-            with self._site.recordings.opened(replay.found, replay.run.directory) as recording:
-                digest = recording.start.get("world_files")
-            world = find_world(replay.found, replay.run.directory, digest)
+            world = replay.find_world(self._ask())
             if world.config is None:
                 raise NoSuchPage(world.problem)
-            file = read_frame_file(world.config, path)
+            name, content = read_frame_file(world.config, path)
             headers = frame_headers(request.headers.get("host", ""), key, path)
-        except (ClawbloxError, NoSuchPage):
+        except (ClawbloxError, NoSuchPage, OSError):
             return PlainTextResponse("Not found", 404)
-        return Response(file.content, headers=headers, media_type=guess_media_type(file.name))
+        return Response(content, headers=headers, media_type=guess_media_type(name))
 
     async def start_viewer(self, request: Request) -> Response:
         """Start the viewer of a recording's world, and lead back to the page that says so."""

@@ -9,7 +9,6 @@ line.
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -21,22 +20,26 @@ import attrs
 from clawblox.recording.reader import BlockEntry
 from clawblox.rundir.lives import Life, LifeBeginning
 from clawblox.rundir.saves import LineageSave
-from clawblox.system.clock import format_utc_ms, parse_utc
+from clawblox.system.clock import format_utc_ms
 from clawblox.views.formatting import format_rough_seconds
-from clawblox.web.descent import DescentLife
+from clawblox.web.descent import DescentLife, RecordedLives, Sent, host_seconds
 
 FOLD_S: Final = 60.0
 """A longer time of the host in which nothing is recorded is folded, in seconds."""
-_FOLD_SHARE: Final = 0.03
-"""Length of a fold where positions are host time, as a share of the rest."""
-_TOLERANCE: Final = 1e-3
-"""Positions in seconds that need no knot of their own."""
 _INSTANT_S: Final = 1e-6
-_ADDRESS: Final = re.compile(r"#?t=(-?\d{1,15}(?:\.\d{1,9})?)(?:,life=(\d{1,6}))?")
+_MOMENT: Final = 0
+_POSITION: Final = 1
 
 Knot: TypeAlias = tuple[float, float]
 """A time of the host in seconds since 1970, and the position at that time."""
 PointKind: TypeAlias = Literal["start", "save", "crash", "end", "restart", "resume", "fork"]
+
+_BEGINNINGS: Final[Mapping[LifeBeginning, tuple[PointKind, str]]] = {
+    "start": ("start", "started"),
+    "policy": ("restart", "restarted"),
+    "request": ("restart", "restarted on request"),
+    "resume": ("resume", "resumed"),
+}
 
 
 @attrs.frozen
@@ -59,24 +62,8 @@ class Place:
 
     @property
     def address(self) -> str:
-        """The address of the place within a page; see :meth:`Axis.find_address`."""
-        position = f"{self.position:.9f}".rstrip("0").rstrip(".")
-        return f"#t={position},life={self.life}" if self.is_lost else f"#t={position}"
-
-
-@attrs.frozen
-class LanePoint:
-    """Something in the lane of an agent.
-
-    Attributes:
-        position: Where it is.
-        is_lost: Whether it is beside the line.
-        is_message: Whether it is a message, and not an input or a step.
-    """
-
-    position: float
-    is_lost: bool = False
-    is_message: bool = False
+        """The address of the position within a page, for the player of a recording."""
+        return "#t=" + f"{self.position:.9f}".rstrip("0").rstrip(".")
 
 
 @attrs.frozen
@@ -96,12 +83,12 @@ class Piece:
     @property
     def begin(self) -> float:
         """Its first position."""
-        return self.knots[0][1]
+        return self.knots[0][_POSITION]
 
     @property
     def end(self) -> float:
         """Its last position."""
-        return self.knots[-1][1]
+        return self.knots[-1][_POSITION]
 
     def place(self, knot: Knot) -> Place:
         """Return a place in it."""
@@ -185,16 +172,16 @@ class Axis:
         Args:
             utc: ISO 8601. Before the first moment it is the first place, after the last the last.
         """
-        moment = _seconds(utc)
+        moment = host_seconds(utc)
         if moment is None or not self.pieces:
             return None
-        number = bisect_right(self.pieces, moment, key=lambda piece: piece.knots[0][0])
-        if number and moment <= self.pieces[number - 1].knots[-1][0]:
-            piece = self.pieces[number - 1]
-            return piece.place((moment, _position_at(piece.knots, moment)))
-        piece = self.pieces[min(number, len(self.pieces) - 1)]
-        position = piece.begin if number < len(self.pieces) else piece.end
-        return attrs.evolve(piece.place((moment, position)), is_paused=True)
+        number = bisect_right(self.pieces, moment, key=lambda piece: piece.knots[0][_MOMENT])
+        after = self.pieces[min(number, len(self.pieces) - 1)]
+        piece = self.pieces[number - 1] if number else after
+        is_paused = not number or moment > piece.knots[-1][_MOMENT]
+        piece = after if is_paused else piece
+        place = piece.place((moment, _follow(piece.knots, moment, _MOMENT)))
+        return attrs.evolve(place, is_paused=is_paused)
 
     def place_time(self, position: float, life: int | None = None) -> Place | None:
         """Return the first moment at a position; None if there is no such part.
@@ -212,24 +199,13 @@ class Axis:
             return None
         piece = next((piece for piece in wanted if position <= piece.end), wanted[-1])
         position = min(max(position, piece.begin), piece.end)
-        return piece.place((_moment_at(piece.knots, position), position))
+        return piece.place((_follow(piece.knots, position, _POSITION), position))
 
     def place_save(self, save: LineageSave, life: int) -> Place | None:
         """Return where a save of a life is; None if no time of it is known."""
         if self.is_simulated and save.time is not None:
             return self.place_time(save.time, life)
         return self.place(save.created_at or "")
-
-    def find_address(self, fragment: str) -> Place | None:
-        """Return the place that an address names; None if it names none.
-
-        Args:
-            fragment: ``#t=720`` for a position on the line, ``#t=720,life=2`` for one in a life.
-        """
-        match = _ADDRESS.fullmatch(fragment)
-        return (
-            self.place_time(float(match[1]), int(match[2]) if match[2] else None) if match else None
-        )
 
     def is_lost(self, life: int, position: float) -> bool | None:
         """Return whether an input at a position of a life was lost; None if it is not on the axis.
@@ -244,88 +220,80 @@ class Axis:
 
     def since(self, place: Place) -> Axis:
         """Return the axis from a place on the line on."""
-        pieces = [piece for piece in self.pieces if piece.life > place.life]
-        for piece in (piece for piece in self.pieces if piece.life == place.life):
-            knots = [knot for knot in piece.knots if knot[1] > place.position]
-            if knots and piece.begin <= place.position:
-                knots.insert(0, (_moment_at(piece.knots, place.position), place.position))
-            if knots:
-                pieces.append(attrs.evolve(piece, knots=tuple(knots)))
-        pieces.sort(key=lambda piece: piece.knots[0][0])
-        begin = pieces[0].knots[0][0] if pieces else math.inf
-        return attrs.evolve(
-            self,
-            pieces=tuple(pieces),
-            folds=tuple(fold for fold in self.folds if fold.end > begin),
-            points=tuple(
-                point
-                for point in self.points
-                if (point.place.life, point.place.position) >= (place.life, place.position)
-            ),
+        begin = (place.life, place.position)
+        cut = (
+            _cut_before(piece, place.position) if piece.life == place.life else piece
+            for piece in self.pieces
+            if piece.life >= place.life
         )
+        pieces = tuple(piece for piece in cut if piece.knots)
+        begun_at = min((piece.knots[0][_MOMENT] for piece in pieces), default=math.inf)
+        points = (one for one in self.points if (one.place.life, one.place.position) >= begin)
+        folds = (fold for fold in self.folds if fold.end > begun_at)
+        return attrs.evolve(self, pieces=pieces, folds=tuple(folds), points=tuple(points))
+
+
+def _cut_before(piece: Piece, position: float) -> Piece:
+    """Return the part of a piece after a position, without knots if there is none."""
+    knots = [knot for knot in piece.knots if knot[_POSITION] > position]
+    if knots and piece.begin <= position:
+        knots.insert(0, (_follow(piece.knots, position, _POSITION), position))
+    return attrs.evolve(piece, knots=tuple(knots))
+
+
+def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
+    """Return what each agent sent, by its name. Blocks.
+
+    Raises:
+        OSError: A file cannot be read.
+        RecordingError: A block is damaged.
+    """
+    lanes: dict[str, list[Sent]] = {}
+    for life, recordings in sorted(recorded.recordings.items()):
+        for one in (one for recording in recordings for one in recording.sent):
+            is_lost = axis.is_lost(life, one.time)
+            if is_lost is not None:
+                lanes.setdefault(one.name, []).append(attrs.evolve(one, is_lost=is_lost))
+    return lanes
 
 
 # -- making -------------------------------------------------------------------------------------
 
-_BEGINNINGS: Final[Mapping[LifeBeginning, tuple[PointKind, str]]] = {
-    "start": ("start", "started"),
-    "policy": ("restart", "restarted"),
-    "request": ("restart", "restarted on request"),
-    "resume": ("resume", "resumed"),
-}
 
-
-def make_axis(
-    lives: Sequence[DescentLife],
-    recorded: Mapping[int, Iterable[BlockEntry]],
-    moments: Iterable[str] = (),
-) -> Axis:
+def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[BlockEntry]]) -> Axis:
     """Return the axis of a line of descent.
 
     Args:
         lives: The line.
         recorded: The blocks of the recordings of each life, by its index.
-        moments: Further times at which something happened, such as those of steps. Without a
-            recording they tell work from pauses.
     """
     known = {number: _recorded_knots(blocks) for number, blocks in recorded.items()}
     is_simulated = any(known.values())
     if is_simulated:
-        knots = [_simulated_knots(one.life, known.get(n, [])) for n, one in enumerate(lives)]
+        knots = [_order(known.get(n) or _saved_knots(one.life)) for n, one in enumerate(lives)]
     else:
-        knots = _fold_host_time([_stamps(one) for one in lives], map(_seconds, moments))
+        knots = _fold_host_time(lives)
     pieces = [
         piece
         for number, one in enumerate(lives)
         for piece in _cut(one, number, knots[number], is_simulated=is_simulated)
     ]
-    pieces.sort(key=lambda piece: piece.knots[0][0])
+    pieces.sort(key=lambda piece: piece.knots[0])
     folds = tuple(_find_folds(pieces, is_simulated=is_simulated))
-    thinned = (attrs.evolve(piece, knots=thin(piece.knots, _TOLERANCE)) for piece in pieces)
-    axis = Axis(tuple(lives), tuple(thinned), folds, (), is_simulated)
+    axis = Axis(tuple(lives), tuple(pieces), folds, (), is_simulated)
     return attrs.evolve(axis, points=tuple(_find_points(axis)))
 
 
 def _recorded_knots(blocks: Iterable[BlockEntry]) -> list[Knot]:
     heads = (moment for block in blocks for moment in (block.header.first, block.header.last))
-    return [(at, head.time) for head in heads if (at := _seconds(head.utc)) is not None]
+    return [(at, head.time) for head in heads if (at := host_seconds(head.utc)) is not None]
 
 
-def _simulated_knots(life: Life, recorded: Iterable[Knot]) -> list[Knot]:
-    known = _order(recorded)
-    saves = [(save.created_at, save.time) for save in life.saves]
-    saved = [(at, to) for utc, to in saves if to is not None and (at := _seconds(utc))]
-    if not known:
-        begun_at = _seconds(life.begun_at)
-        begin = [(begun_at, life.time)] if begun_at and life.time is not None else []
-        return _order([*begin, *saved])
-    # A block can be quiet for long after the moment of a save, whose second is over one later.
-    late = [
-        (at + 1, to)
-        for at, to in saved
-        if known[0][0] < at + 1 < known[-1][0] and _position_at(known, at + 1) < to
-    ]
-    return _order([*known, *late])
+def _saved_knots(life: Life) -> list[Knot]:
+    """Return the knots of a life without a recording, from its manifest."""
+    times = [(life.begun_at, life.time), *((save.created_at, save.time) for save in life.saves)]
+    known = [(host_seconds(utc), to) for utc, to in times]
+    return [(at, to) for at, to in known if at is not None and to is not None]
 
 
 def _order(knots: Iterable[Knot]) -> list[Knot]:
@@ -337,12 +305,24 @@ def _order(knots: Iterable[Knot]) -> list[Knot]:
     return [*ordered.items()]
 
 
-def _stamps(one: DescentLife) -> list[float]:
-    """Return the moments that manifests have of a life."""
-    texts = [one.life.begun_at, *(save.created_at for save in _own_saves(one))]
+def _fold_host_time(lives: Sequence[DescentLife]) -> list[list[Knot]]:
+    """Return the knots of lives whose positions are host time with pauses folded."""
+    stamps = [
+        {at for utc in _stamps(one) if (at := host_seconds(utc)) is not None} for one in lives
+    ]
+    ordered = sorted(set().union(*stamps))
+    steps = (min(after - before, FOLD_S) for before, after in pairwise(ordered))
+    positions = dict(zip(ordered, accumulate(steps, initial=0.0), strict=False))
+    return [[(at, positions[at]) for at in sorted(own)] for own in stamps]
+
+
+def _stamps(one: DescentLife) -> Iterator[str | None]:
+    """Yield the moments that manifests have of a life."""
+    yield one.life.begun_at
+    yield from (save.created_at for save in _own_saves(one))
     # The end of another life is the beginning of the next: it may have ended long before.
-    texts += [one.life.ended_at] if one.life.ended_by == "exit" and not one.is_forked else []
-    return [at for text in texts if (at := _seconds(text)) is not None]
+    if one.life.ended_by == "exit" and not one.is_forked:
+        yield one.life.ended_at
 
 
 def _own_saves(one: DescentLife) -> Sequence[LineageSave]:
@@ -350,38 +330,22 @@ def _own_saves(one: DescentLife) -> Sequence[LineageSave]:
     return saves[: saves.index(one.until) + 1] if one.is_forked and one.until else saves
 
 
-def _fold_host_time(
-    stamps: Sequence[list[float]], moments: Iterable[float | None]
-) -> list[list[Knot]]:
-    """Return the knots of lives whose positions are host time with pauses folded."""
-    begins = sorted((min(ats), number) for number, ats in enumerate(stamps) if ats)
-    for moment in filter(None, moments):
-        if found := bisect_right(begins, (moment, len(stamps))):
-            stamps[begins[found - 1][1]].append(moment)
-    ordered = sorted({at for ats in stamps for at in ats})
-    steps = [after - before for before, after in pairwise(ordered)]
-    fold = max(_FOLD_SHARE * sum(step for step in steps if step <= FOLD_S), 1.0)
-    ends = accumulate((step if step <= FOLD_S else fold for step in steps), initial=0.0)
-    positions = dict(zip(ordered, ends, strict=False))
-    return [[(at, positions[at]) for at in sorted(set(ats))] for ats in stamps]
-
-
 def _cut(
     one: DescentLife, number: int, knots: Sequence[Knot], *, is_simulated: bool
 ) -> Iterator[Piece]:
     """Yield the part of a life on the line, and the part that was lost after its save."""
     save, size = one.until, len(knots)
-    saved_at = _seconds(save.created_at) if save else None
+    saved_at = host_seconds(save.created_at) if save else None
     limit = save.time if save and is_simulated else saved_at
-    if limit is not None and not one.is_lost:
-        size = sum(knot[is_simulated] <= limit for knot in knots)
+    if limit is not None:
+        size = bisect_right(knots, limit, key=itemgetter(is_simulated))
         if one.is_forked and is_simulated:  # what the parent waited afterwards is its own
-            size = min(size, bisect_left(knots, limit, key=itemgetter(1)) + 1)
+            size = min(size, bisect_left(knots, limit, key=itemgetter(_POSITION)) + 1)
     on, off = tuple(knots[:size]), tuple(knots[size:])
-    if is_simulated and limit is not None and on and on[-1][1] < limit:
+    if is_simulated and limit is not None and on and on[-1][_POSITION] < limit:
         # Without more, the end of the recording is missing.
-        at = _moment_at((*on[-1:], *off), limit) if off else saved_at or 0.0
-        on += ((max(at, on[-1][0] + _INSTANT_S), limit),)
+        at = _follow((*on[-1:], *off), limit, _POSITION) if off else saved_at or 0.0
+        on += ((max(at, on[-1][_MOMENT] + _INSTANT_S), limit),)
     if on:
         yield Piece(number, one.is_lost, on)
     if off and not one.is_forked:
@@ -409,55 +373,22 @@ def _find_points(axis: Axis) -> Iterator[Point]:
             if place := axis.place_save(save, number):
                 yield Point("save", save.path.name, place)
         if life.ended_by and not one.is_forked:
-            kind, end = "crash" if life.has_died else "end", pieces[-1]
             words = life.exit or "ended in an unknown way"
-            yield Point(kind, f"{one.name}: {words}", end.place(end.knots[-1]))
+            end = pieces[-1].place(pieces[-1].knots[-1])
+            yield Point("crash" if life.has_died else "end", f"{one.name}: {words}", end)
 
 
-# -- arithmetic ---------------------------------------------------------------------------------
-
-
-def thin(knots: Sequence[Knot], tolerance: float) -> tuple[Knot, ...]:
-    """Return some of the knots, between which no other is further off than a tolerance.
+def _follow(knots: Sequence[Knot], value: float, known: int) -> float:
+    """Return the first moment at a position, or the position at a moment.
 
     Args:
-        knots: The knots, in the order of their moments; no moment twice.
-        tolerance: The most that a position may change.
+        knots: The knots.
+        value: The moment or the position; outside of the knots, the nearest one counts.
+        known: Which of the two it is.
     """
-    kept = [*knots[:1]]
-    low, high, last = -math.inf, math.inf, None
-    for knot in knots[1:]:
-        slope = _slope(kept[-1], knot)
-        if last is not None and not low <= slope <= high:
-            kept.append(last)
-            low, high, slope = -math.inf, math.inf, _slope(last, knot)
-        run = knot[0] - kept[-1][0]
-        low, high = max(low, slope - tolerance / run), min(high, slope + tolerance / run)
-        last = knot
-    return (*kept, last) if last is not None else tuple(kept)
-
-
-def _slope(first: Knot, second: Knot) -> float:
-    return (second[1] - first[1]) / (second[0] - first[0])
-
-
-def _position_at(knots: Sequence[Knot], moment: float) -> float:
-    number = bisect_right(knots, moment, key=itemgetter(0))
-    if number == len(knots):
-        return knots[-1][1]
+    number, wanted = bisect_left(knots, value, key=itemgetter(known)), 1 - known
+    if number in (0, len(knots)):
+        return knots[max(number - 1, 0)][wanted]
     before, after = knots[number - 1], knots[number]
-    return min(before[1] + (moment - before[0]) * _slope(before, after), after[1])
-
-
-def _moment_at(knots: Sequence[Knot], position: float) -> float:
-    """Return the first moment at a position."""
-    number = bisect_left(knots, position, key=itemgetter(1))
-    if not number:
-        return knots[0][0]
-    (begin, left), (end, right) = knots[number - 1], knots[number]
-    return min(begin + (end - begin) * ((position - left) / (right - left)), end)
-
-
-def _seconds(utc: str | None) -> float | None:
-    moment = parse_utc(utc)
-    return None if moment is None else moment.timestamp()
+    share = (value - before[known]) / (after[known] - before[known])
+    return min(before[wanted] + (after[wanted] - before[wanted]) * share, after[wanted])

@@ -14,7 +14,8 @@ from clawblox.views import html, svg
 from clawblox.views.formatting import count_words, round_ticks
 from clawblox.views.html import Address, Markup
 from clawblox.views.svg import Picture
-from clawblox.web.axis import Axis, LanePoint, Piece, Point
+from clawblox.web.axis import Axis, Piece, Point, PointKind
+from clawblox.web.descent import Sent
 
 LEFT: Final = 160.0
 """Where an axis begins, in pixels; its positions are spread evenly up to ``RIGHT``."""
@@ -29,16 +30,25 @@ _LANE: Final = 24.0
 _TICK: Final = 10.0
 _MAX_TICKS: Final = 8
 _MAX_NAME: Final = 18
-_SAME: Final = 2.0
-"""Saves that are closer than this share a ring, in pixels."""
+_SAME: Final = 2
+"""Points of a kind in the same step of this many pixels share a sign."""
 _MAX_WORDS: Final = 8
+_SIGNS: Final[Mapping[PointKind, tuple[str, str]]] = {
+    "save": ("page lane0-line ring", "m-4.6,0a4.6,4.6,0,1,0,9.2,0a4.6,4.6,0,1,0,-9.2,0"),
+    "start": ("lane0", "m-3.5,0a3.5,3.5,0,1,0,7,0a3.5,3.5,0,1,0,-7,0"),
+    "crash": ("bad-line mark line", "m0,-4l8,8m0,-8l-8,8"),
+    "end": ("ink-line mark line", "m0,-6v12"),
+    "restart": ("ink-line mark line", "m6,-5l5,5l-5,5"),
+    "resume": ("ink-line mark line", "m6,-5l5,5l-5,5m5,-10l5,5l-5,5"),
+    "fork": ("ink-line mark line", "m0,14v-8m0,2l8,6"),
+}
 
 _X = Callable[[float], float]
 
 
 def draw_axis(
     axis: Axis,
-    lanes: Mapping[str, Sequence[LanePoint]],
+    lanes: Mapping[str, Sequence[Sent]],
     span: tuple[float, float] | None = None,
 ) -> Picture:
     """Return the strip of an axis.
@@ -88,9 +98,9 @@ def _stack(lost: Sequence[Piece], x: _X) -> list[int]:
 def _draw_ticks(
     axis: Axis, span: tuple[float, float], x: _X, y: float, bottom: float
 ) -> Iterator[Markup]:
-    names = ("simulated, s", "host, UTC") if axis.is_simulated else ("", "host, UTC")
-    for row, name in enumerate(names):
-        yield svg.text(svg.MARGIN, y + 26 + 16 * row, name, "muted small")
+    if axis.is_simulated:
+        yield svg.text(svg.MARGIN, y + 26, "simulated, s", "muted small")
+    yield svg.text(svg.MARGIN, y + 42, "host, UTC", "muted small")
     day = ""
     for position, label in round_ticks(*span, _MAX_TICKS):
         place = axis.place_time(position)
@@ -110,10 +120,10 @@ def _draw_folds(axis: Axis, x: _X, y: float) -> Iterator[Markup]:
     free = LEFT
     for fold in axis.folds:
         at, width = x(fold.position), svg.text_width(fold.label, svg.SMALL)
-        shapes = [svg.path("muted-line hair stub", f"M{at:.1f},{_TOP:g}V{y + _TICK:.1f}")]
-        shapes.append(
-            svg.path("page muted-line hair", f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z")
-        )
+        shapes = [
+            svg.path("muted-line hair stub", f"M{at:.1f},{_TOP:g}V{y + _TICK:.1f}"),
+            svg.path("page muted-line hair", f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z"),
+        ]
         if at - width / 2 > free:
             shapes.append(svg.text(at, _TOP - 6, fold.label, "ink small", anchor="middle"))
             free = at + width / 2 + 6
@@ -121,74 +131,53 @@ def _draw_folds(axis: Axis, x: _X, y: float) -> Iterator[Markup]:
 
 
 def _draw_piece(axis: Axis, piece: Piece, x: _X, y: float, height: float) -> Markup:
-    begin, end = x(piece.begin), x(piece.end)
-    name = axis.lives[piece.life].name
+    begin, end, name = x(piece.begin), x(piece.end), axis.lives[piece.life].name
     if height == y:
-        return svg.group(
-            "kept", [name], svg.path("lane0-line line", f"M{begin:.1f},{y:g}H{end:.1f}")
-        )
+        line = f"M{begin:.1f},{y:g}H{end:.1f}"
+        return svg.group("kept", [name], svg.path("lane0-line line", line))
     bend = f"{begin + 4:.1f},{y:g} {begin:.1f},{height:g} {begin + 8:.1f},{height:g}"
-    line = f"M{begin:.1f},{y:g}C{bend}"
-    line += f"H{max(end, begin + 8):.1f}"
+    line = f"M{begin:.1f},{y:g}C{bend}H{max(end, begin + 8):.1f}"
     return svg.group("lost", [f"{name}: lost"], svg.path("muted-line line thin", line))
 
 
 def _draw_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) -> Iterator[Markup]:
     by_life = {piece.life: height for piece, height in heights.items()}
-    groups: dict[tuple[str, float, float], list[Point]] = {}
+    groups: dict[tuple[str, int, float], list[Point]] = {}
     for point in axis.points:
-        at = x(point.place.position)
         height = by_life.get(point.place.life, y) if point.place.is_lost else y
-        near = (key for key in groups if key[0] == point.kind and key[2] == height)
-        key = next((key for key in near if abs(key[1] - at) < _SAME), (point.kind, at, height))
-        groups.setdefault(key, []).append(point)
-    for (kind, at, height), points in groups.items():
+        step = round(x(point.place.position) / _SAME)
+        groups.setdefault((point.kind, step, height), []).append(point)
+    for (_, _, height), points in groups.items():
+        first = points[0]
         words = [f"{point.label}, {point.place.utc}" for point in points[:_MAX_WORDS]]
         words += [f"and {len(points) - _MAX_WORDS} more"] if len(points) > _MAX_WORDS else []
-        address = Address(points[0].place.address)
-        yield svg.group(kind, words, _sign(kind, at, height), to=address)
+        names, line = _SIGNS[first.kind]
+        sign = svg.path(names, f"M{x(first.place.position):.1f},{height:g}{line}")
+        yield svg.group(first.kind, words, sign, to=Address(first.place.address))
 
 
-def _sign(kind: str, x: float, y: float) -> Markup:
-    if kind == "save":
-        return svg.circle("page lane0-line ring", x, y, 4.6)
-    if kind == "start":
-        return svg.circle("lane0", x, y, 3.5)
-    lines = {
-        "crash": f"M{x:.1f},{y - 4:g}l8,8m0,-8l-8,8",
-        "end": f"M{x:.1f},{y - 6:g}v12",
-        "restart": f"M{x + 6:.1f},{y - 5:g}l5,5l-5,5",
-        "resume": f"M{x + 6:.1f},{y - 5:g}l5,5l-5,5m5,-10l5,5l-5,5",
-        "fork": f"M{x:.1f},{y + 14:g}v-8m0,2l8,6",
-    }
-    return svg.path(f"{'bad' if kind == 'crash' else 'ink'}-line mark line", lines[kind])
-
-
-def _draw_lanes(lanes: Mapping[str, Sequence[LanePoint]], x: _X, top: float) -> Iterator[Markup]:
+def _draw_lanes(lanes: Mapping[str, Sequence[Sent]], x: _X, top: float) -> Iterator[Markup]:
     for number, (name, points) in enumerate(lanes.items()):
         y = top + _LANE * number
         yield svg.text(svg.MARGIN, y + 15, shorten(name, _MAX_NAME, "middle"), "ink small")
+        lost = [point for point in points if point.is_lost]
+        inputs = [point for point in points if not point.is_message]
         messages = [point for point in points if point.is_message]
-        others = [point for point in points if not point.is_message]
-        lost = sum(point.is_lost for point in points)
-        words = [name, count_words(len(others), "input"), count_words(len(messages), "message")]
-        words += [f"{lost} of them lost"] if lost else []
+        words = [name, count_words(len(inputs), "input"), count_words(len(messages), "message")]
+        words += [f"{len(lost)} of them lost"] if lost else []
         shapes = [
-            _draw_marks([p for p in others if not p.is_lost], x, y + 20, "lane0-line hair", 11),
-            _draw_marks([p for p in points if p.is_lost], x, y + 7, "muted-line hair", 4),
+            _draw_marks([p for p in inputs if not p.is_lost], x, y + 20, "lane0-line hair", 11),
+            _draw_marks(lost, x, y + 7, "muted-line hair", 4),
             _draw_marks([p for p in messages if not p.is_lost], x, y + 20, "lane1-line mark", 5),
         ]
         yield svg.group("lane", words, html.join(shapes))
 
 
-def _draw_marks(
-    points: Sequence[LanePoint], x: _X, y: float, names: str, size: float
-) -> Markup | None:
+def _draw_marks(points: Sequence[Sent], x: _X, y: float, names: str, size: float) -> Markup | None:
     """Return strokes as one path: one for each point, or columns whose height is their number."""
-    if len(points) <= MAX_POINTS:
-        strokes = [(x(point.position), 1.0) for point in points]
-    else:
-        counts = Counter(int(x(point.position) / _COLUMN) * _COLUMN for point in points)
+    strokes = [(x(point.time), 1.0) for point in points]
+    if len(points) > MAX_POINTS:
+        counts = Counter(int(at / _COLUMN) * _COLUMN for at, _ in strokes)
         most = max(counts.values())
         strokes = [(column, count / most) for column, count in sorted(counts.items())]
     line = "".join(f"M{at:.1f},{y:g}v-{max(size * part, 1):.1f}" for at, part in strokes)

@@ -1,25 +1,39 @@
-"""A line of descent: the lives from the first start to the last moment of an instance. Pure.
+"""A line of descent: the lives from the first start to the last moment of an instance.
 
 It leads back through restarts of an instance, and through forks to the instances that it came
 from, in the same run directory or in others. Of each life it keeps the part up to the save that
 the next life began from. What an instance lost after such a save belongs to the line as well, but
-lies beside it; what a parent did after a fork does not.
+lies beside it; what a parent did after a fork does not. Lives are matched with their recordings,
+which are kept so that a look reads only what is new.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Final
 
 import attrs
 
-from clawblox.recording.blocks import Moment
+from clawblox.errors import ManifestError, RecordingError
+from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.reader import BlockEntry, Record, RecordingReader
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, Origin
+from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_recording
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import parse_utc
 from clawblox.views.lineage_layout import find_history
+from clawblox.views.recordings import Roster
+
+_MAX_KEPT: Final = 16
+_MAX_STATES_BYTES: Final = 1 << 20
+"""States of an answer; a single one may be larger."""
 
 
 @attrs.frozen
@@ -65,57 +79,43 @@ def find_descent(
         instance: Its name; an unknown one has no lives.
     """
     lives: list[DescentLife] = []
-    found = _find_instance(lineages, run_dir, instance)
     seen: set[tuple[Path, str]] = set()
-    end: tuple[int, LineageSave] | None = None  # the last life of the instance, and its last save
-    while found is not None and (found[0], found[1].name) not in seen:
-        seen.add((found[0], found[1].name))
-        own = [*_own_lives(*found, end)]
-        lives[:0] = own
-        origin = next((one.life.origin for one in own if not one.is_lost), None)
-        found, end = _find_parent(lineages, origin, found[0]) if origin else (None, None)
+    own = (one for lineage in lineages if lineage.run_dir == run_dir for one in lineage.instances)
+    last = next(
+        (DescentLife(run_dir, one, len(one.lives) - 1) for one in own if one.name == instance), None
+    )
+    while last is not None and (last.run_dir, last.instance.name) not in seen:
+        seen.add((last.run_dir, last.instance.name))
+        lives[:0] = before = [*_list_lives(last)]
+        origin = next(one.life.origin for one in before if not one.is_lost)
+        last = _find_parent(lineages, origin, last.run_dir) if origin else None
     return tuple(lives)
 
 
-def _find_instance(
-    lineages: Sequence[Lineage], run_dir: Path, name: str
-) -> tuple[Path, InstanceLineage] | None:
-    for lineage in lineages:
-        for one in lineage.instances:
-            if (lineage.run_dir, one.name) == (run_dir, name):
-                return run_dir, one
-    return None
+def _find_parent(lineages: Sequence[Lineage], origin: Origin, run_dir: Path) -> DescentLife | None:
+    """Return the life that made a save: by the path of the save, or else by its digest."""
+    makers = [
+        (save.path != origin.path, lineage.run_dir != run_dir, number, instance, lineage, save)
+        for lineage in lineages
+        for instance in lineage.instances
+        for number, life in enumerate(instance.lives)
+        for save in life.saves
+        if save.path == origin.path or (save.sha256 and save.sha256 == origin.sha256)
+    ]
+    if not makers:
+        return None
+    _, _, number, instance, lineage, save = min(makers, key=lambda maker: maker[:2])
+    return DescentLife(lineage.run_dir, instance, number, until=save, is_forked=True)
 
 
-def _find_parent(
-    lineages: Sequence[Lineage], origin: Origin, run_dir: Path
-) -> tuple[tuple[Path, InstanceLineage] | None, tuple[int, LineageSave] | None]:
-    """Return the instance that made a save, with the life and the save; by path, or by digest."""
-    same: list[tuple[tuple[Path, InstanceLineage], tuple[int, LineageSave]]] = []
-    for lineage in sorted(lineages, key=lambda one: one.run_dir != run_dir):
-        for instance in lineage.instances:
-            for number, life in enumerate(instance.lives):
-                for save in life.saves:
-                    place = (lineage.run_dir, instance), (number, save)
-                    if save.path == origin.path:
-                        return place
-                    if save.sha256 and save.sha256 == origin.sha256:
-                        same.append(place)
-    return same[0] if same else (None, None)
-
-
-def _own_lives(
-    run_dir: Path, instance: InstanceLineage, end: tuple[int, LineageSave] | None
-) -> Iterator[DescentLife]:
-    """Yield the lives of an instance, up to the one that a fork began from."""
-    last = len(instance.lives) - 1 if end is None else end[0]
-    kept = find_history(instance.lives[: last + 1])
-    for number, life in enumerate(instance.lives[: last + 1]):
-        until = None if end is None else end[1]
-        if number < last:
-            until = life.saves[kept[number] - 1] if number in kept else None
-        is_forked = end is not None and number == last
-        yield DescentLife(run_dir, instance, number, number not in kept, until, is_forked)
+def _list_lives(last: DescentLife) -> Iterator[DescentLife]:
+    """Yield the lives of an instance up to its last one on the line."""
+    lives = last.instance.lives[: last.number + 1]
+    kept = find_history(lives)
+    for number, life in enumerate(lives[:-1]):
+        until = life.saves[kept[number] - 1] if number in kept else None
+        yield DescentLife(last.run_dir, last.instance, number, number not in kept, until)
+    yield last
 
 
 def find_life(
@@ -132,25 +132,206 @@ def find_life(
         instance: Name of its instance; empty for the only one.
         first: When it begins.
     """
-    own = [
-        number
-        for number, one in enumerate(lives)
+    own = {
+        one.number: place
+        for place, one in enumerate(lives)
         if one.run_dir == run_dir and instance in ("", one.instance.name)
-    ]
+    }
     if not own:
         return None
+    recorded_at = host_seconds(first.utc) or 0.0
     begun = [
-        (_seconds_between(life, first), number)
-        for number, life in enumerate(lives[own[0]].instance.lives)
+        (abs((host_seconds(life.begun_at) or math.inf) - recorded_at), number)
+        for number, life in enumerate(lives[min(own.values())].instance.lives)
         if life.time is None or math.isclose(life.time, first.time, abs_tol=1e-6)
     ]
-    number = min(begun)[1] if begun else None
-    return next((place for place in own if lives[place].number == number), None)
+    return own.get(min(begun)[1]) if begun else None
 
 
-def _seconds_between(life: Life, first: Moment) -> float:
-    begun_at = parse_utc(life.begun_at or (life.saves[0].created_at if life.saves else None))
-    recorded_at = parse_utc(first.utc)
-    if begun_at is None or recorded_at is None:
-        return math.inf
-    return abs((begun_at - recorded_at).total_seconds())
+def host_seconds(utc: str | None) -> float | None:
+    """Return a UTC time in seconds since 1970; None for a malformed one."""
+    moment = parse_utc(utc)
+    return None if moment is None else moment.timestamp()
+
+
+# -- recordings ----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Sent:
+    """An input or a message of an agent.
+
+    Attributes:
+        time: When it was applied, in seconds of simulation time.
+        name: Name of the agent.
+        is_message: Whether it is a message.
+        is_lost: Whether it is beside its line of descent.
+    """
+
+    time: float
+    name: str = ""
+    is_message: bool = False
+    is_lost: bool = False
+
+
+class OpenRecording:
+    """A recording, open for the duration of a block of :meth:`Recordings.opened`.
+
+    Args:
+        reader: Its reader.
+
+    Attributes:
+        reader: Its reader.
+        world_files: The digest of the world's files, as it has it.
+    """
+
+    def __init__(self, reader: RecordingReader) -> None:
+        start = reader.start()
+        self.reader = reader
+        self.world_files: object = start.get("world_files")
+        self._first = Roster(start)
+        self._roster = deepcopy(self._first)
+        self._sent: list[Sent] = []
+        self._others: list[Record] = []
+        self._blocks = 0
+
+    @property
+    def sent(self) -> Sequence[Sent]:
+        """What its agents sent, in order. Blocks."""
+        self._read_on()
+        return self._sent
+
+    def _read_on(self) -> None:
+        """Read the inputs of new blocks."""
+        for entry in self.reader.index[self._blocks :]:
+            self._blocks += 1
+            if entry.header.track is Track.INPUTS:
+                for record in self.reader.read_block(entry):
+                    self._note(record)
+
+    def _note(self, record: Record) -> None:
+        event = record.fields.get("event")
+        if event in ("input", "chat"):
+            name = self._roster.name(record.fields.get("agent_id"))
+            self._sent.append(Sent(record.moment.time, name, event == "chat"))
+        else:
+            self._roster.note(record)
+            self._others.append(record)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Its first and its last moment, in seconds of simulation time."""
+        headers = [entry.header for entry in self.reader.index]
+        return headers[0].first.time, max(header.last.time for header in headers)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether it has states that a renderer can show."""
+        return any(entry.header.track is Track.FRAMES for entry in self.reader.index)
+
+    def roster(self, time: float = math.inf) -> Roster:
+        """Return the agents at a moment, at its end by default. Blocks."""
+        self._read_on()
+        roster = deepcopy(self._first)
+        for record in self._others:
+            if record.moment.time <= time:
+                roster.note(record)
+        return roster
+
+    def read_states(self, since: float, until: float) -> bytes:
+        """Return states as JSON: ``[time, frame]`` each, the one at ``since`` first.
+
+        ``next`` is where a further answer begins, null if this reaches ``until`` or the end.
+
+        Args:
+            since: The first moment, in seconds of simulation time.
+            until: The last moment.
+        """
+        back = self.reader.read_back(Track.FRAMES, since)
+        states = [*itertools.islice((record for record in back if record.view), 1)]
+        last = states[0].number if states else -1
+        size, end = sum(len(record.view) for record in states), "null"
+        for record in self.reader.read_track(Track.FRAMES, since):
+            if record.moment.time > until or record.number <= last or not record.view:
+                continue
+            if size > _MAX_STATES_BYTES:
+                end = repr(record.moment.time)
+                break
+            states.append(record)
+            size += len(record.view)
+        pairs = (b"[%r,%b]" % (record.moment.time, record.view) for record in states)
+        return b'{"states":[%b],"next":%b}' % (b",".join(pairs), end.encode())
+
+
+@attrs.frozen
+class RecordedLives:
+    """The open recordings of a line of descent.
+
+    Attributes:
+        recordings: Those of each life, by its index, in their order.
+    """
+
+    recordings: Mapping[int, Sequence[OpenRecording]]
+
+    @property
+    def blocks(self) -> Mapping[int, Sequence[BlockEntry]]:
+        """The indexes of the recordings, for the axis."""
+        return {
+            life: [entry for recording in recordings for entry in recording.reader.index]
+            for life, recordings in self.recordings.items()
+        }
+
+
+class Recordings:
+    """Recordings that pages have looked at; one thread reads at a time. Every method blocks."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Path, OpenRecording] = {}
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def opened(self, found: FoundRecording, run_dir: Path) -> Iterator[OpenRecording]:
+        """Open a recording for the duration of the block.
+
+        Raises:
+            RecordingError: It cannot be opened, is not a recording, or is damaged.
+            OSError: It cannot be read.
+            ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+        """
+        with self._lock:
+            kept = self._kept.pop(found.path, None)
+            known = None if kept is None else kept.reader
+            with opened_recording(found.path, run_dir, known) as reader:
+                recording = kept if kept and reader is known else OpenRecording(reader)
+                self._kept[found.path] = recording
+                for oldest in [*self._kept][:-_MAX_KEPT]:
+                    del self._kept[oldest]
+                yield recording
+
+    @contextlib.contextmanager
+    def opened_lives(self, lives: Sequence[DescentLife]) -> Iterator[RecordedLives]:
+        """Open the recordings of a line of descent for the duration of the block.
+
+        Of each only the index is read; one that cannot be read is left out.
+
+        Raises:
+            ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+        """
+        recordings: dict[int, list[OpenRecording]] = {}
+        with contextlib.ExitStack() as stack:
+            for run_dir, found in _list_recordings(lives):
+                with contextlib.suppress(RecordingError, OSError):
+                    recording = stack.enter_context(self.opened(found, run_dir))
+                    first = recording.reader.index[0].header.first
+                    life = find_life(lives, run_dir, found.instance, first)
+                    if life is not None:
+                        recordings.setdefault(life, []).append(recording)
+            yield RecordedLives(recordings)
+
+
+def _list_recordings(lives: Sequence[DescentLife]) -> Iterator[tuple[Path, FoundRecording]]:
+    for run_dir in dict.fromkeys(life.run_dir for life in lives):
+        names = {"", *(life.instance.name for life in lives if life.run_dir == run_dir)}
+        with contextlib.suppress(ManifestError):
+            found = find_recordings(run_dir)
+            yield from ((run_dir, one) for one in found if one.instance in names)

@@ -18,11 +18,10 @@ import attrs
 from clawblox.differences import ABSENT, find_differences
 from clawblox.foreign_values import clean_value
 from clawblox.recording.blocks import Moment, Track
-from clawblox.recording.reader import Record, RecordingReader
+from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
-from clawblox.views.recordings import Roster
 from clawblox.web.axis import Axis, Piece
-from clawblox.web.recorded_lives import RecordedLives
+from clawblox.web.descent import OpenRecording, RecordedLives
 
 ADDRESS: Final = re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b")
 UTC_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
@@ -42,23 +41,14 @@ class Alignment:
         second: The axis of the second.
         save: The save at which the lines part; None if they have no life in common, or none of
             them leaves the other.
-        first_begin: Position of the fork on the first axis; its beginning without a fork.
-        second_begin: The same on the second.
+        spans: The positions at both ends of either strip, from the fork or the beginning on; both
+            have the same scale.
     """
 
     first: Axis
     second: Axis
     save: LineageSave | None
-    first_begin: float
-    second_begin: float
-
-    @property
-    def spans(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The positions at both ends of either strip, so that both have the same scale."""
-        length = max(self.first.end - self.first_begin, self.second.end - self.second_begin, 0.0)
-        begins = (self.first_begin, self.second_begin)
-        first, second = ((begin, begin + length) for begin in begins)
-        return first, second
+    spans: Sequence[tuple[float, float]]
 
 
 @attrs.frozen
@@ -73,7 +63,6 @@ class FirstDifference:
         second: The value in the second.
         first_at: When that was in the first branch.
         second_at: When that was in the second.
-        source: What says so.
     """
 
     kind: Kind
@@ -83,32 +72,38 @@ class FirstDifference:
     second: Any
     first_at: Moment
     second_at: Moment
-    source: Literal["recordings"] = "recordings"
 
 
 def align(first: Axis, second: Axis) -> Alignment:
     """Return two axes from their fork on, or whole where they have no life in common."""
-    lines = [
-        [n for n, life in enumerate(axis.lives) if not life.is_lost] for axis in (first, second)
-    ]
-    common: tuple[int, int] | None = None
+    axes = [first, second]
+    common, save = _find_fork(first, second)
+    begins = [first.begin, second.begin]
+    for side, axis in enumerate(axes):
+        place = axis.place_save(save, common[side]) if save else None
+        if place is not None:
+            begins[side] = place.position
+            axes[side] = axis.since(attrs.evolve(place, life=common[side]))
+    length = max(0.0, *(axis.end - begin for axis, begin in zip(axes, begins, strict=True)))
+    return Alignment(axes[0], axes[1], save, [(begin, begin + length) for begin in begins])
+
+
+def _find_fork(first: Axis, second: Axis) -> tuple[tuple[int, int], LineageSave | None]:
+    """Return the last life that both have, and the save with which the first of them leaves it."""
+    common: list[tuple[int, int]] = []
+    lines = [[n for n, one in enumerate(axis.lives) if not one.is_lost] for axis in (first, second)]
     for left, right in zip(*lines, strict=False):
         lives = first.lives[left], second.lives[right]
-        keys = [(life.run_dir, life.instance.name, life.number) for life in lives]
-        if keys[0] != keys[1]:
+        key, other = ((life.run_dir, life.instance.name, life.number) for life in lives)
+        if key != other:
             break
-        common = left, right
-    saves = [] if common is None else [first.lives[common[0]].until, second.lives[common[1]].until]
+        common = [(left, right)]
+    saves = [
+        s for left, right in common for s in (first.lives[left].until, second.lives[right].until)
+    ]
     known = [save for save in saves if save is not None]
-    if common is None or not known:
-        return Alignment(first, second, None, first.begin, second.begin)
-    save = min(known, key=lambda save: (save.created_at or "", save.time or 0.0))
-    axes, begins = [], []
-    for axis, life in zip((first, second), common, strict=True):
-        place = axis.place_save(save, life)
-        begins.append(place.position if place else axis.begin)
-        axes.append(axis.since(attrs.evolve(place, life=life)) if place else axis)
-    return Alignment(axes[0], axes[1], save, begins[0], begins[1])
+    save = min(known, key=lambda save: (save.created_at or "", save.time or 0.0), default=None)
+    return (common or [(0, 0)])[0], save
 
 
 def find_first_differences(
@@ -123,48 +118,40 @@ def find_first_differences(
 
     Raises:
         OSError: A file cannot be read.
-        RecordingError: A block is damaged, or a first record is not a start.
+        RecordingError: A block is damaged.
     """
     if not (aligned.first.is_simulated and aligned.second.is_simulated):
         return []
     sides = ((aligned.first, first), (aligned.second, second))
     names = _pair_agents(*(_read_names(*side) for side in sides))
-    kinds: tuple[tuple[Kind, Track], ...] = (
-        ("action", Track.INPUTS),
-        ("observation", Track.OBSERVATIONS),
-    )
+    kinds: Mapping[Kind, Track] = {"action": Track.INPUTS, "observation": Track.OBSERVATIONS}
     found = (
         _find_first(
             kind, [_read(*side, track, of) for side, of in zip(sides, names, strict=True)], names
         )
-        for kind, track in kinds
+        for kind, track in kinds.items()
     )
     return [difference for difference in found if difference is not None]
 
 
-def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, RecordingReader]]:
+def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, OpenRecording]]:
     for piece in axis.pieces:
         if not piece.is_lost:
-            yield from ((piece, reader) for reader in recorded.readers.get(piece.life, ()))
+            yield from ((piece, one) for one in recorded.recordings.get(piece.life, ()))
 
 
 def _read_names(axis: Axis, recorded: RecordedLives) -> dict[str, str]:
     """Return the names of the agents by their ids, in the order in which they came."""
-    names: dict[str, str] = {}
-    for _, reader in _kept(axis, recorded):
-        roster = Roster(reader.start())
-        for record in reader.read_track(Track.INPUTS):
-            roster.note(record)
-        names |= roster.names
-    return names
+    rosters = (recording.roster() for _, recording in _kept(axis, recorded))
+    return {ident: name for roster in rosters for ident, name in roster.names.items()}
 
 
 def _read(
     axis: Axis, recorded: RecordedLives, track: Track, names: Mapping[str, str]
 ) -> Iterator[_Item]:
     """Yield what agents did or saw on the line, each with its name."""
-    for piece, reader in _kept(axis, recorded):
-        for record in reader.read_track(track, piece.begin):
+    for piece, recording in _kept(axis, recorded):
+        for record in recording.reader.read_track(track, piece.begin):
             agent, time = names.get(str(record.fields.get("agent_id"))), record.moment.time
             if time > piece.end:
                 break
@@ -202,30 +189,23 @@ def _find_first(
 ) -> FirstDifference | None:
     """Return the earliest difference; nothing is read further than it takes to know that."""
     waiting: dict[str, tuple[deque[Record], deque[Record]]] = {}
-    found: dict[str, FirstDifference] = {}
+    first: FirstDifference | None = None
     for items in zip_longest(*sides):
-        for side, item in enumerate(items):
-            if item is None or item[0] in found:
-                continue
-            agent, record = item
+        for side, (agent, record) in ((n, item) for n, item in enumerate(items) if item):
             queues = waiting.setdefault(agent, (deque(), deque()))
             queues[side].append(record)
             if all(queues):
-                pair = queues[0].popleft(), queues[1].popleft()
-                if difference := _compare(kind, agent, pair, names):
-                    found[agent] = difference
-        first = min(found.values(), key=lambda one: one.first_at.time, default=None)
-        times = [item[1].moment.time for item in items if item is not None]
-        if first is not None and min(times) > max(first.first_at.time, first.second_at.time):
-            return first
-    return min(found.values(), key=lambda one: one.first_at.time, default=None)
+                difference = _compare(kind, agent, [queue.popleft() for queue in queues], names)
+                if difference and (first is None or difference.first_at.time < first.first_at.time):
+                    first = difference
+        times = [item[1].moment.time for item in items if item]
+        if first and min(times) > max(first.first_at.time, first.second_at.time):
+            break
+    return first
 
 
 def _compare(
-    kind: Kind,
-    agent: str,
-    pair: tuple[Record, Record],
-    names: Sequence[Mapping[str, str]],
+    kind: Kind, agent: str, pair: Sequence[Record], names: Sequence[Mapping[str, str]]
 ) -> FirstDifference | None:
     values = [_plain(_content(record), own) for record, own in zip(pair, names, strict=True)]
     differences = find_differences(*values)
@@ -233,8 +213,8 @@ def _compare(
         return None
     sides = (differences[0].before, differences[0].after)
     first, second = (None if side is ABSENT else clean_value(side) for side in sides)
-    path, (left, right) = differences[0].path, pair
-    return FirstDifference(kind, agent, path, first, second, left.moment, right.moment)
+    moments = [record.moment for record in pair]
+    return FirstDifference(kind, agent, differences[0].path, first, second, *moments)
 
 
 def _content(record: Record) -> Any:  # noqa: ANN401 - JSON

@@ -1,25 +1,39 @@
-"""The files that a renderer in a frame may have: the engine's page, and some of its world.
+"""What shows the world of a recording: its renderer in a frame, or a viewer that a person started.
 
 Foreign code runs in such a frame. It has no origin, and a key that opens the files of one recording
-alone. Their addresses are those of the world's routes, so that its page works unchanged.
+alone. Their addresses are those of the world's routes, so that its page works unchanged. Viewers
+are programs that end with this server.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import re
 import secrets
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
+import anyio
 import attrs
 
-from clawblox.config.world_toml import WorldConfig
+from clawblox.concurrency.tasks import Tasks
+from clawblox.config.world_toml import WorldConfig, read_world_config
+from clawblox.errors import ClawbloxError
+from clawblox.printable import printable_lines
+from clawblox.replay.sources import find_changed_files
+from clawblox.rundir.recordings import FoundRecording
+from clawblox.supervision.tree import SharedStop
 from clawblox.system.regular_files import read_file
 from clawblox.web.site import NoSuchPage
+from clawblox.world.recorded_worlds import find_recorded_world
+from clawblox.world.viewer import HOST, ViewerCommand, leased_port, run_viewer
 
 _KEY_BYTES: Final = 16
 _MAX_BYTES: Final = 64 << 20
@@ -29,13 +43,85 @@ _PAGE_DIR: Final = Path(str(resources.files("clawblox") / "engine" / "page"))
 _WORLD_DIRS: Final = {"assets": "assets", "renderer-files": "renderer", "static": "static"}
 _FEED: Final = "frame_feed.js"
 _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
+_FRESH_S: Final = 10.0
+"""How long a look at a world holds: the digests of a large one take a tenth of a second."""
+_MAX_RUNNING: Final = 8
+_CHUNK_BYTES: Final = 1 << 16
+_KEPT_BYTES: Final = 4096
+
+RecordingKey: TypeAlias = tuple[str, str]
+"""A run's name in addresses, and the number of its recording."""
+
+
+# -- the world of a recording --------------------------------------------------------------------
+
+
+@attrs.frozen
+class RecordedWorld:
+    """The world of a recording as it is now.
+
+    Attributes:
+        config: Its ``world.toml``; None if it is gone or not known.
+        problem: Why that is so, for people.
+        change: What has changed since the recording, for people; empty if nothing is known to have.
+    """
+
+    config: WorldConfig | None = None
+    problem: str = ""
+    change: str = ""
+
+    @property
+    def has_renderer(self) -> bool:
+        """Whether its states can be shown: by the engine's page or a module of its own."""
+        config = self.config
+        return config is not None and (config.is_engine_world or bool(config.renderer.get("entry")))
+
+    @property
+    def viewer(self) -> ViewerCommand | None:
+        """Its own program that shows a recording; None if it has none."""
+        if self.config is None or self.config.replay_command is None:
+            return None
+        return ViewerCommand(tuple(self.config.replay_command), self.config.dir)
+
+
+def find_world(found: FoundRecording, run_dir: Path, digest: object) -> RecordedWorld:
+    """Return the world of a recording. Blocks.
+
+    Args:
+        found: The recording.
+        run_dir: The run directory that lists it.
+        digest: The digest of the world's files, as the recording has it.
+    """
+    known = digest if isinstance(digest, str) else None
+    return look_at_world(found, run_dir, known, int(time.monotonic() / _FRESH_S))
+
+
+@functools.lru_cache(maxsize=64)
+def look_at_world(
+    found: FoundRecording, run_dir: Path, digest: str | None, _period: int
+) -> RecordedWorld:
+    """Return the world of a recording; the same again within a period. Blocks."""
+    try:
+        config = read_world_config(find_recorded_world(found, run_dir))
+    except ClawbloxError as error:
+        return RecordedWorld(problem=error.headline)
+    changed = find_changed_files(found, digest, str(config.dir)) or ()
+    if not changed:
+        return RecordedWorld(config)
+    names = "" if changed == (".",) else f": {changed[0]}"
+    more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+    change = f"{config.dir} has changed since this was recorded{names}{more}."
+    return RecordedWorld(config, change=change)
+
+
+# -- frames --------------------------------------------------------------------------------------
 
 
 class FrameKeys:
     """The keys of frames, 128 random bits each. Thread-safe."""
 
     def __init__(self) -> None:
-        self._keys: dict[tuple[str, str], str] = {}
+        self._keys: dict[RecordingKey, str] = {}
         self._lock = threading.Lock()
 
     def make(self, run: str, number: str) -> str:
@@ -43,7 +129,7 @@ class FrameKeys:
         with self._lock:
             return self._keys.setdefault((run, number), secrets.token_urlsafe(_KEY_BYTES))
 
-    def find(self, key: str) -> tuple[str, str]:
+    def find(self, key: str) -> RecordingKey:
         """Return run and number of a recording.
 
         Raises:
@@ -57,26 +143,8 @@ class FrameKeys:
         raise NoSuchPage("There is no frame with this key.")
 
 
-@attrs.frozen
-class FrameFile:
-    """A file for a frame.
-
-    Attributes:
-        name: Its name, which tells its type.
-        content: Its content.
-    """
-
-    name: str
-    content: bytes
-
-
-def has_renderer(config: WorldConfig) -> bool:
-    """Return whether a world's states can be shown: by the engine's page or a module of its own."""
-    return config.is_engine_world or bool(config.renderer.get("entry"))
-
-
-def read_frame_file(config: WorldConfig, path: str) -> FrameFile:
-    """Return the file at a path of a frame. Blocks.
+def read_frame_file(config: WorldConfig, path: str) -> tuple[str, bytes]:
+    """Return the file at a path of a frame: a name that tells its type, and its content. Blocks.
 
     Args:
         config: The world.
@@ -86,12 +154,12 @@ def read_frame_file(config: WorldConfig, path: str) -> FrameFile:
         NoSuchPage: There is none, it is no regular file, too large, or behind a link.
     """
     if path == "renderer/manifest":
-        return FrameFile("manifest.json", json.dumps(_describe(config)).encode())
+        return "manifest.json", json.dumps(_describe(config)).encode()
     if path == "chat/messages":
-        return FrameFile("messages.json", b'{"messages":[]}')
+        return "messages.json", b'{"messages":[]}'
     if path == "ui/feed.js":
         own = resources.files("clawblox.web") / "static" / _FEED
-        return FrameFile(_FEED, own.read_bytes())
+        return _FEED, own.read_bytes()
     first, _, rest = path.partition("/")
     if first in _WORLD_DIRS:
         try:
@@ -102,12 +170,12 @@ def read_frame_file(config: WorldConfig, path: str) -> FrameFile:
     return _read(_PAGE_DIR, {"": "index.html", "ui": rest, "assets": rest}.get(first, ""))
 
 
-def _read(root: Path, path: str) -> FrameFile:
+def _read(root: Path, path: str) -> tuple[str, bytes]:
     names = path.split("/")
     try:
         if any(name in ("", ".", "..") for name in names):
             raise ValueError(path)
-        return FrameFile(names[-1], read_file(root, path, max_bytes=_MAX_BYTES))
+        return names[-1], read_file(root, path, max_bytes=_MAX_BYTES)
     except (OSError, ValueError) as error:
         raise NoSuchPage("There is no such file.") from error
 
@@ -162,3 +230,106 @@ def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
         "Access-Control-Allow-Origin": "null",  # modules and fetch, from a page without an origin
         "Cross-Origin-Resource-Policy": "cross-origin",
     }
+
+
+# -- viewers -------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class RunningViewer:
+    """A viewer that was started.
+
+    Attributes:
+        port: The port that it was given.
+        words: The command.
+        state: Whether it runs.
+        why: Why it failed, or how it ended.
+        output: The end of what it has written.
+    """
+
+    port: int = 0
+    words: list[str] = attrs.field(factory=list)
+    state: Literal["running", "ended", "failed"] = "running"
+    why: str = ""
+    output: bytes = b""
+
+    @property
+    def address(self) -> str:
+        """The address that it was given."""
+        return f"http://{HOST}:{self.port}/"
+
+    @property
+    def text(self) -> str:
+        """The end of what it has written, as text."""
+        return printable_lines(self.output.decode(errors="replace"))
+
+
+class Viewers:
+    """The viewers of this server, at most one for each recording."""
+
+    def __init__(self) -> None:
+        self._viewers: dict[RecordingKey, RunningViewer] = {}
+        self._lock = threading.Lock()
+        self._tasks: Tasks | None = None
+
+    def find(self, run: str, number: str) -> RunningViewer | None:
+        """Return the viewer that was started last for a recording. Thread-safe."""
+        with self._lock:
+            return self._viewers.get((run, number))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Let viewers run while the block does; they have ended when it is left.
+
+        Cancellation: ends them.
+        """
+        async with Tasks(on_error=lambda _error: None) as self._tasks:
+            yield
+
+    async def start(self, key: RecordingKey, viewer: ViewerCommand, recording: Path) -> None:
+        """Start a viewer, unless it runs; :meth:`find` says what became of it.
+
+        Args:
+            key: The recording in addresses.
+            viewer: Its command.
+            recording: Its file, absolute.
+
+        Raises:
+            ClawbloxError: Too many run.
+
+        Cancellation: it may have been started.
+        """
+        entry, is_begun = RunningViewer(), anyio.Event()
+        with self._lock:
+            known = self._viewers.get(key)
+            if known is not None and known.state == "running":
+                return
+            if sum(one.state == "running" for one in self._viewers.values()) >= _MAX_RUNNING:
+                raise ClawbloxError(f"{_MAX_RUNNING} viewers are running; end one of them first")
+            self._viewers[key] = entry
+        if self._tasks is not None:
+            self._tasks.start_soon(_run, entry, viewer, recording, is_begun)
+            await is_begun.wait()
+
+
+async def _run(
+    entry: RunningViewer, viewer: ViewerCommand, recording: Path, is_begun: anyio.Event
+) -> None:
+    async def read_output(source: int) -> None:
+        while True:
+            await anyio.wait_readable(source)
+            data = os.read(source, _CHUNK_BYTES)
+            entry.output = (entry.output + data)[-_KEPT_BYTES:]
+            if not data:
+                return
+
+    try:
+        with leased_port() as entry.port:
+            entry.words = viewer.fill(recording, entry.port)
+            is_begun.set()
+            end = await run_viewer(entry.words, viewer.cwd, read_output, SharedStop())
+        entry.state, entry.why = "ended", end.signal or f"status {end.status}"
+    except ClawbloxError as error:
+        entry.state, entry.why = "failed", error.headline
+    finally:
+        is_begun.set()

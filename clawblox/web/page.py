@@ -14,8 +14,8 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.web.frames import Viewers
 from clawblox.web.site import Site
-from clawblox.web.viewers import Viewers
 
 Query: TypeAlias = Mapping[str, str]
 """The parameters of an address."""

@@ -21,7 +21,6 @@ from clawblox.web.pages import (
     search,
     shared,
     usage,
-    viewer,
 )
 from clawblox.web.site import NoSuchPage
 
@@ -42,7 +41,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("check/*", reports.make_report_page),
     ("run/*/replay", replay.make_page),
     ("run/*/replay/*", replay.make_page),
-    ("run/*/replay/*/viewer", viewer.make_page),
+    ("run/*/replay/*/viewer", replay.make_viewer_page),
     ("run/*/save/*", save.make_page),
     ("run/*/save/*/file", save.make_file_page),
     ("lineage", lineage.make_page),

@@ -34,7 +34,7 @@ from clawblox.rundir.find_runs import RunSearch
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
-from clawblox.web.recorded import Recordings
+from clawblox.web.descent import Recordings
 from clawblox.web.workspaces import Workspaces
 
 _ID_DIGITS: Final = 10

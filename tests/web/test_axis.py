@@ -17,9 +17,15 @@ from hypothesis import strategies as st
 from clawblox.recording.blocks import BlockHeader, Moment, Track, format_moment_utc
 from clawblox.recording.reader import BlockEntry, RecordingReader
 from clawblox.rundir.lineage import Lineage, read_lineage
-from clawblox.web.axis import FOLD_S, Axis, make_axis, thin
-from clawblox.web.descent import DescentLife, find_descent, find_life
-from clawblox.web.recorded_lives import RecordedLives, opened_lives, read_lanes
+from clawblox.web.axis import FOLD_S, Axis, make_axis, read_lanes
+from clawblox.web.descent import (
+    DescentLife,
+    OpenRecording,
+    RecordedLives,
+    Recordings,
+    find_descent,
+    find_life,
+)
 from tests.lineages import listings, make_restart, manifests, run_of, save_of, write_run
 from tests.recording.files import Recorded
 from tests.web.descents import PAUSE, record_descent
@@ -52,8 +58,7 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
     assert [life.name for life in lives] == [
         "alpha, life 1", "alpha, life 2", "alpha, life 3", "w000",
     ]  # fmt: skip
-    with opened_lives(lives) as recorded:
-        assert not recorded.problems
+    with Recordings().opened_lives(lives) as recorded:
         axis = axis_of(lives, recorded)
     saves = [life.until.time for life in lives[:3] if life.until and life.until.time]
     assert len(saves) == 3
@@ -77,14 +82,13 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
 
 def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(run: Path) -> None:
     lives = descent(run, "alpha")
-    with opened_lives(lives) as recorded:
+    with Recordings().opened_lives(lives) as recorded:
         axis = axis_of(lives, recorded)
     lost = next(piece for piece in axis.pieces if piece.is_lost)
     crashed = lost.place(lost.knots[-1])
     assert axis.place(crashed.utc) == crashed
-    assert axis.find_address(crashed.address) == crashed
-    assert crashed.address.endswith(",life=0")
-    kept = axis.find_address(f"#t={lost.end}")
+    assert axis.place_time(lost.end, 0) == crashed
+    kept = axis.place_time(lost.end)
     assert kept is not None
     assert (kept.life, kept.is_lost) == (1, False)
     again = axis.place(kept.utc)
@@ -95,7 +99,6 @@ def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(ru
     assert paused is not None
     assert (paused.is_paused, paused.position, paused.life) == (True, fold.position, 2)
     assert fold.end - fold.begin >= PAUSE.total_seconds() - 30
-    assert axis.find_address("#o12345") is None
     assert axis.place("yesterday") is None
 
 
@@ -103,18 +106,16 @@ def test_the_lanes_have_every_input_once_and_say_which_were_lost(run: Path) -> N
     counts = {}
     for name in ("alpha", "w000"):
         lives = descent(run, name)
-        with opened_lives(lives) as recorded:
+        with Recordings().opened_lives(lives) as recorded:
             axis = axis_of(lives, recorded)
             lanes = read_lanes(axis, recorded)
         for agent, points in lanes.items():
-            kept = [
-                point.position for point in points if not point.is_lost and not point.is_message
-            ]
+            kept = [point.time for point in points if not point.is_lost and not point.is_message]
             assert kept == sorted(set(kept))
             counts[name, agent] = len(kept)
-            lost = {point.position for point in points if point.is_lost}
+            lost = {point.time for point in points if point.is_lost}
             assert lost
-            assert lost <= {point.position for point in points if point.position >= 2.4}
+            assert lost <= {point.time for point in points if point.time >= 2.4}
     assert counts == {
         ("alpha", "Ada"): 38, ("alpha", "Bo"): 38, ("w000", "Ada"): 39, ("w000", "Bo"): 38,
     }  # fmt: skip
@@ -130,16 +131,6 @@ def test_without_a_recording_there_is_host_time_alone_with_the_pause_folded(run:
     found = axis.place(resumed.utc)
     assert found is not None
     assert found.position == resumed.position
-
-
-def test_moments_of_steps_tell_work_from_pauses_where_there_is_no_recording(run: Path) -> None:
-    lives = descent(run, "alpha")
-    (resumed,) = (p.place.utc for p in make_axis(lives, {}).points if p.kind == "resume")
-    later = datetime.fromisoformat(resumed) + timedelta(minutes=90)
-    axis = make_axis(lives, {}, [format_moment_utc(later)])
-    first, second = axis.folds
-    assert first.label == "6h"
-    assert 5280 < second.end - second.begin <= 5400
 
 
 # -- lines of descent ------------------------------------------------------------------------------
@@ -278,27 +269,6 @@ def slopes(knots: Sequence[tuple[float, float]]) -> Iterator[float]:
         yield (right - left) / (end - begin)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 1000)), min_size=1),
-    st.floats(0.001, 100),
-)
-def test_thinned_knots_stay_within_the_tolerance(
-    drawn: list[tuple[int, int]], tolerance: float
-) -> None:
-    knots, moment, position = [], 0.0, 0.0
-    for step, height in drawn:
-        moment, position = moment + step, position + height
-        knots.append((moment, position))
-    kept = thin(knots, tolerance)
-    assert set(kept) <= set(knots)
-    assert (kept[0], kept[-1]) == (knots[0], knots[-1])
-    for (begin, left), (end, right) in pairwise(kept):
-        for at_, to in knots:
-            if begin <= at_ <= end:
-                line = left + (right - left) * (at_ - begin) / (end - begin)
-                assert abs(line - to) <= tolerance * (1 + 1e-6)
-
-
 def test_a_long_silence_within_a_life_is_folded(two_lives: tuple[DescentLife, ...]) -> None:
     quiet = 10 + FOLD_S + 1
     first = block(Track.INPUTS, (0, 0), (10, 10))
@@ -337,15 +307,6 @@ def test_the_line_leaves_a_parent_at_the_save_and_not_when_the_parent_goes_on(
     assert (between.is_paused, between.life, between.position) == (True, 1, 2.0)
 
 
-def test_a_save_tells_when_a_quiet_block_had_reached_it(
-    two_lives: tuple[DescentLife, ...],
-) -> None:
-    axis = make_axis(two_lives[:1], {0: [block(Track.FRAMES, (0, 0), (30, 2.5))]})
-    reached = axis.place(at(3))  # the save was made within the second before
-    assert reached is not None
-    assert reached.position == 2.0
-
-
 # -- what it costs ---------------------------------------------------------------------------------
 
 
@@ -372,10 +333,13 @@ def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
     monkeypatch.setattr(RecordingReader, "read_lines", count)
     with path.open("rb") as file:
         reader = RecordingReader(file.fileno(), path)
-        known = RecordedLives({0: [reader]}, [])
+        known = RecordedLives({0: [OpenRecording(reader)]})
+        blocks.clear()  # the first is that of the start
         axis = axis_of(two_lives[:1], known)
         assert not blocks
         lanes = read_lanes(axis, known)
         inputs = [entry for entry in reader.index if entry.header.track is Track.INPUTS]
-        assert blocks == [inputs[0], *inputs]  # the first is that of the start
+        assert blocks == inputs
+        read_lanes(axis, known)
+        assert blocks == inputs
     assert len(lanes["a"]) == 36_000

@@ -11,9 +11,9 @@ import pytest
 from clawblox.recording.blocks import Track
 from clawblox.rundir.lineage import read_lineage
 from clawblox.views.svg import Picture
-from clawblox.web.axis import LanePoint, make_axis
+from clawblox.web.axis import make_axis
 from clawblox.web.axis_shapes import LEFT, MAX_POINTS, RIGHT, draw_axis
-from clawblox.web.descent import DescentLife, find_descent
+from clawblox.web.descent import DescentLife, Sent, find_descent
 from tests.lineages import make_restart, run_of, save_of, write_run
 from tests.web.test_axis import block
 
@@ -32,7 +32,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> tuple[DescentLife, ...]:
     return find_descent([lineage], lineage.run_dir, "w000")
 
 
-def drawn(lives: tuple[DescentLife, ...], **lanes: list[LanePoint]) -> tuple[Picture, ET.Element]:
+def drawn(lives: tuple[DescentLife, ...], **lanes: list[Sent]) -> tuple[Picture, ET.Element]:
     later = block(Track.INPUTS, (6 * 3600, 2), (6 * 3600 + 10, 12))
     axis = make_axis(lives, {0: [block(Track.INPUTS, (0, 0), (8, 8))], 1: [later]})
     picture = draw_axis(axis, lanes)
@@ -58,7 +58,7 @@ def test_the_strip_shows_line_lost_life_fold_save_crash_and_restart(
     assert crash.startswith("w000, life 1: killed by SIGKILL")
     assert len(titles(root, "restart")) == 1
     links = [link.get("href") for link in root.iter(f"{SVG}a")]
-    assert links == ["#t=0", "#t=2", "#t=8,life=0", "#t=2", "#t=12"]
+    assert links == ["#t=0", "#t=2", "#t=8", "#t=2", "#t=12"]
     kept, lost = (
         next(g for g in root.iter(f"{SVG}g") if g.get("class") == name)[1].get("d") or ""
         for name in ("kept", "lost")
@@ -68,7 +68,7 @@ def test_the_strip_shows_line_lost_life_fold_save_crash_and_restart(
 
 
 def test_an_axis_spreads_evenly_from_left_to_right(lives: tuple[DescentLife, ...]) -> None:
-    lane = [LanePoint(0.0), LanePoint(6.0), LanePoint(12.0)]
+    lane = [Sent(0.0), Sent(6.0), Sent(12.0)]
     _, root = drawn(lives, Ada=lane)
     (marks,) = (p for p in root.iter(f"{SVG}path") if p.get("class") == "lane0-line hair")
     xs = [float(x) for x in re.findall(r"M([\d.]+)", marks.get("d") or "")]
@@ -78,7 +78,7 @@ def test_an_axis_spreads_evenly_from_left_to_right(lives: tuple[DescentLife, ...
 
 def test_a_long_lane_becomes_columns(lives: tuple[DescentLife, ...]) -> None:
     def count(points: int) -> int:
-        _, root = drawn(lives, Ada=[LanePoint(12 * n / points) for n in range(points)])
+        _, root = drawn(lives, Ada=[Sent(12 * n / points) for n in range(points)])
         (marks,) = (p for p in root.iter(f"{SVG}path") if p.get("class") == "lane0-line hair")
         return (marks.get("d") or "").count("M")
 
@@ -89,7 +89,7 @@ def test_a_long_lane_becomes_columns(lives: tuple[DescentLife, ...]) -> None:
 
 def test_hostile_names_are_text(lives: tuple[DescentLife, ...], tmp_path: Path) -> None:
     name = "<script>alert(1)</script>\u202e\x1b[31m"
-    picture, root = drawn(lives, **{name: [LanePoint(1.0, is_lost=True, is_message=True)]})
+    picture, root = drawn(lives, **{name: [Sent(1.0, is_lost=True, is_message=True)]})
     assert "<script" not in picture.part().html
     assert not [e for e in root.iter() if e.tag == f"{SVG}script" or "style" in e.attrib]
     assert "1 of them lost" in titles(root, "lane")[0]

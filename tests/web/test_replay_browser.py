@@ -118,7 +118,7 @@ def test_a_world_without_a_renderer_follows_the_slider_on_a_narrow_screen(
         with browser.open(url, width=390, height=800) as page:
             page.wait_for("document.querySelector('#events').textContent.includes('1.000')")
             page.wait_for("document.querySelector('#seen details, #seen .tree mark')")
-            page.wait_for("document.querySelector('#numbers .cursor')")
+            page.wait_for("document.querySelector('#axis .cursor')")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             assert page.complaints() == []
 

@@ -1,4 +1,4 @@
-"""The page of a recording as text: a moment, the table around it, what agents saw, numbers."""
+"""The page of a recording as text: a moment, the table around it, what agents saw."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import pytest
 
 from clawblox.recording.blocks import Track
 from clawblox.rundir.recordings import FoundRecording, find_recordings
-from clawblox.web import recorded_world, routes
+from clawblox.web import frames, routes
 from clawblox.web.app import ServerLinks
-from clawblox.web.number_plots import MAX_POINTS, read_numbers
+from clawblox.web.descent import Recordings
+from clawblox.web.observed import MAX_POINTS, draw_tree, read_numbers
 from clawblox.web.page import Ask, Page
-from clawblox.web.recorded import Recordings
 from clawblox.web.site import NoSuchPage, Site
-from clawblox.web.value_tree import draw_tree
 from tests.recording.files import Recorded, reading
 from tests.web.descents import record_descent
 from tests.web.replays import engine_world, only_run, record, tally_world
@@ -63,22 +62,6 @@ def test_a_moment_before_or_after_the_recording_is_its_first_or_last(tally: Path
     assert f"{end[1]} s" in words(make(tally, t="99999"), "player")
     for strange in ("-5", "nan", "1e9", "", "1" * 400, "<b>"):
         assert "0.00 s" in words(make(tally, t=strange), "player"), strange
-
-
-def test_a_time_of_the_host_leads_to_its_moment_and_recording(tally: Path) -> None:
-    (found,) = find_recordings(tally / "run")
-    with reading(found.path) as reader:
-        records = [r for r in reader.read_track(Track.INPUTS) if r.fields.get("action") == "Add"]
-    wanted = records[4].moment
-    page = make(tally, f"run/{only_run(tally)}/replay", utc=wanted.utc)
-    shown = re.search(r"([\d.]+) s", words(page, "player"))
-    assert shown is not None
-    assert float(shown[1]) >= round(wanted.time, 2)
-    assert f"{wanted.utc[11:23]} Rocky Add 5" in words(page, "events")
-
-
-def test_numbers_that_vary_are_plotted_where_the_world_has_no_renderer(tally: Path) -> None:
-    assert "Numbers that agents saw" in words(make(tally), "numbers")
 
 
 def test_a_line_has_at_most_1400_points_however_long_the_recording_is(tmp_path: Path) -> None:
@@ -126,7 +109,7 @@ def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
 def make_afresh(root: Path) -> Page:
     """Return the page as another process sees it, which has looked at no world yet."""
 
-    recorded_world._kept.clear()
+    frames.look_at_world.cache_clear()
     return make(root)
 
 

@@ -24,17 +24,15 @@ from clawblox.views.formatting import (
     format_rough_seconds,
 )
 from clawblox.views.html import Address, Child, Markup, element, join, link
-from clawblox.views.recordings import Roster
 from clawblox.views.svg import Picture
-from clawblox.web.axis import make_axis
+from clawblox.web.axis import make_axis, read_lanes
 from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
-from clawblox.web.descent import find_descent
+from clawblox.web.descent import RecordedLives, Recordings, find_descent
 from clawblox.web.first_calls import find_call_differences
 from clawblox.web.first_differences import Alignment, align, find_first_differences
-from clawblox.web.number_plots import Points, draw_line, read_numbers
+from clawblox.web.observed import Points, draw_line, read_numbers
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import comparison, moment, state_mark, table
-from clawblox.web.recorded_lives import RecordedLives, opened_lives, read_lanes
 from clawblox.web.run_history import read_history
 from clawblox.web.saved_worlds import draw_differences, draw_documents
 from clawblox.web.subjects import Subject, find_subject, list_subjects
@@ -87,7 +85,7 @@ class Compared:
         """Whether both have a recording after the fork."""
         axes = (self.aligned.first, self.aligned.second)
         return all(
-            any(piece.life in recorded.readers for piece in axis.pieces)
+            any(piece.life in recorded.recordings for piece in axis.pieces)
             for axis, recorded in zip(axes, self.recorded, strict=True)
         )
 
@@ -135,7 +133,7 @@ def _open(ask: Ask, sides: Sequence[Subject], stack: contextlib.ExitStack) -> Co
     for side in sides:
         name = side.instance.name if side.instance else ""
         lives = find_descent(lineages, side.run.directory, name)
-        opened = stack.enter_context(opened_lives(lives))
+        opened = stack.enter_context(Recordings().opened_lives(lives))
         recorded.append(opened)
         axes.append(make_axis(lives, opened.blocks))
     return Compared(sides, align(axes[0], axes[1]), recorded)
@@ -369,11 +367,9 @@ def _read_side(recorded: RecordedLives, compared: Compared, number: int) -> Mapp
     begin = compared.aligned.spans[number][0]
     numbers: dict[Key, Points] = {}
     for life in dict.fromkeys(piece.life for piece in axis.pieces if not piece.is_lost):
-        for reader in recorded.readers.get(life, ()):
-            roster = Roster(reader.start())
-            for record in reader.read_track(Track.INPUTS):
-                roster.note(record)
-            for (agent, path), points in read_numbers(reader).items():
+        for recording in recorded.recordings.get(life, ()):
+            roster = recording.roster()
+            for (agent, path), points in read_numbers(recording.reader).items():
                 kept = [point for point in points if point[0] >= begin]
                 if kept:
                     numbers.setdefault((roster.name(agent), path), []).extend(kept)
@@ -474,11 +470,11 @@ def _find_frames(compared: Compared) -> tuple[float, Any, Any] | None:
     found = []
     for axis, recorded in zip(axes, compared.recorded, strict=True):
         life = [piece.life for piece in axis.pieces if not piece.is_lost and piece.begin <= until]
-        readers = recorded.readers.get(life[-1], ()) if life else ()
+        recordings = recorded.recordings.get(life[-1], ()) if life else ()
         frames = (
             (record.moment.time, record.fields["frame"])
-            for reader in reversed(readers)
-            for record in reader.read_back(Track.FRAMES, until)
+            for recording in reversed(recordings)
+            for record in recording.reader.read_back(Track.FRAMES, until)
             if "frame" in record.fields
         )
         frame = next(frames, None)

@@ -1,37 +1,47 @@
-"""The page of a recording: the world at a moment, and everything on its axis of time."""
+"""The page of a recording: the world at a moment, and everything on its axis of time.
+
+A page below it says what the world's own viewer runs before it is started, and where it is then.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.errors import ClawbloxError
+from clawblox.printable import printable
 from clawblox.recording.reader import Record
+from clawblox.rundir.lineage import Lineage
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.rundir.status import OVER
-from clawblox.views.formatting import count_words, format_count
+from clawblox.views.formatting import format_count
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
-from clawblox.web.axis import Axis, LanePoint
-from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
-from clawblox.web.number_plots import draw_numbers, read_numbers
+from clawblox.web.axis import Axis, make_axis, read_lanes
+from clawblox.web.axis_shapes import draw_axis
+from clawblox.web.descent import OpenRecording, Sent, find_descent
+from clawblox.web.frames import RecordedWorld, find_world
+from clawblox.web.observed import draw_tree
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import facts, table
-from clawblox.web.recorded import OpenRecording, list_replays
-from clawblox.web.recorded_world import RecordedWorld, find_world
-from clawblox.web.replay_axis import read_axis
+from clawblox.web.pieces import and_more, code, facts, state_mark, table
+from clawblox.web.run_history import read_history
 from clawblox.web.site import NoSuchPage, RunSummary
-from clawblox.web.value_tree import draw_tree
+from clawblox.world.viewer import ViewerCommand
 
 _MAX_AGENTS: Final = 12
 _MAX_LANES: Final = 24
 _MAX_LISTED: Final = 20
+_MAX_RUNS: Final = 50
+"""Run directories of a line of descent."""
 _SPEEDS: Final = ("1", "2", "5", "10", "60", "0.25")
 _TIME: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
-_UTC: Final = re.compile(r"[\d:.TZ+-]{10,40}")
+
+_Lanes = Mapping[str, Sequence[Sent]]
 
 
 @attrs.frozen
@@ -61,11 +71,26 @@ class Replay:
 
     def address(self, ask: Ask, *path: str, time: float | None = None) -> Address:
         """Return the address of its page, or of one below it."""
-        given = None if time is None else format_time(time)
+        given = None if time is None else _format_time(time)
         return ask.links.to("run", self.run.ident, "replay", self.number, *path, t=given)
 
+    def crumbs(self, ask: Ask) -> Sequence[tuple[str, Address]]:
+        """Return the pages above its page."""
+        run = self.run
+        return (ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))
 
-def format_time(time: float) -> str:
+    def find_world(self, ask: Ask) -> RecordedWorld:
+        """Return its world. Blocks.
+
+        Raises:
+            ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
+        """
+        with ask.site.recordings.opened(self.found, self.run.directory) as recording:
+            digest = recording.world_files
+        return find_world(self.found, self.run.directory, digest)
+
+
+def _format_time(time: float) -> str:
     """Return a simulation time as addresses have it."""
     return f"{time:.3f}".rstrip("0").rstrip(".")
 
@@ -77,174 +102,139 @@ def find_replay(ask: Ask, ident: str, number: str) -> Replay:
         NoSuchPage: There is none.
     """
     run = ask.site.find_run(ident)
-    replays = list_replays(run.directory)
-    found = replays.get(number)
-    if found is None:
-        raise NoSuchPage(f"{run.name} has no recording {number}; start a world with --record")
-    return Replay(run, number, found, len(replays))
+    recordings = read_history(run).recordings
+    for place, found in enumerate(recordings, 1):
+        if str(place) == number:
+            return Replay(run, number, found, len(recordings))
+    raise NoSuchPage(f"{run.name} has no recording {number}; start a world with --record")
 
 
-def crumbs(ask: Ask, run: RunSummary) -> Sequence[tuple[str, Address]]:
-    """Return the pages above those of a recording."""
-    return (ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))
-
-
-def make_page(ask: Ask, ident: str, number: str = "") -> Page:
+def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     """Return the page of a recording.
 
     Args:
-        ask: What it is asked for: ``t`` is the moment in seconds of simulation time; ``utc`` is one
-            of the host.
+        ask: What it is asked for: ``t`` is the moment in seconds of simulation time.
         ident: The run's name in addresses.
-        number: The recording; empty for the one with the moment ``utc``, or else the first.
+        number: The recording.
     """
-    number = number or _choose(ask, ident)
     replay = find_replay(ask, ident, number)
-    above = crumbs(ask, replay.run)
-    title = f"Replay of {replay.run.name}"
     try:
-        axis, lanes = read_axis(ask.site, replay.run, replay.found)
-        with ask.site.recordings.opened(replay.found, replay.run.directory) as recording:
-            parts = list(_make_parts(ask, replay, recording, axis, lanes))
-    except ClawbloxError as error:
-        why = element("p", "✕ ", str(error), class_="bad")
-        return Page(title, above, (Part("why", why),), is_live=replay.is_live)
-    return Page(title, above, parts, is_live=replay.is_live)
+        parts = _make_parts(ask, replay)
+    except (ClawbloxError, OSError, ModuleNotFoundError) as error:
+        parts = [Part("why", element("p", f"✕ {error}", class_="bad"))]
+    title = f"Replay of {replay.run.name}"
+    return Page(title, replay.crumbs(ask), parts, is_live=replay.is_live)
 
 
-def _choose(ask: Ask, ident: str) -> str:
-    run = ask.site.find_run(ident)
-    replays = list_replays(run.directory)
-    for number, found in replays.items():
-        try:
-            with ask.site.recordings.opened(found, run.directory) as recording:
-                if _find_utc(ask, recording) is not None:
-                    return number
-        except ClawbloxError:
-            continue
-    return next(iter(replays), "1")
+def _make_parts(ask: Ask, replay: Replay) -> list[Part]:
+    world, (axis, lanes) = replay.find_world(ask), _read_axis(ask, replay)
+    with ask.site.recordings.opened(replay.found, replay.run.directory) as recording:
+        time = _find_moment(ask, recording)
+        can_draw = world.has_renderer and recording.has_frames
+        frame = ask.links.frame(replay.run.ident, replay.number) if can_draw else None
+        at = read_world_at(recording.reader, time, recording.roster(time))
+        return [
+            Part("facts", _draw_facts(ask, replay, recording)),
+            Part("world", join(_draw_world(ask, replay, world, recording))),
+            Part("player", _draw_player(ask, replay, recording, frame, time), cursor="-"),
+            Part("axis", _draw_axis(axis, lanes)),
+            Part("events", _draw_events(ask, replay, at)),
+            Part("seen", join(_draw_seen(at, has_frame=frame is not None))),
+        ]
 
 
-def _find_utc(ask: Ask, recording: OpenRecording) -> float | None:
-    utc = ask.query.get("utc", "")
-    return recording.find_time(utc) if _UTC.fullmatch(utc) else None
+def _read_axis(ask: Ask, replay: Replay) -> tuple[Axis, _Lanes]:
+    """Return the axis of the instance that made a recording, and what its agents sent. Blocks."""
+    lineages = _read_lineages(ask, replay.run)
+    instances = lineages[0].instances
+    name = replay.found.instance or (instances[0].name if instances else "")
+    lives = find_descent(lineages, lineages[0].run_dir, name)
+    with ask.site.recordings.opened_lives(lives) as recorded:
+        axis = make_axis(lives, recorded.blocks)
+        return axis, read_lanes(axis, recorded)
 
 
-def find_moment(ask: Ask, recording: OpenRecording) -> float:
+def _read_lineages(ask: Ask, run: RunSummary) -> list[Lineage]:
+    """Return the lineage of a run, and those of the runs that its instances come from."""
+    lineages: dict[Path, Lineage] = {}
+    wanted = [run]
+    while wanted and len(lineages) < _MAX_RUNS:
+        one = wanted.pop()
+        if one.directory not in lineages:
+            lineages[one.directory] = lineage = read_history(one).lineage
+            lives = (life for instance in lineage.instances for life in instance.lives)
+            paths = {life.origin.path for life in lives if life.origin is not None}
+            wanted += [
+                other
+                for other in ask.site.runs()
+                if any(path.is_relative_to(other.directory) for path in paths)
+            ]
+    return [*lineages.values()]
+
+
+def _find_moment(ask: Ask, recording: OpenRecording) -> float:
     """Return the moment that an address names, within the recording; its first by default."""
     begin, end = recording.span
     given = ask.query.get("t", "")
-    time = float(given) if _TIME.fullmatch(given) else _find_utc(ask, recording)
-    return begin if time is None else min(max(time, begin), end)
-
-
-def _make_parts(
-    ask: Ask,
-    replay: Replay,
-    recording: OpenRecording,
-    axis: Axis,
-    lanes: Mapping[str, Sequence[LanePoint]],
-) -> Iterator[Part]:
-    world = find_world(replay.found, replay.run.directory, recording.start.get("world_files"))
-    time = find_moment(ask, recording)
-    frame = None
-    if world.has_renderer and recording.has_frames:
-        frame = ask.links.frame(replay.run.ident, replay.number)
-    at = read_world_at(recording.reader, time, recording.roster(time))
-    yield Part("facts", _draw_facts(ask, replay, recording))
-    yield Part("world", _draw_world(ask, replay, world, recording, has_frame=frame is not None))
-    yield Part("player", _draw_player(ask, replay, recording, frame, time), cursor="-")
-    yield Part("axis", _draw_axis(axis, lanes))
-    yield Part("events", _draw_events(ask, replay, at))
-    yield Part("seen", join(_draw_seen(at, has_frame=frame is not None)))
-    if frame is None:
-        yield Part("numbers", _draw_numbers(recording, (axis.begin, axis.end)))
+    return min(max(float(given), begin), end) if _TIME.fullmatch(given) else begin
 
 
 def _draw_facts(ask: Ask, replay: Replay, recording: OpenRecording) -> Markup:
     begin, end = recording.span
     index = recording.reader.index
-    agents = {sent.name for sent in recording.sent}
+    agents = sorted({sent.name for sent in recording.sent})
+    span = {"id": "span", "data_begin": repr(begin), "data_end": repr(end)}
+    hosts = (index[0].header.first.utc, index[-1].header.last.utc)
     pairs: list[tuple[str, Child]] = [
         ("Recording", f"{replay.number} of {replay.count}"),
         ("Others", _link_others(ask, replay)),
         ("Instance", replay.found.instance),
-        ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", id="span",
-                              data_begin=repr(begin), data_end=repr(end))),
-        ("Host", f"{_utc(index[0].header.first.utc)} to {_utc(index[-1].header.last.utc)}"),
+        ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", **span)),
+        ("Host", " to ".join(utc[:19].replace("T", " ") for utc in hosts)),
         ("Inputs and messages", format_count(len(recording.sent)) or "0"),
-        ("Agents", ", ".join(sorted(agents)[:_MAX_AGENTS])),
-    ]  # fmt: skip
+        ("Agents", ", ".join(agents[:_MAX_AGENTS])),
+    ]
     torn = recording.reader.torn_at is not None and not replay.is_live
-    note = "Its end is incomplete: its writer was killed." if torn else None
-    return join((facts(pairs), element("p", note, class_="muted") if note else None))
+    note = "Its end is incomplete: its writer was killed."
+    return join((facts(pairs), element("p", note, class_="muted") if torn else None))
 
 
 def _link_others(ask: Ask, replay: Replay) -> Child:
     numbers = [str(number) for number in range(1, min(replay.count, _MAX_LISTED) + 1)]
-    others = [
-        link(number, attrs.evolve(replay, number=number).address(ask))
-        for number in numbers
-        if number != replay.number
-    ]
-    return join(others, ", ") if others else None
-
-
-def _utc(utc: str) -> str:
-    return utc[:19].replace("T", " ")
+    others = (attrs.evolve(replay, number=one) for one in numbers if one != replay.number)
+    return join([link(other.number, other.address(ask)) for other in others], ", ")
 
 
 def _draw_world(
-    ask: Ask,
-    replay: Replay,
-    world: RecordedWorld,
-    recording: OpenRecording,
-    *,
-    has_frame: bool,
-) -> Markup:
+    ask: Ask, replay: Replay, world: RecordedWorld, recording: OpenRecording
+) -> Iterator[Markup]:
     """Say why nothing is drawn, what has changed since, and what else can show the recording."""
-    notes: list[Child] = []
     if world.problem:
-        notes.append(element("p", "◇ ", world.problem, class_="lost"))
-    elif world.change:
-        notes.append(element("p", "◇ ", world.change, class_="warning"))
-    can_draw = world.has_renderer and recording.has_frames  # though not where no frame can be
-    if not has_frame and not world.problem and not can_draw:
+        yield element("p", "◇ ", world.problem, class_="lost")
+    elif not (world.has_renderer and recording.has_frames):
         why = "has no renderer" if recording.has_frames else "recorded no states of the world"
-        notes.append(
-            element("p", f"The world {why}: what its agents saw is shown.", class_="muted")
-        )
+        yield element("p", f"The world {why}: what its agents saw is shown.", class_="muted")
+    if world.change:
+        yield element("p", "◇ ", world.change, class_="warning")
     if world.viewer is not None and ask.viewers is not None:
-        to = link("Start the world's own viewer…", replay.address(ask, "viewer"))
-        notes.append(element("p", to))
-    return join(notes)
+        yield element("p", link("Start the world's own viewer…", replay.address(ask, "viewer")))
 
 
 def _draw_player(
     ask: Ask, replay: Replay, recording: OpenRecording, frame: Address | None, time: float
 ) -> Markup:
-    begin, end = recording.span
+    begin, end = map(_format_time, recording.span)
     speeds = [element("option", f"{speed} times", value=speed) for speed in _SPEEDS]
-    shown = None
+    shown, title = None, "The world at the moment, drawn by its own renderer"
     if frame is not None:
-        name = "The world at the moment, drawn by its own renderer"
-        shown = element("iframe", src=frame, sandbox="allow-scripts", title=name, class_="stage")
-    slider = void(
-        "input",
-        type="range",
-        name="t",
-        id="slider",
-        min=format_time(begin),
-        max=format_time(end),
-        step="any",
-        value=format_time(time),
-        aria_label="Moment, in seconds of simulated time",
-    )
+        shown = element("iframe", src=frame, sandbox="allow-scripts", title=title, class_="stage")
+    span = {"min": begin, "max": end, "value": _format_time(time), "step": "any"}
+    name = "Moment, in seconds of simulated time"
     controls = element(
         "form",
         element("button", "Play", type="button", id="play", hidden=""),
         element("span", f"{time:.2f} s", id="now"),
-        slider,
+        void("input", type="range", name="t", id="slider", aria_label=name, **span),
         element("select", *speeds, id="speed", aria_label="Speed", hidden=""),
         element("button", "Show", type="submit", id="show"),
         method="get",
@@ -256,37 +246,30 @@ def _draw_player(
     return join((shown, controls, script))
 
 
-def _draw_axis(axis: Axis, lanes: Mapping[str, Sequence[LanePoint]]) -> Markup:
-    shown = dict(list(lanes.items())[:_MAX_LANES])
-    more = count_words(len(lanes) - len(shown), "more agent")
+def _draw_axis(axis: Axis, lanes: _Lanes) -> Markup:
+    shown = dict([*lanes.items()][:_MAX_LANES])
     edges = {"data_begin": repr(axis.begin), "data_end": repr(axis.end)}
     strip = element("div", draw_axis(axis, shown).part(), class_="scroll", id="strip", **edges)
-    return join((strip, element("p", f"and {more}") if len(lanes) > len(shown) else None))
+    return join((strip, and_more(len(lanes) - len(shown))))
 
 
 def _draw_events(ask: Ask, replay: Replay, at: WorldAt) -> Markup:
-    rows = [_draw_event(ask, replay, at, record, "") for record in at.before]
-    rows.append((element("b", f"{at.time:.3f}"), None, None, element("b", "▶ this moment")))
-    rows += [_draw_event(ask, replay, at, record, "after") for record in at.after]
+    rows = [_draw_event(ask, replay, at, record) for record in (*at.before, *at.after)]
+    now = (element("b", f"{at.time:.3f}"), None, None, element("b", "▶ this moment"))
+    rows.insert(len(at.before), now)
     headings = ("Simulated, s", "Host, UTC", "Agent", "What")
     return join((element("h2", "Inputs and events"), table("Inputs and events", headings, rows)))
 
 
-def _draw_event(
-    ask: Ask, replay: Replay, at: WorldAt, record: Record, kind: str
-) -> Sequence[Child]:
-    moment = record.moment
-    what = describe_event(record.fields)
+def _draw_event(ask: Ask, replay: Replay, at: WorldAt, record: Record) -> Sequence[Child]:
+    moment, what = record.moment, describe_event(record.fields)
+    to = replay.address(ask, time=moment.time)
     return (
-        _link_moment(ask, replay, moment.time),
+        link(f"{moment.time:.3f}", to, data_t=_format_time(moment.time)),
         element("time", moment.utc[11:23], datetime=moment.utc, data_fixed=""),
         _link_agent(ask, replay, at.roster.raw_name(str(record.fields.get("agent_id"))), record),
-        element("span", what, class_="muted") if kind else what,
+        element("span", what, class_="muted") if moment.time > at.time else what,
     )
-
-
-def _link_moment(ask: Ask, replay: Replay, time: float) -> Markup:
-    return link(f"{time:.3f}", replay.address(ask, time=time), data_t=format_time(time))
 
 
 def _link_agent(ask: Ask, replay: Replay, name: str, record: Record) -> Child:
@@ -308,23 +291,60 @@ def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
         since = "" if earlier is None else f", changes since {earlier.moment.time:.3f} s marked"
         heading = f"{at.roster.name(ident)} at {record.moment.time:.3f} s{since}"
         before = None if earlier is None else earlier.fields.get("observation")
-        tree = draw_tree(f"seen-{ident}", record.fields.get("observation"), before)
         yield element("h3", heading)
-        yield tree
-    if len(at.observations) > _MAX_AGENTS:
-        more = count_words(len(at.observations) - _MAX_AGENTS, "more agent")
-        yield element("p", f"and {more}", class_="muted")
+        yield draw_tree(f"seen-{ident}", record.fields.get("observation"), before)
+    yield and_more(len(at.observations) - _MAX_AGENTS)
     if at.frame is not None and not has_frame:
         yield element("h3", f"The world at {at.frame.moment.time:.3f} s, as a spectator sees it")
         yield draw_tree("frame", at.frame.fields.get("frame"))
 
 
-def _draw_numbers(recording: OpenRecording, span: tuple[float, float]) -> Markup:
-    numbers = read_numbers(recording.reader)
-    if not numbers:
-        return join(())
-    roster = recording.roster(float("inf"))
-    names = {agent: roster.name(agent) for agent, _ in numbers}
-    picture = draw_numbers(numbers, names, span, (LEFT, RIGHT))
-    heading = element("h2", "Numbers that agents saw")
-    return join((heading, element("div", picture.part(), class_="scroll")))
+# -- the world's own viewer ------------------------------------------------------------------------
+
+
+def make_viewer_page(ask: Ask, ident: str, number: str) -> Page:
+    """Return the page of the viewer of a recording's world."""
+    replay = find_replay(ask, ident, number)
+    viewer, running = find_viewer(ask, replay), None
+    if ask.viewers is not None:
+        running = ask.viewers.find(ident, number)
+    words = viewer.fill(replay.found.path, None)
+    parts: list[Child] = []
+    if running is not None:
+        words = running.words or words
+        parts.append(element("p", state_mark(running.state), " ", running.why))
+        if running.state == "running" and viewer.has_port:
+            given = link(running.address, replay.address(ask, "viewer", "open"))
+            parts.append(element("p", "It was given the address ", given))
+        parts.append(element("pre", running.text) if running.text else None)
+    where, command = (printable(text) for text in (str(viewer.cwd), shlex.join(words)))
+    parts.append(facts((("Command", code(command)), ("In the directory", code(where)))))
+    if running is None or running.state != "running":
+        note = (
+            "This starts a program on this machine, with your rights: the command [replay] of the "
+            "world that made the recording. It ends when clawblox app ends."
+        )
+        button = element("button", "Start this program", type="submit")
+        to = replay.address(ask, "viewer")
+        parts.append(element("p", note))
+        parts.append(element("form", button, method="post", action=to, class_="row"))
+    above = (*replay.crumbs(ask), (f"replay {number}", replay.address(ask)))
+    part = Part("viewer", join(parts))
+    return Page("The world's own viewer", above, (part,), is_live=running is not None)
+
+
+def find_viewer(ask: Ask, replay: Replay) -> ViewerCommand:
+    """Return the command of the viewer of a recording's world. Blocks.
+
+    Raises:
+        NoSuchPage: The world has none, or is not there; or this server starts none.
+    """
+    if ask.viewers is None:
+        raise NoSuchPage("Nothing can be started from here.")
+    try:
+        world = replay.find_world(ask)
+    except (ClawbloxError, OSError, ModuleNotFoundError) as error:
+        raise NoSuchPage(str(error)) from error
+    if world.viewer is None:
+        raise NoSuchPage(world.problem or "The world has no [replay] command in its world.toml.")
+    return world.viewer

@@ -64,7 +64,7 @@
   function drawCursor() {
     const { begin, end } = document.getElementById("strip").dataset;
     const at = 160 + ((time() - begin) / (end - begin || 1)) * 680;
-    for (const picture of document.querySelectorAll("#axis svg, #numbers svg")) {
+    for (const picture of document.querySelectorAll("#axis svg")) {
       let line = picture.querySelector(".cursor");
       if (!line) {
         line = document.createElementNS("http://www.w3.org/2000/svg", "path");
