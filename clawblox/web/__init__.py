@@ -15,14 +15,11 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``workspaces``, ``text_diff``: the workspaces of agents in archives, and how they differ.
 - ``page``: what a page is; ``routes``: which page is at which address.
 - ``pages``: the pages, a module each; ``pieces``: what several pages share.
-- ``recorded``, ``recorded_world``: the recordings of runs, and their worlds as they are now.
-- ``frames``: the files of renderers, which run in a frame of their own; ``viewers``: the programs
-  that a person has started from a page.
-- ``replay_axis``: the axis of a recorded instance, with what its agents sent.
-- ``value_tree``, ``number_plots``: what agents saw, at a moment and over time.
+- ``frames``: the worlds of recordings: renderers in frames of their own, and viewers.
+- ``observed``: what agents saw, as a tree at a moment, and as numbers over time.
 - ``app``: the server; ``gate``: what a request must have before any page sees it.
 - ``axis``: one axis of time for all that a page shows; ``axis_shapes``: its strip.
-- ``descent``: the lives on that axis; ``recorded_lives``: their recordings.
+- ``descent``: the lives on that axis, with their recordings.
 - ``first_differences``: where two branches first act otherwise, and first see something else.
 - ``static_files``: the style sheet and the script.
 - ``run_history``: what the manifests of a run tell; ``run_logs``: the logs that may be shown.
@@ -33,7 +30,6 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``run_history``, ``origins``: what manifests tell of a run, and which saves runs began from.
 - ``saved_worlds``: the world documents of saves, and how they differ.
 - ``subjects``: what can be compared; ``first_calls``: where agents part by their tool calls.
-- ``number_plots``: the numbers that agents saw, over simulated time.
 - ``agent_log``: what the files of an agent and its run tell; ``agent_steps``: its steps.
 - ``bundle``: the pages as files; ``agent_file``: the steps of an agent as one file.
 - ``outgoing``: names and secrets that pages for others must not have.

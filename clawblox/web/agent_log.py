@@ -36,7 +36,7 @@ _WINDOW_BYTES: Final = 160 << 10
 _MAX_STEPS: Final = 120
 """Steps of a window; one with more is read again, shorter."""
 _LEAST_BYTES: Final = 4096
-_NO_AXIS: Final = Axis((), (), (), (), is_simulated=False)
+_NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 
 @attrs.frozen

@@ -32,7 +32,9 @@ _POSITION: Final = 1
 
 Knot: TypeAlias = tuple[float, float]
 """A time of the host in seconds since 1970, and the position at that time."""
-PointKind: TypeAlias = Literal["start", "save", "crash", "end", "restart", "resume", "fork"]
+PointKind: TypeAlias = Literal[
+    "start", "save", "crash", "end", "restart", "resume", "fork", "pause"
+]
 
 _BEGINNINGS: Final[Mapping[LifeBeginning, tuple[PointKind, str]]] = {
     "start": ("start", "started"),
@@ -96,33 +98,13 @@ class Piece:
 
 
 @attrs.frozen
-class Fold:
-    """A time of the host that takes no room, or little: no life ran, or nothing happened.
-
-    Attributes:
-        position: Where it is.
-        begin: When it began, in seconds since 1970.
-        end: When it ended.
-    """
-
-    position: float
-    begin: float
-    end: float
-
-    @property
-    def label(self) -> str:
-        """How long it was."""
-        return format_rough_seconds(self.end - self.begin)
-
-
-@attrs.frozen
 class Point:
-    """Something that happened at a moment.
+    """Something that happened at a moment, or a pause: a time of the host that takes no room.
 
     Attributes:
         kind: What it is.
-        label: What it is, in words.
-        place: Where it is.
+        label: What it is, in words; of a pause, how long it was.
+        place: Where it is; of a pause, when it began.
     """
 
     kind: PointKind
@@ -137,15 +119,13 @@ class Axis:
     Attributes:
         lives: The lives of the line of descent.
         pieces: Their parts, in the order of host time.
-        folds: Pauses, in their order.
-        points: Starts, saves and ends of lives.
+        points: Starts, saves and ends of lives, and then pauses.
         is_simulated: Whether positions are simulated time; host time otherwise, in seconds since
             the first start with pauses folded.
     """
 
     lives: tuple[DescentLife, ...]
     pieces: tuple[Piece, ...]
-    folds: tuple[Fold, ...]
     points: tuple[Point, ...]
     is_simulated: bool
 
@@ -176,10 +156,10 @@ class Axis:
         if moment is None or not self.pieces:
             return None
         number = bisect_right(self.pieces, moment, key=lambda piece: piece.knots[0][_MOMENT])
-        after = self.pieces[min(number, len(self.pieces) - 1)]
-        piece = self.pieces[number - 1] if number else after
-        is_paused = not number or moment > piece.knots[-1][_MOMENT]
-        piece = after if is_paused else piece
+        piece = self.pieces[max(number - 1, 0)]
+        is_paused = not piece.knots[0][_MOMENT] <= moment <= piece.knots[-1][_MOMENT]
+        if is_paused:
+            piece = self.pieces[min(number, len(self.pieces) - 1)]
         place = piece.place((moment, _follow(piece.knots, moment, _MOMENT)))
         return attrs.evolve(place, is_paused=is_paused)
 
@@ -191,9 +171,7 @@ class Axis:
             life: Only in this life, lost or not; None means on the line.
         """
         wanted = [
-            piece
-            for piece in self.pieces
-            if (not piece.is_lost if life is None else piece.life == life)
+            one for one in self.pieces if (not one.is_lost if life is None else one.life == life)
         ]
         if not wanted:
             return None
@@ -227,10 +205,8 @@ class Axis:
             if piece.life >= place.life
         )
         pieces = tuple(piece for piece in cut if piece.knots)
-        begun_at = min((piece.knots[0][_MOMENT] for piece in pieces), default=math.inf)
         points = (one for one in self.points if (one.place.life, one.place.position) >= begin)
-        folds = (fold for fold in self.folds if fold.end > begun_at)
-        return attrs.evolve(self, pieces=pieces, folds=tuple(folds), points=tuple(points))
+        return attrs.evolve(self, pieces=pieces, points=tuple(points))
 
 
 def _cut_before(piece: Piece, position: float) -> Piece:
@@ -267,10 +243,10 @@ def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[Bloc
         lives: The line.
         recorded: The blocks of the recordings of each life, by its index.
     """
-    known = {number: _recorded_knots(blocks) for number, blocks in recorded.items()}
+    known = {number: _order(_recorded_times(blocks)) for number, blocks in recorded.items()}
     is_simulated = any(known.values())
     if is_simulated:
-        knots = [_order(known.get(n) or _saved_knots(one.life)) for n, one in enumerate(lives)]
+        knots = [known.get(n) or _order(_saved_times(one.life)) for n, one in enumerate(lives)]
     else:
         knots = _fold_host_time(lives)
     pieces = [
@@ -279,28 +255,27 @@ def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[Bloc
         for piece in _cut(one, number, knots[number], is_simulated=is_simulated)
     ]
     pieces.sort(key=lambda piece: piece.knots[0])
-    folds = tuple(_find_folds(pieces, is_simulated=is_simulated))
-    axis = Axis(tuple(lives), tuple(pieces), folds, (), is_simulated)
-    return attrs.evolve(axis, points=tuple(_find_points(axis)))
+    axis = Axis(tuple(lives), tuple(pieces), (), is_simulated)
+    return attrs.evolve(axis, points=(*_find_points(axis), *_find_pauses(axis)))
 
 
-def _recorded_knots(blocks: Iterable[BlockEntry]) -> list[Knot]:
-    heads = (moment for block in blocks for moment in (block.header.first, block.header.last))
-    return [(at, head.time) for head in heads if (at := host_seconds(head.utc)) is not None]
+def _recorded_times(blocks: Iterable[BlockEntry]) -> Iterator[tuple[str | None, float | None]]:
+    for head in (block.header for block in blocks):
+        yield from ((head.first.utc, head.first.time), (head.last.utc, head.last.time))
 
 
-def _saved_knots(life: Life) -> list[Knot]:
-    """Return the knots of a life without a recording, from its manifest."""
-    times = [(life.begun_at, life.time), *((save.created_at, save.time) for save in life.saves)]
-    known = [(host_seconds(utc), to) for utc, to in times]
-    return [(at, to) for at, to in known if at is not None and to is not None]
+def _saved_times(life: Life) -> Iterator[tuple[str | None, float | None]]:
+    """Yield what the manifest tells of a life without a recording."""
+    yield life.begun_at, life.time
+    yield from ((save.created_at, save.time) for save in life.saves)
 
 
-def _order(knots: Iterable[Knot]) -> list[Knot]:
+def _order(times: Iterable[tuple[str | None, float | None]]) -> list[Knot]:
     """Return knots in the order of host time, in which the position never goes back."""
     ordered: dict[float, float] = {}
     last = -math.inf
-    for at, position in sorted(knots):
+    known = ((host_seconds(utc), to) for utc, to in times)
+    for at, position in sorted((at, to) for at, to in known if at is not None and to is not None):
         last = ordered[at] = max(last, position)
     return [*ordered.items()]
 
@@ -352,12 +327,14 @@ def _cut(
         yield Piece(number, is_lost=True, knots=(*on[-1:], *off))
 
 
-def _find_folds(pieces: Sequence[Piece], *, is_simulated: bool) -> Iterator[Fold]:
-    knots = sorted(knot for piece in pieces for knot in piece.knots)
-    for (before, left), (after, right) in pairwise(knots):
+def _find_pauses(axis: Axis) -> Iterator[Point]:
+    pieces = [(knot, piece) for piece in axis.pieces for knot in piece.knots]
+    knots = sorted(pieces, key=itemgetter(0))
+    for ((before, left), _), ((after, right), piece) in pairwise(knots):
         if after - before > FOLD_S:
             # A crash and its pause end where the restored world goes on.
-            yield Fold(right if is_simulated else (left + right) / 2, before, after)
+            place = piece.place((before, right if axis.is_simulated else (left + right) / 2))
+            yield Point("pause", format_rough_seconds(after - before), place)
 
 
 def _find_points(axis: Axis) -> Iterator[Point]:

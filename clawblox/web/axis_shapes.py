@@ -73,7 +73,7 @@ def draw_axis(
     bottom = lanes_top + _LANE * len(lanes)
     shapes = [
         *_draw_ticks(axis, (begin, end), x, y, bottom),
-        *_draw_folds(axis, x, y),
+        *_draw_pauses(axis, x, y),
         *(_draw_piece(axis, piece, x, y, heights.get(piece, y)) for piece in axis.pieces),
         *_draw_points(axis, x, y, heights),
         *_draw_lanes(lanes, x, lanes_top),
@@ -116,18 +116,19 @@ def _draw_ticks(
         day = date
 
 
-def _draw_folds(axis: Axis, x: _X, y: float) -> Iterator[Markup]:
+def _draw_pauses(axis: Axis, x: _X, y: float) -> Iterator[Markup]:
     free = LEFT
-    for fold in axis.folds:
-        at, width = x(fold.position), svg.text_width(fold.label, svg.SMALL)
+    for pause in (point for point in axis.points if point.kind == "pause"):
+        at, width = x(pause.place.position), svg.text_width(pause.label, svg.SMALL)
+        fold = f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z"
         shapes = [
             svg.path("muted-line hair stub", f"M{at:.1f},{_TOP:g}V{y + _TICK:.1f}"),
-            svg.path("page muted-line hair", f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z"),
+            svg.path("page muted-line hair", fold),
         ]
         if at - width / 2 > free:
-            shapes.append(svg.text(at, _TOP - 6, fold.label, "ink small", anchor="middle"))
+            shapes.append(svg.text(at, _TOP - 6, pause.label, "ink small", anchor="middle"))
             free = at + width / 2 + 6
-        yield svg.group("fold", [f"{fold.label} in which nothing ran"], html.join(shapes))
+        yield svg.group("fold", [f"{pause.label} in which nothing ran"], html.join(shapes))
 
 
 def _draw_piece(axis: Axis, piece: Piece, x: _X, y: float, height: float) -> Markup:
@@ -143,7 +144,7 @@ def _draw_piece(axis: Axis, piece: Piece, x: _X, y: float, height: float) -> Mar
 def _draw_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) -> Iterator[Markup]:
     by_life = {piece.life: height for piece, height in heights.items()}
     groups: dict[tuple[str, int, float], list[Point]] = {}
-    for point in axis.points:
+    for point in (point for point in axis.points if point.kind != "pause"):
         height = by_life.get(point.place.life, y) if point.place.is_lost else y
         step = round(x(point.place.position) / _SAME)
         groups.setdefault((point.kind, step, height), []).append(point)

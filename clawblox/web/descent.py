@@ -182,13 +182,14 @@ class OpenRecording:
 
     Attributes:
         reader: Its reader.
-        world_files: The digest of the world's files, as it has it.
+        world_files: The digest of the world's files, as it has it; None if it has none.
     """
 
     def __init__(self, reader: RecordingReader) -> None:
         start = reader.start()
         self.reader = reader
-        self.world_files: object = start.get("world_files")
+        files = start.get("world_files")
+        self.world_files = files if isinstance(files, str) else None
         self._first = Roster(start)
         self._roster = deepcopy(self._first)
         self._sent: list[Sent] = []

@@ -29,6 +29,10 @@ _OWN: Final = frozenset(("tick", "time", "session", "session_id"))
 """Members of an observation that differ by design."""
 
 Kind: TypeAlias = Literal["action", "observation"]
+_TRACKS: Final[Mapping[Kind, Track]] = {
+    "action": Track.INPUTS,
+    "observation": Track.OBSERVATIONS,
+}
 _Item: TypeAlias = tuple[str, Record]
 
 
@@ -77,33 +81,29 @@ class FirstDifference:
 def align(first: Axis, second: Axis) -> Alignment:
     """Return two axes from their fork on, or whole where they have no life in common."""
     axes = [first, second]
-    common, save = _find_fork(first, second)
-    begins = [first.begin, second.begin]
-    for side, axis in enumerate(axes):
-        place = axis.place_save(save, common[side]) if save else None
+    common, save = _find_fork(axes)
+    begins = [axis.begin for axis in axes]
+    for side, life in enumerate(common):
+        place = axes[side].place_save(save, life) if save else None
         if place is not None:
             begins[side] = place.position
-            axes[side] = axis.since(attrs.evolve(place, life=common[side]))
+            axes[side] = axes[side].since(attrs.evolve(place, life=life))
     length = max(0.0, *(axis.end - begin for axis, begin in zip(axes, begins, strict=True)))
     return Alignment(axes[0], axes[1], save, [(begin, begin + length) for begin in begins])
 
 
-def _find_fork(first: Axis, second: Axis) -> tuple[tuple[int, int], LineageSave | None]:
-    """Return the last life that both have, and the save with which the first of them leaves it."""
-    common: list[tuple[int, int]] = []
-    lines = [[n for n, one in enumerate(axis.lives) if not one.is_lost] for axis in (first, second)]
-    for left, right in zip(*lines, strict=False):
-        lives = first.lives[left], second.lives[right]
-        key, other = ((life.run_dir, life.instance.name, life.number) for life in lives)
-        if key != other:
-            break
-        common = [(left, right)]
-    saves = [
-        s for left, right in common for s in (first.lives[left].until, second.lives[right].until)
-    ]
-    known = [save for save in saves if save is not None]
-    save = min(known, key=lambda save: (save.created_at or "", save.time or 0.0), default=None)
-    return (common or [(0, 0)])[0], save
+def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]:
+    """Return the place of the last life that both have, and the save with which one leaves it."""
+    first, second = (
+        {(one.run_dir, one.instance.name, one.number): place
+         for place, one in enumerate(axis.lives) if not one.is_lost}
+        for axis in axes
+    )  # fmt: skip
+    common = [(place, second[key]) for key, place in first.items() if key in second][-1:]
+    lives = [axis.lives[n] for places in common for axis, n in zip(axes, places, strict=True)]
+    saves = [life.until for life in lives if life.until is not None]
+    save = min(saves, key=lambda save: (save.created_at or "", save.time or 0.0), default=None)
+    return next(iter(common), ()), save
 
 
 def find_first_differences(
@@ -124,13 +124,10 @@ def find_first_differences(
         return []
     sides = ((aligned.first, first), (aligned.second, second))
     names = _pair_agents(*(_read_names(*side) for side in sides))
-    kinds: Mapping[Kind, Track] = {"action": Track.INPUTS, "observation": Track.OBSERVATIONS}
-    found = (
-        _find_first(
-            kind, [_read(*side, track, of) for side, of in zip(sides, names, strict=True)], names
-        )
-        for kind, track in kinds.items()
-    )
+    found = []
+    for kind, track in _TRACKS.items():
+        items = [_read(*side, track, of) for side, of in zip(sides, names, strict=True)]
+        found.append(_find_first(kind, items, names))
     return [difference for difference in found if difference is not None]
 
 
@@ -171,17 +168,14 @@ def _pair_agents(
 
     The second has them by its own names, too, for texts in which agents are named.
     """
-    by_name = {name: agent_id for agent_id, name in second.items()}
-    pairs = [(agent_id, by_name[name]) for agent_id, name in first.items() if name in by_name]
-    paired = {agent_id for pair in pairs for agent_id in pair}
-    rest = ([agent_id for agent_id in side if agent_id not in paired] for side in (first, second))
+    ids = {name: ident for ident, name in second.items()}
+    pairs = [(ident, ids[name]) for ident, name in first.items() if name in ids]
+    paired = {ident for pair in pairs for ident in pair}
+    rest = ([ident for ident in side if ident not in paired] for side in (first, second))
     pairs += zip(*rest, strict=False)
-    named = [(left, right, first[left] or left) for left, right in pairs]
-    own_names = {second[right]: name for _, right, name in named if second[right]}
-    return (
-        {left: name for left, _, name in named},
-        own_names | {right: name for _, right, name in named},
-    )
+    left = {ident: first[ident] or ident for ident, _ in pairs}
+    right = {key: left[ident] for ident, other in pairs for key in (second[other], other) if key}
+    return left, right
 
 
 def _find_first(

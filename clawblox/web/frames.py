@@ -12,8 +12,6 @@ import json
 import os
 import re
 import secrets
-import threading
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
@@ -43,8 +41,8 @@ _PAGE_DIR: Final = Path(str(resources.files("clawblox") / "engine" / "page"))
 _WORLD_DIRS: Final = {"assets": "assets", "renderer-files": "renderer", "static": "static"}
 _FEED: Final = "frame_feed.js"
 _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
-_FRESH_S: Final = 10.0
-"""How long a look at a world holds: the digests of a large one take a tenth of a second."""
+LOOK_S: Final = 10.0
+"""How long an answer about a world holds: the digests of a large one take a tenth of a second."""
 _MAX_RUNNING: Final = 8
 _CHUNK_BYTES: Final = 1 << 16
 _KEPT_BYTES: Final = 4096
@@ -84,23 +82,18 @@ class RecordedWorld:
         return ViewerCommand(tuple(self.config.replay_command), self.config.dir)
 
 
-def find_world(found: FoundRecording, run_dir: Path, digest: object) -> RecordedWorld:
+@functools.lru_cache(maxsize=64)
+def find_world(
+    found: FoundRecording, run_dir: Path, digest: str | None, _period: int
+) -> RecordedWorld:
     """Return the world of a recording. Blocks.
 
     Args:
         found: The recording.
         run_dir: The run directory that lists it.
         digest: The digest of the world's files, as the recording has it.
+        _period: The time in :data:`LOOK_S`; within one of them the answer is the same.
     """
-    known = digest if isinstance(digest, str) else None
-    return look_at_world(found, run_dir, known, int(time.monotonic() / _FRESH_S))
-
-
-@functools.lru_cache(maxsize=64)
-def look_at_world(
-    found: FoundRecording, run_dir: Path, digest: str | None, _period: int
-) -> RecordedWorld:
-    """Return the world of a recording; the same again within a period. Blocks."""
     try:
         config = read_world_config(find_recorded_world(found, run_dir))
     except ClawbloxError as error:
@@ -122,12 +115,10 @@ class FrameKeys:
 
     def __init__(self) -> None:
         self._keys: dict[RecordingKey, str] = {}
-        self._lock = threading.Lock()
 
     def make(self, run: str, number: str) -> str:
         """Return the key of a recording, by its run's name in addresses and its number."""
-        with self._lock:
-            return self._keys.setdefault((run, number), secrets.token_urlsafe(_KEY_BYTES))
+        return self._keys.setdefault((run, number), secrets.token_urlsafe(_KEY_BYTES))
 
     def find(self, key: str) -> RecordingKey:
         """Return run and number of a recording.
@@ -135,9 +126,7 @@ class FrameKeys:
         Raises:
             NoSuchPage: There is no such key.
         """
-        with self._lock:
-            pairs = list(self._keys.items())
-        for recording, own in pairs:
+        for recording, own in self._keys.copy().items():
             if secrets.compare_digest(own.encode(), key.encode()):
                 return recording
         raise NoSuchPage("There is no frame with this key.")
@@ -269,13 +258,11 @@ class Viewers:
 
     def __init__(self) -> None:
         self._viewers: dict[RecordingKey, RunningViewer] = {}
-        self._lock = threading.Lock()
         self._tasks: Tasks | None = None
 
     def find(self, run: str, number: str) -> RunningViewer | None:
         """Return the viewer that was started last for a recording. Thread-safe."""
-        with self._lock:
-            return self._viewers.get((run, number))
+        return self._viewers.get((run, number))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -299,14 +286,13 @@ class Viewers:
 
         Cancellation: it may have been started.
         """
+        known = self._viewers.get(key)
+        if known is not None and known.state == "running":
+            return
+        if sum(one.state == "running" for one in self._viewers.values()) >= _MAX_RUNNING:
+            raise ClawbloxError(f"{_MAX_RUNNING} viewers are running; end one of them first")
         entry, is_begun = RunningViewer(), anyio.Event()
-        with self._lock:
-            known = self._viewers.get(key)
-            if known is not None and known.state == "running":
-                return
-            if sum(one.state == "running" for one in self._viewers.values()) >= _MAX_RUNNING:
-                raise ClawbloxError(f"{_MAX_RUNNING} viewers are running; end one of them first")
-            self._viewers[key] = entry
+        self._viewers[key] = entry
         if self._tasks is not None:
             self._tasks.start_soon(_run, entry, viewer, recording, is_begun)
             await is_begun.wait()

@@ -156,12 +156,11 @@ class _Tree:
             yield (self._draw_node if is_folded else self.draw_leaf)(name, place, member, depth)
 
     def _draw_node(self, name: str, path: str, value: Any, depth: int) -> Markup:  # noqa: ANN401
-        note = self._note(path)
         size = count_words(len(value), "item" if isinstance(value, list) else "key")
-        words = (element("b", printable_name(name)), " ", element("span", size, class_="muted"))
+        words = (element("b", printable_name(name)), " ", _muted(size))
         return element(
             "details",
-            element("summary", *words, " ", note),
+            element("summary", *words, " ", self._note(path)),
             *self.draw_members(value, path, depth + 1),
             open="" if self._inside[path] or depth < _OPEN_DEPTH else None,
             id=f"{self._name}.{path}",
@@ -169,19 +168,22 @@ class _Tree:
 
     def draw_leaf(self, name: str, path: str, value: Any, _depth: int = 0) -> Markup:  # noqa: ANN401
         change, shown = self._changes.get(path), format_inline(value, max_chars=_MAX_CHARS)
-        note = self._note(path)
-        if change is not None and change.after is not ABSENT and change.before is not ABSENT:
-            note = element("span", f"was {_short(change.before)}", class_="muted")
-        is_new = change is not None and change.after is not ABSENT
-        content = element("mark", shown) if is_new else shown
-        return element("div", element("b", printable_name(name)), ": ", content, " ", note)
+        is_same = change is None or change.after is ABSENT
+        content = shown if is_same else element("mark", shown)
+        words = (element("b", printable_name(name)), ": ", content, " ", self._note(path))
+        return element("div", *words)
 
     def _note(self, path: str) -> Child:
-        """Return what a place says of its changes: that it is new, or how many are below it."""
+        """Return how a place has changed, or how many have changed below it."""
         change, changed = self._changes.get(path), self._inside[path]
-        if change is not None and change.before is ABSENT:
-            return element("mark", "new")
-        return element("mark", f"{changed} changed") if changed else None
+        if change is None or change.after is ABSENT:
+            return element("mark", f"{changed} changed") if changed else None
+        is_new = change.before is ABSENT
+        return element("mark", "new") if is_new else _muted(f"was {_short(change.before)}")
+
+
+def _muted(words: str) -> Markup:
+    return element("span", words, class_="muted")
 
 
 def _short(value: Any) -> str:  # noqa: ANN401 - JSON

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from clawblox.recording.blocks import BlockHeader, Moment, Track, format_moment_utc
 from clawblox.recording.reader import BlockEntry, RecordingReader
 from clawblox.rundir.lineage import Lineage, read_lineage
-from clawblox.web.axis import FOLD_S, Axis, make_axis, read_lanes
+from clawblox.web.axis import FOLD_S, Axis, Point, make_axis, read_lanes
 from clawblox.web.descent import (
     DescentLife,
     OpenRecording,
@@ -46,6 +46,10 @@ def axis_of(lives: Sequence[DescentLife], recorded: RecordedLives) -> Axis:
     return make_axis(lives, recorded.blocks)
 
 
+def pauses(axis: Axis) -> list[Point]:
+    return [point for point in axis.points if point.kind == "pause"]
+
+
 def at(seconds: float) -> str:
     return format_moment_utc(BEGIN + timedelta(seconds=seconds))
 
@@ -70,11 +74,12 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
     assert line == [(n, *span) for n, span in enumerate(zip(begins, ends, strict=True))]
     assert (lost.life, lost.begin) == (0, saves[0])
     assert lost.end > saves[0]
-    (fold,) = axis.folds
-    assert (fold.label, fold.position) == ("6h", saves[1])
+    (pause,) = pauses(axis)
+    assert (pause.label, pause.place.position) == ("6h", saves[1])
     kinds = [point.kind for point in axis.points]
     assert kinds == [
         "start", "save", "crash", "restart", "save", "end", "resume", "save", "fork", "end",
+        "pause",
     ]  # fmt: skip
     crash = axis.points[2].place
     assert (crash.position, crash.is_lost) == (lost.end, True)
@@ -94,11 +99,14 @@ def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(ru
     again = axis.place(kept.utc)
     assert again is not None
     assert again.position == pytest.approx(kept.position, abs=0.1)  # of a fast world in 1 ms
-    (fold,) = axis.folds
-    paused = axis.place(format_moment_utc(datetime.fromtimestamp(fold.begin + 3600, UTC)))
+    (pause,) = pauses(axis)
+    later = datetime.fromisoformat(pause.place.utc) + timedelta(hours=1)
+    paused = axis.place(format_moment_utc(later))
     assert paused is not None
-    assert (paused.is_paused, paused.position, paused.life) == (True, fold.position, 2)
-    assert fold.end - fold.begin >= PAUSE.total_seconds() - 30
+    assert (paused.is_paused, paused.position, paused.life) == (True, pause.place.position, 2)
+    at_end = axis.place(format_moment_utc(later - timedelta(hours=1, seconds=30) + PAUSE))
+    assert at_end is not None
+    assert at_end.is_paused
     assert axis.place("yesterday") is None
 
 
@@ -125,7 +133,7 @@ def test_without_a_recording_there_is_host_time_alone_with_the_pause_folded(run:
     axis = make_axis(descent(run, "alpha"), {})
     assert not axis.is_simulated
     assert axis.note == "No recording: this axis shows host time alone."
-    assert [fold.label for fold in axis.folds] == ["6h"]
+    assert [pause.label for pause in pauses(axis)] == ["6h"]
     assert axis.end < 300
     (resumed,) = (point.place for point in axis.points if point.kind == "resume")
     found = axis.place(resumed.utc)
@@ -274,9 +282,9 @@ def test_a_long_silence_within_a_life_is_folded(two_lives: tuple[DescentLife, ..
     first = block(Track.INPUTS, (0, 0), (10, 10))
     blocks = [first, block(Track.INPUTS, (quiet, 10), (quiet + 5, 12))]
     axis = make_axis(two_lives[:1], {0: blocks})
-    assert [(fold.position, fold.label) for fold in axis.folds] == [(10.0, "1m")]
+    assert [(one.place.position, one.label) for one in pauses(axis)] == [(10.0, "1m")]
     blocks[1] = block(Track.INPUTS, (quiet - 2, 10), (quiet, 12))
-    assert make_axis(two_lives[:1], {0: blocks}).folds == ()
+    assert pauses(make_axis(two_lives[:1], {0: blocks})) == []
 
 
 def test_a_killed_life_reaches_its_save_where_its_recording_does_not(

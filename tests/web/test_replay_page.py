@@ -109,7 +109,7 @@ def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
 def make_afresh(root: Path) -> Page:
     """Return the page as another process sees it, which has looked at no world yet."""
 
-    frames.look_at_world.cache_clear()
+    frames.find_world.cache_clear()
     return make(root)
 
 

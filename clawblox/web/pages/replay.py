@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import attrs
@@ -16,16 +16,14 @@ import attrs
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable
 from clawblox.recording.reader import Record
-from clawblox.rundir.lineage import Lineage
 from clawblox.rundir.recordings import FoundRecording
-from clawblox.rundir.status import OVER
 from clawblox.views.formatting import format_count
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
 from clawblox.web.axis import Axis, make_axis, read_lanes
 from clawblox.web.axis_shapes import draw_axis
 from clawblox.web.descent import OpenRecording, Sent, find_descent
-from clawblox.web.frames import RecordedWorld, find_world
+from clawblox.web.frames import LOOK_S, RecordedWorld, find_world
 from clawblox.web.observed import draw_tree
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import and_more, code, facts, state_mark, table
@@ -36,8 +34,6 @@ from clawblox.world.viewer import ViewerCommand
 _MAX_AGENTS: Final = 12
 _MAX_LANES: Final = 24
 _MAX_LISTED: Final = 20
-_MAX_RUNS: Final = 50
-"""Run directories of a line of descent."""
 _SPEEDS: Final = ("1", "2", "5", "10", "60", "0.25")
 _TIME: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
 
@@ -63,11 +59,7 @@ class Replay:
     @property
     def is_live(self) -> bool:
         """Whether it can grow."""
-        return self.found.sha256 is None and any(
-            status.state not in OVER
-            for status in self.run.run.instances
-            if self.found.instance in ("", status.name)
-        )
+        return self.found.sha256 is None and self.run.is_live
 
     def address(self, ask: Ask, *path: str, time: float | None = None) -> Address:
         """Return the address of its page, or of one below it."""
@@ -87,7 +79,7 @@ class Replay:
         """
         with ask.site.recordings.opened(self.found, self.run.directory) as recording:
             digest = recording.world_files
-        return find_world(self.found, self.run.directory, digest)
+        return find_world(self.found, self.run.directory, digest, int(monotonic() / LOOK_S))
 
 
 def _format_time(time: float) -> str:
@@ -145,31 +137,27 @@ def _make_parts(ask: Ask, replay: Replay) -> list[Part]:
 
 def _read_axis(ask: Ask, replay: Replay) -> tuple[Axis, _Lanes]:
     """Return the axis of the instance that made a recording, and what its agents sent. Blocks."""
-    lineages = _read_lineages(ask, replay.run)
+    lineages = [read_history(run).lineage for run in _find_ancestors(ask, replay.run)]
     instances = lineages[0].instances
     name = replay.found.instance or (instances[0].name if instances else "")
-    lives = find_descent(lineages, lineages[0].run_dir, name)
+    lives = find_descent(lineages, replay.run.directory, name)
     with ask.site.recordings.opened_lives(lives) as recorded:
         axis = make_axis(lives, recorded.blocks)
         return axis, read_lanes(axis, recorded)
 
 
-def _read_lineages(ask: Ask, run: RunSummary) -> list[Lineage]:
-    """Return the lineage of a run, and those of the runs that its instances come from."""
-    lineages: dict[Path, Lineage] = {}
+def _find_ancestors(ask: Ask, run: RunSummary) -> Sequence[RunSummary]:
+    """Return a run, and the runs that its instances come from. Blocks."""
+    found = {run.ident: run}
     wanted = [run]
-    while wanted and len(lineages) < _MAX_RUNS:
-        one = wanted.pop()
-        if one.directory not in lineages:
-            lineages[one.directory] = lineage = read_history(one).lineage
-            lives = (life for instance in lineage.instances for life in instance.lives)
-            paths = {life.origin.path for life in lives if life.origin is not None}
-            wanted += [
-                other
-                for other in ask.site.runs()
-                if any(path.is_relative_to(other.directory) for path in paths)
-            ]
-    return [*lineages.values()]
+    while wanted:
+        paths = [origin.path for origin in read_history(wanted.pop()).origins]
+        for other in ask.site.runs() if paths else ():
+            is_parent = any(path.is_relative_to(other.directory) for path in paths)
+            if is_parent and other.ident not in found:
+                found[other.ident] = other
+                wanted.append(other)
+    return [*found.values()]
 
 
 def _find_moment(ask: Ask, recording: OpenRecording) -> float:
@@ -305,9 +293,8 @@ def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
 def make_viewer_page(ask: Ask, ident: str, number: str) -> Page:
     """Return the page of the viewer of a recording's world."""
     replay = find_replay(ask, ident, number)
-    viewer, running = find_viewer(ask, replay), None
-    if ask.viewers is not None:
-        running = ask.viewers.find(ident, number)
+    viewer = find_viewer(ask, replay)
+    running = ask.viewers.find(ident, number) if ask.viewers else None
     words = viewer.fill(replay.found.path, None)
     parts: list[Child] = []
     if running is not None:
