@@ -190,7 +190,8 @@ def _draw_facts(ask: Ask, replay: Replay, recording: OpenRecording) -> Markup:
 def _link_others(ask: Ask, replay: Replay) -> Child:
     numbers = [str(number) for number in range(1, min(replay.count, _MAX_LISTED) + 1)]
     others = (attrs.evolve(replay, number=one) for one in numbers if one != replay.number)
-    return join([link(other.number, other.address(ask)) for other in others], ", ")
+    links = [link(other.number, other.address(ask)) for other in others]
+    return join(links, ", ") if links else None
 
 
 def _draw_world(
