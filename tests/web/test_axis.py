@@ -318,6 +318,7 @@ def test_the_line_leaves_a_parent_at_the_save_and_not_when_the_parent_goes_on(
 # -- what it costs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
     tmp_path: Path, two_lives: tuple[DescentLife, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,7 @@ def test_every_link_leads_to_a_file_and_no_page_needs_a_server(
         assert any(name.startswith(f"{kind}-") for name in files), kind
 
 
+@pytest.mark.thorough
 def test_a_log_is_written_window_by_window_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
