@@ -14,7 +14,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.
 - ``score_svg``: a score over the generations of an experiment, as a picture.
-- ``html``: HTML and SVG that escape by default; ``page_style``: the look of every page.
+- ``html``: HTML and SVG that escape by default, and the style sheets in ``styles``.
 - ``svg``: pictures and their elements.
 - ``archives``: archives and their members.
 - ``observations``: observations, and paths into them.

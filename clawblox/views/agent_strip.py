@@ -8,24 +8,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
 from clawblox.agents.trajectory import AgentTurn
 from clawblox.system.clock import format_utc_ms
 from clawblox.views import svg
-from clawblox.views.agent_words import seconds_of
+from clawblox.views.agent_words import describe_turn, seconds_of
 from clawblox.views.formatting import count_words, format_count, format_rough_seconds
 from clawblox.views.html import Address, Markup, join
 from clawblox.views.svg import Picture
 
-_T = TypeVar("_T")
-
 WIDTH: Final = 1240.0
-MAX_SINGLE: Final = 300
-"""More turns than these are drawn in columns."""
-_COLUMN: Final = 4.0
 _MAX_LINKS: Final = 60
 _LEFT: Final = 10.0
 _TOP: Final = 26.0
@@ -110,19 +105,21 @@ def draw_strip(strip: Strip) -> Picture:
     scale = _Scale(blocks)
     has_simulated = any(strip.simulated(block.turn.started_at or "") is not None
                         for block in (*blocks[:1], *blocks[-1:]))  # fmt: skip
-    shapes = [
-        *_draw_turns(blocks, scale),
-        *_draw_view(strip, scale),
-        *_draw_ticks(strip, scale, has_simulated=has_simulated),
-        _draw_calls(strip, scale),
-        *_draw_faults(blocks, scale),
-        *_draw_folds(scale),
-        *_draw_links(strip, blocks, scale),
-        *_draw_above(strip, blocks, scale),
-    ]
+    first, last = map(seconds_of, strip.view or ("", ""))
+    shapes = [*_draw_turns(blocks, scale)]
+    if first is not None and last is not None:
+        width = max(3.0, scale.x(last) - scale.x(first))
+        shown = svg.rect("lane0", scale.x(first), _BASE + 1, width, 3)
+        shapes.append(svg.group("view", ["the steps below"], shown))
+    shapes += _draw_ticks(strip, scale, has_simulated=has_simulated)
+    moments = (seconds_of(time) for time in strip.calls)
+    places = {round(scale.x(moment)) for moment in moments if moment is not None}
+    calls = (f"M{x},{_BASE:g}v-9" for x in sorted(places))
+    shapes += [svg.path("lane0-line mark", "".join(calls)), *_draw_faults(blocks, scale)]
+    shapes += [*_draw_folds(scale), *_draw_links(strip, blocks, scale)]
+    shapes += _draw_above(strip, blocks, scale)
     name = f"{count_words(len(blocks), 'turn')} over time of the host"
-    height = _BASE + (54 if has_simulated else 38)
-    return Picture(height, name, shapes, width=WIDTH)
+    return Picture(_BASE + (54 if has_simulated else 38), name, shapes, width=WIDTH)
 
 
 def _place(strip: Strip) -> Iterator[_Block]:
@@ -137,73 +134,52 @@ def _place(strip: Strip) -> Iterator[_Block]:
 
 
 def _draw_turns(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
-    """Yield turns as frames with a fill, or as columns with the most output of their turns."""
-    most = max((block.turn.usage.output_tokens for block in blocks), default=0) or 1
-    if len(blocks) > MAX_SINGLE:
-        columns: dict[float, int] = {}
-        for block in blocks:
-            at = scale.x(block.begin) // _COLUMN * _COLUMN
-            columns[at] = max(columns.get(at, 0), block.turn.usage.output_tokens)
-        bars = [(at, _COLUMN - 1, output) for at, output in columns.items()]
-    else:
-        places = [(scale.x(block.begin), scale.x(block.end), block) for block in blocks]
-        bars = [(x, max(1.0, end - x), one.turn.usage.output_tokens) for x, end, one in places]
-        for kind, wanted in (("grid-line hair none", False), ("lost-line hair none", True)):
-            chosen = [(x, end) for x, end, one in places if one.turn.is_cut_off == wanted]
-            frames = "".join(
-                f"M{x:.1f},{_TOP:g}h{max(1.0, end - x):.1f}v{_HEIGHT:g}H{x:.1f}z"
-                for x, end in chosen
-            )
-            if frames:
-                yield svg.path(kind, frames)
+    """Yield turns as frames with a fill; of turns at the same pixels, the one with most output."""
+    bars: dict[tuple[bool, int, int], int] = {}
+    for block in blocks:
+        x, end = round(scale.x(block.begin)), round(scale.x(block.end))
+        bar = block.turn.is_cut_off, x, max(1, end - x)
+        bars[bar] = max(bars.get(bar, 0), block.turn.usage.output_tokens)
+    for kind, wanted in (("grid-line hair none", False), ("lost-line hair none", True)):
+        frames = (
+            f"M{x},{_TOP:g}h{w}v{_HEIGHT:g}h-{w}z" for is_cut, x, w in bars if is_cut == wanted
+        )
+        yield svg.path(kind, "".join(frames))
+    scale_y = _HEIGHT / (max(bars.values(), default=0) or 1)
     fills = (
-        f"M{x:.1f},{_BASE:g}v-{_HEIGHT * output / most:.1f}h{width:.1f}V{_BASE:g}z"
-        for x, width, output in bars
-        if output
+        f"M{x},{_BASE:g}v-{output * scale_y:.1f}h{width}V{_BASE:g}z"
+        for (_, x, width), output in bars.items()
     )
-    yield svg.path("fill", "".join(fills) or "M0,0")
-
-
-def _draw_view(strip: Strip, scale: _Scale) -> Iterator[Markup]:
-    first, last = map(seconds_of, strip.view or ("", ""))
-    if first is not None and last is not None:
-        x = scale.x(first)
-        width = max(3.0, scale.x(last) - x)
-        yield svg.group("view", ["the steps below"], svg.rect("lane0", x, _BASE + 1, width, 3))
-
-
-def _draw_calls(strip: Strip, scale: _Scale) -> Markup:
-    """Return the calls that the page has read, as ticks."""
-    moments = (seconds_of(time) for time in strip.calls)
-    places = {round(scale.x(moment)) for moment in moments if moment is not None}
-    return svg.path(
-        "lane0-line mark", "".join(f"M{x},{_BASE:g}v-9" for x in sorted(places)) or "M0,0"
-    )
+    yield svg.path("fill", "".join(fills))
 
 
 def _draw_faults(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
-    faulty = [one for one in blocks if one.turn.retries or one.turn.limits or one.turn.errors]
-    for x, group in _gather(faulty, lambda one: scale.x(one.end)):
-        turns = [one.turn for one in group]
-        retries, limits, errors = (
-            sum(getattr(turn, name) for turn in turns) for name in ("retries", "limits", "errors")
-        )
-        words = [
-            f"turn {turns[0].number}" + (f" to {turns[-1].number}" if len(turns) > 1 else ""),
-            count_words(retries, "retry").replace("retrys", "retries") if retries else "",
-            count_words(limits, "limit") if limits else "",
-            count_words(errors, "error") if errors else "",
-            turns[-1].last_error,
+    for kind, is_bad in (("warning-line", False), ("bad-line", True)):
+        faults = [
+            (one.end, f"turn {one.turn.number}: {describe_turn(one.turn)} {one.turn.last_error}")
+            for one in blocks
+            if bool(one.turn.limits or one.turn.errors) == is_bad
+            if is_bad or one.turn.retries
         ]
-        kind = "bad-line" if limits or errors else "warning-line"
-        yield svg.group("fault", words, svg.path(f"{kind} mark", f"M{x:.1f},{_BASE + 5:g}v10"))
+        yield from _draw_marks("fault", faults, scale, f"{kind} mark", (0, _BASE + 5), "v10")
 
 
-def _gather(items: Iterable[_T], place: Callable[[_T], float]) -> Iterator[tuple[float, list[_T]]]:
-    """Yield items by the column that they are in, with the place of the first."""
-    for _, group in groupby(items, key=lambda one: int(place(one) // _MARK)):
-        found = [*group]
-        yield place(found[0]), found
+def _draw_marks(
+    name: str,
+    moments: Iterable[tuple[float | None, str]],
+    scale: _Scale,
+    kind: str,
+    offset: tuple[float, float],
+    shape: str,
+) -> Iterator[Markup]:
+    """Yield marks with their words, those in a column as one."""
+    known = [(scale.x(moment), words) for moment, words in moments if moment is not None]
+    for _, group in groupby(known, key=lambda one: int(one[0] // _MARK)):
+        (x, first), *others = group
+        words = [first, *(more for _, more in others[:1])]
+        words += [f"and {len(others) - 1} more"] if len(others) > 1 else []
+        path = f"M{x + offset[0]:.1f},{offset[1]:g}{shape}"
+        yield svg.group(name, words, svg.path(kind, path))
 
 
 def _draw_folds(scale: _Scale) -> Iterator[Markup]:
@@ -255,18 +231,9 @@ def _draw_links(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterat
 
 
 def _draw_above(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
-    told = [one for one in blocks if one.turn.prompt and not one.turn.is_automatic]
-    for x, group in _gather(told, lambda one: scale.x(one.begin)):
-        words = [f"turn {one.turn.number}: {(one.turn.prompt or '')[:80]}" for one in group[:2]]
-        mark = svg.path("warning", f"M{x - 6:.1f},{_TOP - 12:g}h12l-6,9z")
-        yield svg.group("message", [*words, _more(group, 2)], mark)
-    saved = [(seconds_of(time), name) for time, name in strip.checkpoints]
-    known = [(moment, name) for moment, name in saved if moment is not None and blocks]
-    for x, saves in _gather(known, lambda one: scale.x(one[0])):
-        ring = svg.circle("page ink-line ring", x, _TOP - 7, 5)
-        words = [f"checkpoint {name}" for _, name in saves[:2]]
-        yield svg.group("save", [*words, _more(saves, 2)], ring)
-
-
-def _more(items: Sequence[object], shown: int) -> str:
-    return f"and {len(items) - shown} more" if len(items) > shown else ""
+    turns = ((one.begin, one.turn) for one in blocks if not one.turn.is_automatic)
+    told = ((at, f"turn {turn.number}: {turn.prompt[:80]}") for at, turn in turns if turn.prompt)
+    saved = [(seconds_of(time), f"checkpoint {name}") for time, name in strip.checkpoints]
+    yield from _draw_marks("message", told, scale, "warning", (-6, _TOP - 12), "h12l-6,9z")
+    ring = "m-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z"
+    yield from _draw_marks("save", saved, scale, "page ink-line ring", (0, _TOP - 7), ring)

@@ -8,7 +8,6 @@ from typing import Final
 from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.differences import common_length
-from clawblox.views import page_style
 from clawblox.views.check_report import (
     FAILURE_SECTIONS,
     MOST_NAMED,
@@ -26,39 +25,13 @@ from clawblox.views.formatting import count_words, format_seconds
 from clawblox.views.html import Child, Markup, document, element, join, style
 
 _VALUE_CHARS: Final = 2000
-RULES: Final = """
-.check .world{color:var(--muted);font-weight:600}
-.check .summary{font-size:16px}
-.card{margin:0 0 12px;padding:12px 16px;background:var(--panel);border:1px solid var(--line);
-border-left:4px solid var(--ink);border-radius:6px}
-.card.bad,.card.warning,.card.lost{color:var(--ink)}
-.card.bad{border-left-color:var(--bad)}.card.warning{border-left-color:var(--warning)}
-.card.lost{border-left-color:var(--lost)}
-.card .seen{margin:6px 0 0;font-weight:600;white-space:pre-wrap}
-.card .where{margin:6px 0 0;color:var(--muted)}.card .where code{color:var(--ink)}
-.card .label{display:block;margin:8px 0 2px;color:var(--muted);font-size:12px}
-.sides{display:grid;grid-template-columns:1fr 1fr;gap:12px}
-.box{padding:6px 10px;background:var(--page);border:1px solid var(--line);border-radius:4px}
-.check details{margin:16px 0 0}.check summary{font-size:16px;font-weight:600}
-.check th{font-weight:400;white-space:nowrap}
-.check td.number{text-align:right;white-space:nowrap;padding-right:0}
-@media (max-width:640px){.sides{grid-template-columns:1fr;gap:0}
-.check :is(table,tbody,tr,th,td){display:block}
-.check :is(th,td){border:0;padding:0;white-space:normal}
-.check tr{padding:6px 0;border-top:1px solid var(--line)}.check td.number{display:none}}
-"""
-"""Rules for a report within a page; :data:`page_style.RULES` come first."""
-_PAGE_RULES: Final = """
-body{max-width:1080px;padding:24px 20px 64px}
-@media (max-width:640px){body{padding:16px 12px 48px}}
-"""
 
 
 def render_page(report: Report) -> str:
     """Return a report as an HTML document."""
     title = f"{report.world}: {report.verdict.sentence}"
-    rules = style(page_style.RULES + RULES + _PAGE_RULES)
-    return document(title, rules, element("main", draw_report(report)))
+    body = element("main", draw_report(report), class_="alone")
+    return document(title, style("page", "check"), body)
 
 
 def draw_report(report: Report) -> Markup:

@@ -7,9 +7,11 @@ value of its own type, and cannot have a scheme.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 from collections.abc import Callable, Iterable
+from importlib import resources
 from typing import Final, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -187,6 +189,12 @@ def _meta_policy(policy: str) -> str:
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
 
 
-def style(rules: str) -> Markup:
-    """Return a style sheet, a constant, for the head of a page."""
-    return Markup(f"<style>{rules}</style>")
+def style(*names: str) -> Markup:
+    """Return the style sheets of some names for the head of a page, or for a picture."""
+    return Markup(f"<style>\n{''.join(map(read_rules, names))}</style>")
+
+
+@functools.cache
+def read_rules(name: str) -> str:
+    """Return a style sheet in ``views/styles``, by its name: page, check or picture. Blocks."""
+    return (resources.files("clawblox.views") / "styles" / f"{name}.css").read_text("utf-8")

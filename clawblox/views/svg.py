@@ -23,14 +23,8 @@ SMALL: Final = 12.0
 _EM: Final = 0.61
 """Width of a character of a monospaced font, in font sizes."""
 
-_LINE_COLOURS: Final = (
-    ("#0969da", "#58a6ff"),
-    ("#9a6700", "#d9a441"),
-    ("#8250df", "#b392f0"),
-    ("#1a7f37", "#4cc265"),
-    ("#bf3989", "#f28cc2"),
-    ("#0a7b83", "#39c5cf"),
-)
+_LANES: Final = 6
+"""Number of colours of lines."""
 _DASHES: Final = ("", "stub", "leader")
 _MARKS: Final = (
     "m-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",  # a circle
@@ -41,27 +35,6 @@ _MARKS: Final = (
     "m-1.6,-5h3.2v3.4h3.4v3.2h-3.4v3.4h-3.2v-3.4h-3.4v-3.2h3.4z",
 )
 """Shapes around the place of a point."""
-_COLOURS: Final = {
-    "page": ("#ffffff", "#0d1117"),
-    "stripe": ("#f6f8fa", "#141a22"),
-    "ink": ("#1f2328", "#f0f6fc"),
-    "muted": ("#59636e", "#9198a1"),
-    "grid": ("#d8dee4", "#2b323b"),
-    "bad": ("#cf222e", "#ff7b72"),
-    **{f"lane{number}": pair for number, pair in enumerate(_LINE_COLOURS)},
-}
-_STYLE: Final = """\
-text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;\
-font-size:13px}
-.small{font-size:12px} .title{font-size:16px;font-weight:600}
-.line{fill:none;stroke-width:2;stroke-linecap:round} .thin{stroke-width:1.5}
-.stub{stroke-dasharray:2 4} .leader{stroke-dasharray:1 5} .hair{stroke-width:1;fill:none}
-.faint{opacity:.4;stroke-width:1} .band{stroke:none;opacity:.16}
-.ring{stroke-width:2} .removed{stroke-width:1.2} .mark{stroke-width:2.2;stroke-linejoin:round}
-.pulse{stroke:none;opacity:.3;transform-box:fill-box;transform-origin:center;\
-animation:pulse 2s ease-out infinite}
-@keyframes pulse{from{transform:scale(.6);opacity:.5} to{transform:scale(1.7);opacity:0}}
-@media (prefers-reduced-motion:reduce){.pulse{animation:none}}"""
 
 
 @attrs.frozen
@@ -83,7 +56,7 @@ class Picture:
     def document(self) -> str:
         """Return it as a file, with its style and a background."""
         page = rect("page", 0, 0, self.width, self.height)
-        return self._draw(html.style(f"\n{STYLE}\n"), page, *self.shapes, role="img").html + "\n"
+        return self._draw(html.style("picture"), page, *self.shapes, role="img").html + "\n"
 
     def part(self) -> Markup:
         """Return it as part of a page whose style has the rules of its classes."""
@@ -102,25 +75,14 @@ class Picture:
         )
 
 
-def _rules(theme: int) -> str:
-    return "\n".join(
-        f".{name}{{fill:{pair[theme]}}} .{name}-line{{stroke:{pair[theme]}}}"
-        for name, pair in _COLOURS.items()
-    )
-
-
-STYLE: Final = f"{_STYLE}\n{_rules(0)}\n@media (prefers-color-scheme:dark){{\n{_rules(1)}\n}}"
-"""Rules of the classes."""
-
-
 def line_colour(number: int) -> str:
     """Return the class of a line's colour, given its number from 0; colours repeat."""
-    return f"lane{number % len(_LINE_COLOURS)}"
+    return f"lane{number % _LANES}"
 
 
 def line_dashes(number: int) -> str:
     """Return the class of a line's dashes: lines of the same colour differ in them."""
-    return _DASHES[number // len(_LINE_COLOURS) % len(_DASHES)]
+    return _DASHES[number // _LANES % len(_DASHES)]
 
 
 def mark(number: int, x: float, y: float) -> Markup:
@@ -128,7 +90,7 @@ def mark(number: int, x: float, y: float) -> Markup:
 
     Lines of the same colour have different shapes.
     """
-    shape = _MARKS[(number + number // len(_LINE_COLOURS)) % len(_MARKS)]
+    shape = _MARKS[(number + number // _LANES) % len(_MARKS)]
     return path(f"page-line hair {line_colour(number)}", f"M{x:.1f},{y:.1f}{shape}")
 
 

@@ -6,7 +6,7 @@ import functools
 from importlib import resources
 from typing import Final
 
-from clawblox.views import check_page, page_style, svg
+from clawblox.views.html import read_rules
 
 STATIC_FILES: Final = ("app.js", "icon.svg", "replay.js", "style.css")
 
@@ -17,5 +17,4 @@ def read_static(name: str) -> bytes:
     data = (resources.files("clawblox.web") / "static" / name).read_bytes()
     if name != "style.css":
         return data
-    shared = (page_style.RULES, svg.STYLE, check_page.RULES)
-    return "\n".join(shared).encode() + data
+    return "".join(map(read_rules, ("page", "picture", "check"))).encode() + data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -15,7 +16,7 @@ from clawblox.conformance.report import is_counted
 from clawblox.printable import printable_lines
 from clawblox.views.check_junit import render_junit
 from clawblox.views.check_page import render_page
-from clawblox.views.page_style import COLOURS
+from clawblox.views.html import read_rules
 from tests.cli.test_hostile_text import unsafe
 from tests.cli.test_html import Reader
 from tests.conformance.reports import (
@@ -106,9 +107,12 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("ground", ["page", "panel", "mark"])
 def test_every_text_has_contrast(theme: int, ground: str) -> None:
-    inks = {"ink"} if ground == "mark" else COLOURS.keys() - {"page", "panel", "line", "mark"}
+    root = re.findall(r":root\{([^}]*)\}", read_rules("page"))[theme]
+    colours = dict(re.findall(r"--(\w+):(#\w{6})", root))
+    assert len(colours) == 10
+    inks = {"ink"} if ground == "mark" else colours.keys() - {"page", "panel", "line", "mark"}
     for ink in inks:
-        pair = sorted(luminance(COLOURS[name][theme]) for name in (ink, ground))
+        pair = sorted(luminance(colours[name]) for name in (ink, ground))
         assert (pair[1] + 0.05) / (pair[0] + 0.05) >= LEAST_CONTRAST, (ink, ground)
 
 
