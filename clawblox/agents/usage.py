@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from clawblox.agents.layout import FILE_VERSION, AgentDir, refuse_later
-from clawblox.agents.values import Usage, UsageScope
+from clawblox.agents.values import TOKEN_KINDS, Usage, UsageScope
 from clawblox.config.arguments import HINT, LEFT_OUT, check_count, checked, mismatch
 from clawblox.errors import AgentError
 from clawblox.foreign_values import finite_number, whole_number
@@ -23,13 +23,6 @@ from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_file
 
 _MAX_BYTES: Final = 16 << 20
-_TOKENS: Final = (
-    "input_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-)
 
 
 @attrs.frozen
@@ -125,7 +118,7 @@ class Ledger:
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             raise _unusable(path, f"is not a record of usage: {error}") from error
         has_all = all(
-            len(counts) == len(_TOKENS)
+            len(counts) == len(TOKEN_KINDS)
             for conversation in ledger.conversations.values()
             for counts in conversation.files.values()
         )
@@ -246,7 +239,7 @@ class Ledger:
         if reading.tokens < before.tokens:
             return reading
         return Usage(
-            **{name: max(0, getattr(reading, name) - getattr(before, name)) for name in _TOKENS}
+            **{name: max(0, getattr(reading, name) - getattr(before, name)) for name in TOKEN_KINDS}
         )
 
     def _count_cost(
@@ -283,18 +276,18 @@ def _count_files(
     """Return the growth of each file's record since the last count, and the new count."""
     counted, added = dict(known), Usage()
     for name, reading in files.items():
-        before = counted.get(name, (0,) * len(_TOKENS))
-        now = [getattr(_plausible(reading), kind) for kind in _TOKENS]
+        before = counted.get(name, (0,) * len(TOKEN_KINDS))
+        now = [getattr(_plausible(reading), kind) for kind in TOKEN_KINDS]
         counted[name] = tuple(map(max, now, before))
         more = (max(0, new - old) for new, old in zip(now, before, strict=True))
-        added = added.plus(Usage(**dict(zip(_TOKENS, more, strict=True))))
+        added = added.plus(Usage(**dict(zip(TOKEN_KINDS, more, strict=True))))
     return added, counted
 
 
 def _plausible(reading: Usage) -> Usage:
     """Return a reading without impossible numbers, such as negative ones."""
     return Usage(
-        **{name: whole_number(getattr(reading, name)) or 0 for name in _TOKENS},
+        **{name: whole_number(getattr(reading, name)) or 0 for name in TOKEN_KINDS},
         cost_usd=finite_number(reading.cost_usd),
     )
 

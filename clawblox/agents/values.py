@@ -53,15 +53,15 @@ _MAX_TEXT_CHARS: Final = 8 << 20
 """Length of the longest output line that is read, and so of any text in it."""
 
 
-_COUNTS: Final = (
+TOKEN_KINDS: Final = (
     "input_tokens",
     "cached_tokens",
     "cache_write_tokens",
     "output_tokens",
     "reasoning_tokens",
-    "turns",
-    "missing_costs",
 )
+"""The members of :class:`Usage` that are tokens."""
+_COUNTS: Final = (*TOKEN_KINDS, "turns", "missing_costs")
 
 STOPPED: Final = "stopped on request"
 """Reason of an agent that was stopped without another."""

@@ -31,6 +31,14 @@ _STATES: Final[Mapping[str, _EndState]] = {
     "interrupted": "interrupted",
 }
 """The states of instances without a record, by the status of their run."""
+_UNKNOWN: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("world", "world_dir", "host", "base_path", "url", "control"), ""),
+    **dict.fromkeys(("boot_id", "cookie", "command_file"), ""),
+    **dict.fromkeys(("port", "pid", "start_time", "log_start", "orchestrator_pid"), 0),
+    **dict.fromkeys(("index", "exit")),
+    "is_detached": False,
+}
+"""Members of a record that no manifest has."""
 
 
 def is_run_dir(directory: Path) -> bool:
@@ -110,31 +118,15 @@ def _make_record(name: str, directory: Path, manifest: Manifest) -> InstanceReco
     origin = read_text(run, "resume_from")
     ids = [read_text(entry, "run_id") or "" for entry in objects_in(manifest.restarts)]
     return InstanceRecord(
+        **_UNKNOWN,
         name=name,
         state=state_in(run) or "unknown",
-        world="",
-        world_dir="",
         instance_dir=str(directory),
-        index=None,
-        host="",
-        port=0,
-        base_path="",
-        url="",
-        pid=0,
-        start_time=0,
-        boot_id="",
-        cookie="",
-        command_file="",
         log_file=str(next(filter(Path.is_file, logs), logs[0])),
-        log_start=0,
         started_at=_read_time(run, "started_at") or "",
         ended_at=_read_time(run, "ended_at"),
         resume_path=origin and str(manifest.resolve(origin)),
-        is_detached=False,
-        orchestrator_pid=0,
-        control="",
         restarts=sum(other in ("", run_id) for other in ids),
-        exit=None,
         run_id=run_id,
         options={"labels": clean_labels(run.get("labels")), "reseed": run.get("seed")},
         stopped_on_purpose=True,

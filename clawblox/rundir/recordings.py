@@ -181,16 +181,12 @@ def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damag
     wanted, digest = recording.size_bytes, recording.sha256
     if wanted is None or digest is None:
         return None
-    with _refusing(recording.path):
-        fd = _open(recording.path, run_dir)
-        try:
-            size = os.fstat(fd).st_size
-            if size < wanted:
-                return "incomplete"
-            is_same = size == wanted and digest_open(fd, max_bytes=wanted) == digest
-        finally:
-            os.close(fd)
-    return None if is_same else "changed"
+    with _refusing(recording.path), _opened(recording.path, run_dir) as fd:
+        size = os.fstat(fd).st_size
+        if size < wanted:
+            return "incomplete"
+        is_same = size == wanted and digest_open(fd, max_bytes=wanted) == digest
+        return None if is_same else "changed"
 
 
 def read_digest(recording: FoundRecording, run_dir: Path | None = None) -> str:
@@ -203,12 +199,8 @@ def read_digest(recording: FoundRecording, run_dir: Path | None = None) -> str:
     Raises:
         RecordingError: It cannot be read, or grows beyond all limits.
     """
-    with _refusing(recording.path):
-        fd = _open(recording.path, run_dir)
-        try:
-            return digest_open(fd, max_bytes=MAX_DIGEST_BYTES)
-        finally:
-            os.close(fd)
+    with _refusing(recording.path), _opened(recording.path, run_dir) as fd:
+        return digest_open(fd, max_bytes=MAX_DIGEST_BYTES)
 
 
 def digest_recording(
@@ -224,14 +216,11 @@ def digest_recording(
     Raises:
         OSError: It cannot be read, is not a regular file, or grows.
     """
-    fd = _open(recording.path, run_dir)
-    try:
+    with _opened(recording.path, run_dir) as fd:
         size = os.fstat(fd).st_size
         if size == recording.size_bytes:
             return None
         return FileDigest(size, digest_open(fd, max_bytes=size, check=check))
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager
@@ -242,6 +231,15 @@ def _refusing(path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:  # a null character in a path is a ValueError
         reason = getattr(error, "strerror", None) or str(error)
         raise RecordingError(f"the recording cannot be read: {reason}", path=path) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path, run_dir: Path | None) -> Iterator[int]:
+    fd = _open(path, run_dir)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _open(path: Path, run_dir: Path | None) -> int:

@@ -352,12 +352,8 @@ def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
 MEMBERS_DIR: Final = "worlds"
 """The directory in a run directory with the directories of many instances."""
 _PATHS: Final = (
-    "instance_dir",
-    "command_file",
-    "log_file",
-    "resume_path",
-    "first_resume_path",
-    "datastore_path",
+    *("instance_dir", "command_file", "log_file"),
+    *("resume_path", "first_resume_path", "datastore_path"),
 )
 
 
@@ -430,22 +426,17 @@ def path_mover(run_dir: Path) -> PathMover:
     """
 
     @functools.cache
-    def home() -> Path:
-        return Path(os.path.realpath(run_dir))
-
-    @functools.cache
-    def former() -> frozenset[Path]:
-        records = read_records(run_dir)
-        places = ((former_run_dir(record), Path(record.instance_dir)) for record in records)
-        return frozenset(place for place, inner in places if not inner.is_relative_to(home()))
+    def places() -> tuple[Path, set[Path]]:
+        home, records = Path(os.path.realpath(run_dir)), read_records(run_dir)
+        moved = (one for one in records if not Path(one.instance_dir).is_relative_to(home))
+        return home, set(map(former_run_dir, moved))
 
     def move(path: Path) -> Path:
         if path.is_relative_to(run_dir):
             return path
-        for place in former():
-            if path.is_relative_to(place):
-                return home() / path.relative_to(place)
-        return path
+        home, former = places()
+        around = (place for place in former if path.is_relative_to(place))
+        return next((home / path.relative_to(place) for place in around), path)
 
     return move
 

@@ -128,17 +128,15 @@ def void(tag: str, **attributes: str | Address | None) -> Markup:
 def _open(tag: str, attributes: dict[str, str | Address | None]) -> str:
     words = [tag]
     for key, value in attributes.items():
-        if value is None:
-            continue
         name = key.rstrip("_").replace("_", "-")
-        if isinstance(value, Address):
-            if name not in _LEADING:
-                raise ValueError(f"attributes: an address must be in {sorted(_LEADING)}")
-            words.append(f'{name}="{escape(value.text)}"')
-            continue
-        if name not in _ATTRIBUTES and not name.startswith(("aria-", "data-")):
-            raise ValueError(f"attributes: must be among {sorted(_ATTRIBUTES)}, not {name!r}")
-        words.append(f'{name}="{escape(value)}"')
+        is_address = isinstance(value, Address)
+        is_free = not is_address and name.startswith(("aria-", "data-"))
+        allowed = _LEADING if is_address else _ATTRIBUTES
+        if value is not None and name not in allowed and not is_free:
+            raise ValueError(f"attributes: must be among {sorted(allowed)}, not {name!r}")
+        if value is not None:
+            text = value.text if isinstance(value, Address) else value
+            words.append(f'{name}="{escape(text)}"')
     return " ".join(words)
 
 
@@ -167,26 +165,18 @@ def document(title: str, head: Markup, *body: Child, policy: str | None = _POLIC
         policy: Its Content-Security-Policy; by default it loads nothing and runs nothing. None
             leaves it to the server.
     """
-    metas = [] if policy is None else [_meta_policy(policy)]
-    return "\n".join(
-        (
-            "<!doctype html>",
-            '<html lang="en">',
-            '<meta charset="utf-8">',
-            *metas,
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(title)}</title>",
-            head.html,
-            f"{element('body', *body).html}",
-            "</html>",
-            "",
-        )
-    )
-
-
-def _meta_policy(policy: str) -> str:
-    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n' if policy else ""
+    return f"""\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+{meta}<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+{head.html}
+{element("body", *body).html}
+</html>
+"""
 
 
 def style(*names: str) -> Markup:
@@ -196,5 +186,5 @@ def style(*names: str) -> Markup:
 
 @functools.cache
 def read_rules(name: str) -> str:
-    """Return a style sheet in ``views/styles``, by its name: page, check or picture. Blocks."""
+    """Return a style sheet in ``views/styles``, by its name, such as ``page``. Blocks."""
     return (resources.files("clawblox.views") / "styles" / f"{name}.css").read_text("utf-8")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
 
-from clawblox.differences import Difference, find_differences
+from clawblox.differences import find_differences
 from clawblox.foreign_values import parse_json
 from clawblox.protocol import (
     API_ALIAS_ROUTE,
@@ -47,6 +48,8 @@ _REQUEST: Final = re.compile(r"https?://[^\s'\"<>|;)]+", re.IGNORECASE)
 _OWN_NAMES: Final = (f"${WORLD_URL_ENV}", f"${{{WORLD_URL_ENV}}}")
 _SEVERAL: Final = re.compile(r"&&|\|\||;|`|\$\(|(?<!\\)\n|\b(?:for|while|xargs)\b")
 """Signs of a command that does more than one request."""
+_QUOTED: Final = re.compile(r"(?<=[\[\"])[^\[\]\"]+(?=[\]\"])")
+"""An id in a path, or a text."""
 _MAX_CHARS: Final = 1 << 16
 _MAX_WORDS: Final = 300
 _MAX_CHANGES: Final = 8
@@ -91,9 +94,17 @@ def read_world_call(arguments: Mapping[str, Any], address: str) -> WorldCall | N
         return None
     bodies += [body for name in _BODIES if (body := _as_text(arguments.get(name)))]
     body = bodies[0] if len(bodies) == 1 else ""
+    parsed = _parse(body)
     if route == CHAT_ROUTE:
-        return WorldCall("says", one_line(_find_member(_parse(body), "content", body), _MAX_WORDS))
-    return WorldCall("acts", one_line(_describe_input(body), _MAX_WORDS))
+        content = parsed.get("content")
+        return WorldCall(
+            "says", one_line(content if isinstance(content, str) else body, _MAX_WORDS)
+        )
+    words, kind = body, parsed.pop("type", None)
+    if isinstance(kind, str):
+        data = parsed["data"] if parsed.keys() == {"data"} else parsed
+        words = f"{kind} {json.dumps(data, ensure_ascii=False)}" if data else kind
+    return WorldCall("acts", one_line(words, _MAX_WORDS))
 
 
 def _find_command(arguments: Mapping[str, Any]) -> str:
@@ -107,26 +118,12 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value) if value else ""
 
 
-def _parse(text: str) -> object:
-    try:
-        return parse_json(text, max_bytes=_MAX_ANSWER_BYTES)
-    except ValueError:
-        return None
-
-
-def _find_member(value: object, name: str, default: str) -> str:
-    found = value.get(name) if isinstance(value, Mapping) else None
-    return found if isinstance(found, str) else default
-
-
-def _describe_input(body: str) -> str:
-    parsed = _parse(body)
-    kind = _find_member(parsed, "type", "")
-    if not isinstance(parsed, Mapping) or not kind:
-        return body
-    data = {name: value for name, value in parsed.items() if name != "type"}
-    shown = data["data"] if data.keys() == {"data"} else data
-    return f"{kind} {json.dumps(shown, ensure_ascii=False)}" if shown else kind
+def _parse(text: str) -> dict[str, Any]:
+    """Return the object that a text is in JSON; empty for any other text."""
+    with suppress(ValueError):
+        value = parse_json(text, max_bytes=_MAX_ANSWER_BYTES)
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 # -- answers -------------------------------------------------------------------------------------
@@ -145,7 +142,7 @@ class Observed:
             answer: The result of the tool call; text before the JSON is passed over.
         """
         seen = _parse(answer[max(answer.find("{"), 0) :])
-        if not isinstance(seen, Mapping):
+        if not seen:
             return ""
         last, is_observation = self._last, any(name in seen for name in _CLOCKS)
         if is_observation:
@@ -157,10 +154,16 @@ class Observed:
 
 def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     names = dict(_find_names(after, depth=0))
-    found = [one for one in find_differences(before, after) if not _repeats_time(one, after)]
+    found = [
+        one
+        for one in find_differences(before, after)
+        if one.path != "tick" or "time" not in after  # which tells the same
+    ]
     found.sort(key=lambda one: (one.path != "time", isinstance(one.after, list | Mapping)))
     shown = [
-        format_difference(_named(one, names)).replace(": ", " ", 1).replace(" -> ", " → ", 1)
+        _QUOTED.sub(lambda ident: names.get(ident[0], ident[0]), format_difference(one))
+        .replace(": ", " ", 1)
+        .replace(" -> ", " → ", 1)
         for one in found[:_MAX_CHANGES]
     ]
     if len(found) > _MAX_CHANGES:
@@ -168,32 +171,12 @@ def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
     return " · ".join(shown) or "nothing has changed"
 
 
-def _repeats_time(difference: Difference, after: Mapping[str, Any]) -> bool:
-    return difference.path == "tick" and "time" in after
-
-
 def _find_names(value: object, depth: int) -> Iterator[tuple[str, str]]:
     """Yield the ids of objects that have a name, with it."""
-    if isinstance(value, Mapping) and depth < 4:
+    if isinstance(value, Mapping):
         if isinstance(value.get("id"), str) and isinstance(value.get("name"), str):
             yield value["id"], value["name"]
-        for member in value.values():
-            yield from _find_names(member, depth + 1)
-    elif isinstance(value, list) and depth < 4:
+        value = [*value.values()]
+    if isinstance(value, list) and depth < 4:
         for item in value[:_MAX_NAMES]:
             yield from _find_names(item, depth + 1)
-
-
-def _named(difference: Difference, names: Mapping[str, str]) -> Difference:
-    path = difference.path
-    for ident in _mentioned(path, names):
-        path = path.replace(ident, names[ident])
-    before, after = (
-        names.get(value, value) if isinstance(value, str) else value
-        for value in (difference.before, difference.after)
-    )
-    return attrs.evolve(difference, path=path, before=before, after=after)
-
-
-def _mentioned(path: str, names: Mapping[str, str]) -> Collection[str]:
-    return [part for part in re.findall(r"\[([^\[\]\"]+)\]", path) if part in names]

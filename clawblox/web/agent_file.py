@@ -11,7 +11,6 @@ from clawblox.agents.trajectory import TurnIndex, read_window
 from clawblox.checkpoint.secrets import known_values
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import publish_bytes
-from clawblox.views import page_style
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Child, Markup, document, element, join, style
 from clawblox.views.observations import format_inline
@@ -20,11 +19,6 @@ from clawblox.web.pieces import moment
 
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of the log's part that the file shows."""
-_RULES: Final = """
-body{max-width:960px;padding:24px 20px 64px}
-section{margin:12px 0;padding:8px 0;border-top:1px solid var(--line)}
-section>p{color:var(--muted)}details{margin:4px 0}summary{color:var(--muted)}
-"""
 
 
 def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = False) -> int:
@@ -60,8 +54,7 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
         element("p", count_words(len(steps), "step") + rest, class_="muted"),
         draw_steps(steps),
     )
-    rules = style(page_style.RULES + _RULES)
-    page = document(f"{directory.name} · clawblox", rules, body).encode(errors="replace")
+    page = document(f"{directory.name} · clawblox", style("page", "agent"), body).encode(errors="replace")
     data = outgoing.clear(file.name, page)
     outgoing.check()
     publish_bytes(file, data)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -31,7 +30,7 @@ from clawblox.supervision.tree import SharedStop
 from clawblox.system.regular_files import read_file
 from clawblox.web.site import NoSuchPage
 from clawblox.world.recorded_worlds import find_recorded_world
-from clawblox.world.viewer import HOST, ViewerCommand, leased_port, run_viewer
+from clawblox.world.viewer import HOST, ViewerCommand, run_viewer
 
 _KEY_BYTES: Final = 16
 _MAX_BYTES: Final = 64 << 20
@@ -44,7 +43,6 @@ _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 LOOK_S: Final = 10.0
 """How long an answer about a world holds: the digests of a large one take a tenth of a second."""
 _MAX_RUNNING: Final = 8
-_CHUNK_BYTES: Final = 1 << 16
 _KEPT_BYTES: Final = 4096
 
 RecordingKey: TypeAlias = tuple[str, str]
@@ -301,19 +299,15 @@ class Viewers:
 async def _run(
     entry: RunningViewer, viewer: ViewerCommand, recording: Path, is_begun: anyio.Event
 ) -> None:
-    async def read_output(source: int) -> None:
-        while True:
-            await anyio.wait_readable(source)
-            data = os.read(source, _CHUNK_BYTES)
-            entry.output = (entry.output + data)[-_KEPT_BYTES:]
-            if not data:
-                return
+    def begin(words: list[str], port: int) -> None:
+        entry.words, entry.port = words, port
+        is_begun.set()
+
+    async def keep(data: bytes) -> None:
+        entry.output = (entry.output + data)[-_KEPT_BYTES:]
 
     try:
-        with leased_port() as entry.port:
-            entry.words = viewer.fill(recording, entry.port)
-            is_begun.set()
-            end = await run_viewer(entry.words, viewer.cwd, read_output, SharedStop())
+        end = await run_viewer(viewer, recording, begin, keep, SharedStop())
         entry.state, entry.why = "ended", end.signal or f"status {end.status}"
     except ClawbloxError as error:
         entry.state, entry.why = "failed", error.headline

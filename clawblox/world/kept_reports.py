@@ -117,11 +117,15 @@ def keep_report(
         for place, files in judged.items()
         if files is not None
     }
-    now = format_utc(utc_now())
-    envelope = _Envelope(_SCHEMA_VERSION, now, version, entries, document)
-    fields = attrs.asdict(envelope, recurse=False)
+    envelope = {
+        "schema_version": _SCHEMA_VERSION,
+        "made_at": format_utc(utc_now()),
+        "clawblox": version,
+        "judged": entries,
+        "report": document,
+    }
     try:
-        data = json.dumps(clean_value(fields), indent=2).encode() + b"\n"
+        data = json.dumps(clean_value(envelope), indent=2).encode() + b"\n"
         if len(data) > MAX_REPORT_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {MAX_REPORT_BYTES >> 20} MB")
         publish_bytes(make_private_dir(state_dir(directory)) / name, data, durable=False)

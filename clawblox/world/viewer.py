@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,6 +27,7 @@ HOST: Final = "127.0.0.1"
 GRACE_S: Final = 5.0
 """Seconds that a viewer gets between TERM and KILL."""
 _DRAIN_S: Final = 1.0
+_CHUNK_BYTES: Final = 1 << 16
 _PLACEHOLDER: Final = re.compile(r"\{(recording|port)\}")
 
 
@@ -92,53 +92,44 @@ def require_viewer(world_dir: Path) -> ViewerCommand:
     return viewer
 
 
-@contextmanager
-def leased_port() -> Iterator[int]:
-    """Lease a port for the duration of the block.
-
-    Raises:
-        ClawbloxError: None is free.
-    """
-    try:
-        lease = take_free_port(HOST)
-    except NoFreePort as error:
-        raise ClawbloxError(str(error)) from error
-    try:
-        yield lease.port
-    finally:
-        lease.release()
-
-
 async def run_viewer(
-    words: Sequence[str],
-    cwd: Path,
-    read_output: Callable[[int], Awaitable[None]],
+    viewer: ViewerCommand,
+    recording: Path,
+    begin: Callable[[list[str], int], None],
+    take_output: Callable[[bytes], Awaitable[None]],
     stop: SharedStop,
 ) -> ProcessExit:
     """Run a viewer until it ends or is to end. Whatever it has started ends with it.
 
     Args:
-        words: The command.
-        cwd: Its directory.
-        read_output: Reads what it writes from a descriptor, until its end.
+        viewer: The viewer.
+        recording: The file to show, absolute.
+        begin: Called before it starts, with the words that are run and the port that it is given.
+        take_output: Takes what it writes, and an empty piece at the end; an OSError ends it.
         stop: Ends it, when its scope is cancelled.
 
     Returns:
         How it ended.
 
     Raises:
-        ClawbloxError: It cannot be started.
+        ClawbloxError: It cannot be started, or no port is free.
 
     Cancellation: ends it.
     """
+    try:
+        lease = take_free_port(HOST)
+    except NoFreePort as error:
+        raise ClawbloxError(str(error)) from error
     tree = ProcessTree(secrets.token_hex(16))
     source, sink = os.pipe()
     try:
         try:
-            process = await _start(tree, words, cwd, sink)
+            words = viewer.fill(recording, lease.port)
+            begin(words, lease.port)
+            process = await _start(tree, words, viewer.cwd, sink)
         finally:
             os.close(sink)
-        await _accompany(tree, process, partial(read_output, source), stop)
+        await _accompany(tree, process, partial(_read, source, take_output), stop)
         return await process.wait()
     finally:
         with anyio.CancelScope(shield=True):
@@ -147,6 +138,15 @@ async def run_viewer(
         tree.forget()
         tree.release()
         os.close(source)
+        lease.release()
+
+
+async def _read(source: int, take_output: Callable[[bytes], Awaitable[None]]) -> None:
+    data = b"-"
+    while data:
+        await anyio.wait_readable(source)
+        data = os.read(source, _CHUNK_BYTES)
+        await take_output(data)
 
 
 async def _start(tree: ProcessTree, words: Sequence[str], cwd: Path, sink: int) -> Process:

@@ -67,7 +67,7 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
     steps.take(read_history(agent_dir, driver, session_id))
     described = steps.describe()
     agent_name = agent_dir.path.name if status is None else status.name
-    program = {"name": name, "version": steps.version or "unknown"}
+    program = {"name": name, "version": steps.count.version or "unknown"}
     notes = [*_NOTES]
     if steps.oversized:
         notes.append(f"Lines that were too long to be kept: {steps.oversized}.")
@@ -78,7 +78,10 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
         "agent": {**program, **({} if steps.model is None else {"model_name": steps.model})},
         "steps": described,
         "notes": " ".join(notes),
-        "final_metrics": {**describe_usage(steps.usage, "total_"), "total_steps": len(described)},
+        "final_metrics": {
+            **describe_usage(steps.count.usage, "total_"),
+            "total_steps": len(described),
+        },
         **({} if continued_in is None else {"continued_trajectory_ref": continued_in}),
         "extra": {"agent": agent_name, **_describe_run(agent_dir, status, described)},
     }

@@ -119,14 +119,13 @@ class History:
         self._time, self._turn, self._session_id = context.time, context.turn, context.session_id
         self._first_start = first_start
         self._has_turn = True
-        if lines and lines[0].offset == context.process_start:
-            self._conversation = open_reading(
-                self._driver, self._directory, context.process_session
-            )
-        else:
-            self._conversation = open_reading(
-                self._driver, self._directory, self._session_id, joined_version=context.version
-            )
+        is_whole = bool(lines) and lines[0].offset == context.process_start
+        self._conversation = open_reading(
+            self._driver,
+            self._directory,
+            context.process_session if is_whole else context.session_id,
+            joined_version=None if is_whole else context.version,
+        )
         read_reports(self._conversation, lines, self._directory.path.name)
         self._conversation.outgoing()
 

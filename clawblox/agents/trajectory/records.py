@@ -159,24 +159,13 @@ def to_record(line: Line, path: Path) -> Record | None:
     Raises:
         ClawbloxError: A later version of clawblox wrote it.
     """
-    fields = parse_record(line.data or b"")
-    if fields is None:
-        return None
-    _check_version(fields, path)
-    return _make_record(fields, line.offset) if fields.get("type") in _TYPES else None
-
-
-def _check_version(fields: Mapping[str, Any], path: Path) -> None:
+    fields = parse_record(line.data or b"") or {}
     version = whole_number(fields.get("schema_version")) or 0
     if version > EVENTS_VERSION:
-        raise ClawbloxError(
-            f"{path}: an event has schema_version {version}, and this clawblox reads up to "
-            f"{EVENTS_VERSION}",
-            hint=UPDATE_HINT,
-        )
-
-
-def _make_record(fields: Mapping[str, Any], place: int) -> Record:
+        text = f"{path}: an event has schema_version {version}, and this clawblox reads up to"
+        raise ClawbloxError(f"{text} {EVENTS_VERSION}", hint=UPDATE_HINT)
+    if fields.get("type") not in _TYPES:
+        return None
     data = fields.get("data")
     if not isinstance(data, dict):
         data = {name: value for name, value in fields.items() if name not in _MARKS}
@@ -186,7 +175,7 @@ def _make_record(fields: Mapping[str, Any], place: int) -> Record:
         data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
     time, session_id = fields.get("time"), fields.get("session_id")
     return Record(
-        place=place,
+        place=line.offset,
         type=fields["type"],
         time=time if isinstance(time, str) and parse_utc(time) is not None else None,
         turn=whole_number(fields.get("turn")) or 0,

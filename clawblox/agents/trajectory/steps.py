@@ -96,28 +96,19 @@ class Steps:
         cost_scope: Returns the scope of the costs that a version of the program reports.
 
     Attributes:
+        count: Counts the usage of the whole trajectory.
         model: The latest model; None if unknown.
         oversized: Number of output lines that were too long to keep.
     """
 
     def __init__(self, cost_scope: Callable[[str], UsageScope | None]) -> None:
-        self._count = UsageCount(cost_scope)
+        self.count = UsageCount(cost_scope)
         self.model: str | None = None
         self.oversized = 0
         self._steps: list[_Step] = []
         self._current: _Step | None = None
         self._step_by_call: dict[str, _Step] = {}
         self._prompt: str | None = None
-
-    @property
-    def version(self) -> str | None:
-        """The latest version of the program; None if unknown."""
-        return self._count.version
-
-    @property
-    def usage(self) -> Usage:
-        """Usage of the whole trajectory."""
-        return self._count.usage
 
     def add_system_prompt(self, text: str) -> None:
         """Begin with the system prompt."""
@@ -129,7 +120,7 @@ class Steps:
             self._take(moment, moment.report.data)
 
     def _take(self, moment: Moment, data: Mapping[str, Any]) -> None:
-        added = self._count.take(moment.report.type, data, moment.session_id)
+        added = self.count.take(moment.report.type, data, moment.session_id)
         match moment.report.type:
             case "session.confirmed":
                 self.model = data.get("model") or self.model

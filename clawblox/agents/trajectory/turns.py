@@ -33,18 +33,18 @@ _MARK_BYTES: Final = 64 * 1024
 _TEXT_CHARS: Final = 500
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False)
 class AgentTurn:
     """A turn.
 
     Attributes:
         number: Its number; a turn that was cut off has the number of the next one.
         start: Offset in the log of its first line.
-        end: Offset behind its last line; None while that is not known.
         started_at: UTC time; None if unknown.
+        prompt: The start of the message to the agent; None if the program began the turn itself.
+        end: Offset behind its last line; None while that is not known.
         ended_at: UTC time; None while it lasts, or if unknown.
         is_cut_off: Whether its process ended within it.
-        prompt: The start of the message to the agent; None if the program began the turn itself.
         usage: What it used.
         retries: How often the program tried again by itself.
         limits: How often it met a limit.
@@ -54,11 +54,11 @@ class AgentTurn:
 
     number: int
     start: int
-    end: int | None = None
     started_at: str | None
+    prompt: str | None
+    end: int | None = None
     ended_at: str | None = None
     is_cut_off: bool = False
-    prompt: str | None
     usage: Usage = attrs.field(factory=Usage)
     retries: int = 0
     limits: int = 0
@@ -161,32 +161,21 @@ class TurnIndex:
         turn = self.turns[-1] if self.turns else None
         match record.type:
             case "process.started":
-                self._begin_process(record.raw_offset or 0, turn)
+                start = record.raw_offset or 0
+                self.first_start = start if self.first_start is None else self.first_start
+                if turn is not None and turn.end is None:
+                    turn.end, turn.is_cut_off = start, turn.ended_at is None or turn.is_cut_off
             case "turn.started":
-                self._begin_turn(record)
+                prompt = record.data.get("prompt")
+                text = prompt[:_TEXT_CHARS] if isinstance(prompt, str) else None
+                begun = AgentTurn(record.turn, self._placer.at, record.time, text)
+                self.turns.append(begun)
             case _ if turn is not None:
                 _add(turn, record, added, self._placer.at)
 
-    def _begin_process(self, start: int, turn: AgentTurn | None) -> None:
-        if self.first_start is None:
-            self.first_start = start
-        if turn is not None and turn.end is None:
-            turn.end, turn.is_cut_off = start, turn.ended_at is None or turn.is_cut_off
-
-    def _begin_turn(self, record: Record) -> None:
-        prompt = record.data.get("prompt")
-        self.turns.append(
-            AgentTurn(
-                number=record.turn,
-                start=self._placer.at,
-                started_at=record.time,
-                prompt=prompt[:_TEXT_CHARS] if isinstance(prompt, str) else None,
-            )
-        )
-
     def find_turn(self, offset: int) -> AgentTurn | None:
         """Return the turn to which a byte of the log belongs; None if it is before the first."""
-        found = bisect_right(self.turns, offset, key=_start) - 1
+        found = bisect_right(self.turns, offset, key=lambda turn: turn.start) - 1
         return self.turns[found] if found >= 0 else None
 
     def find_time(self, time: str) -> int | None:
@@ -216,7 +205,7 @@ class TurnIndex:
         Raises:
             OSError: ``events.jsonl`` cannot be read.
         """
-        found = bisect_left(self._marks, first, key=_at) - 1
+        found = bisect_left(self._marks, first, key=lambda mark: mark.at) - 1
         mark = self._marks[max(0, found)]
         placed: list[tuple[int, Record]] = []
         context, records = mark.context, list[Record]()
@@ -249,11 +238,3 @@ def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None
             turn.limits += kind == "limit"
             turn.errors += kind == "error"
             turn.last_error = str(record.data.get("message") or "")[:_TEXT_CHARS]
-
-
-def _start(turn: AgentTurn) -> int:
-    return turn.start
-
-
-def _at(mark: _Mark) -> int:
-    return mark.at

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import os
 import sys
 from pathlib import Path
-from typing import Final
-
-import anyio
 
 from clawblox.cli.running.command_signals import CommandSignals, shell_status
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.supervision.tree import SharedStop
 from clawblox.views.formatting import shorten_path
-from clawblox.world.viewer import GRACE_S, HOST, leased_port, require_viewer, run_viewer
-
-_CHUNK_BYTES: Final = 1 << 16
+from clawblox.world.viewer import GRACE_S, HOST, require_viewer, run_viewer
 
 
 async def show_viewer(world_dir: Path, recording: Path) -> int:
@@ -50,27 +44,19 @@ async def show_viewer(world_dir: Path, recording: Path) -> int:
     async def kill() -> None:
         ending.kill_now()
 
-    async def print_output(source: int) -> None:
-        try:
-            await _print(source)
-        except OutputGone:
-            ending.scope.cancel()
-
-    with leased_port() as port:
+    def begin(_words: object, port: int) -> None:
         if viewer.has_port:
             note(f"The viewer gets the address http://{HOST}:{port}")
-        async with signals.obeyed(stop, kill):
-            words = viewer.fill(recording, port)
-            end = await run_viewer(words, viewer.cwd, print_output, ending)
-    return shell_status(end) if signals.exit_status is None else signals.exit_status
 
-
-async def _print(source: int) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     with Output(sys.stdout) as output:
-        while True:
-            await anyio.wait_readable(source)
-            data = os.read(source, _CHUNK_BYTES)
-            await output.write(decoder.decode(data, final=not data))
-            if not data:
-                return
+
+        async def print_output(data: bytes) -> None:
+            try:
+                await output.write(decoder.decode(data, final=not data))
+            except OutputGone:
+                ending.scope.cancel()
+
+        async with signals.obeyed(stop, kill):
+            end = await run_viewer(viewer, recording, begin, print_output, ending)
+    return shell_status(end) if signals.exit_status is None else signals.exit_status

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from clawblox.agents.values import Usage, sum_usage
+from clawblox.agents.values import TOKEN_KINDS, Usage, sum_usage
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import read_usage
@@ -308,7 +308,7 @@ class _Record:
             "generation": self.generation.number,
             "status": "imported" if latest is None else describe_attempt(latest),
             "turns": total.turns,
-            **{name: None if is_unknown else getattr(total, name) for name in _TOKENS},
+            **{name: None if is_unknown else getattr(total, name) for name in TOKEN_KINDS},
             "cost_usd": cost.usd,
             "is_estimated": cost.is_estimated,
             "missing_costs": total.missing_costs,
@@ -421,15 +421,6 @@ class _Record:
         source = self.state.chain(origin.chain).generations.get(origin.generation)
         points = () if source is None else source.checkpoints()
         return next((point.mid_turn for point in points if point.ref == origin), ())
-
-
-_TOKENS: Final = (
-    "input_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-)
 
 
 def _at(values: Sequence[_T], index: int, default: _T) -> _T:
