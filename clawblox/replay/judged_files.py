@@ -61,13 +61,10 @@ def _digest_recordings(directory: Path) -> Iterator[tuple[str, str]]:
                     yield os.path.relpath(found.path, directory), digest
 
 
-def _find_run_dirs(directory: Path) -> Iterator[Path]:
+def _find_run_dirs(directory: Path) -> list[Path]:
     if not is_experiment(directory):
-        yield directory
-        return
+        return [directory]
     # Here, because a run needs nothing of experiments, which take long to import.
     from clawblox.replay.attempts import list_attempts
 
-    for attempt in list_attempts(directory):
-        if attempt.run_dir is not None:
-            yield attempt.run_dir
+    return [one.run_dir for one in list_attempts(directory) if one.run_dir is not None]

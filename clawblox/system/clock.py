@@ -113,11 +113,9 @@ def parse_since(text: str) -> str:
             parts = _DURATION_PART.findall(text)
             ago_s = sum(int(number) * _UNITS_S[unit] for number, unit in parts)
             return format_utc_ms(utc_now_ns() - ago_s * 10**9)
-        at = datetime.fromisoformat(text)
-        aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-        return format_utc_ms(round(aware.timestamp() * 1000) * 10**6)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ValueError(
-            "must be a duration like 90s, 10m, 2h or 1d, or a UTC time like 2026-06-22T18:59:25Z, "
-            f"not {text!r}"
-        ) from error
+        if (at := parse_utc(text)) is not None:
+            return format_utc_ms(round(at.timestamp() * 1000) * 10**6)
+    except (ValueError, OverflowError, OSError):  # before all years
+        pass
+    wanted = "a duration like 90s, 10m, 2h or 1d, or a UTC time like 2026-06-22T18:59:25Z"
+    raise ValueError(f"must be {wanted}, not {text!r}")

@@ -117,15 +117,9 @@ def keep_report(
         for place, files in judged.items()
         if files is not None
     }
-    envelope = {
-        "schema_version": _SCHEMA_VERSION,
-        "made_at": format_utc(utc_now()),
-        "clawblox": version,
-        "judged": entries,
-        "report": document,
-    }
+    envelope = _Envelope(_SCHEMA_VERSION, format_utc(utc_now()), version, entries, document)
     try:
-        data = json.dumps(clean_value(envelope), indent=2).encode() + b"\n"
+        data = json.dumps(clean_value(attrs.asdict(envelope, recurse=False)), indent=2).encode()
         if len(data) > MAX_REPORT_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {MAX_REPORT_BYTES >> 20} MB")
         publish_bytes(make_private_dir(state_dir(directory)) / name, data, durable=False)
@@ -172,9 +166,7 @@ def read_kept(
 
 
 def _parse_files(place: str, entry: Mapping[str, Any]) -> WorldFiles:
-    if not is_printable(place):
-        raise ValueError(f"{place!r} is no directory")
     files = parse_world_files(entry.get("files"), entry.get("sha256"))
-    if files is None:
-        raise ValueError("its files do not have the digest in it")
+    if files is None or not is_printable(place):
+        raise ValueError(f"{place!r} is no directory, or its files do not have the digest in it")
     return files

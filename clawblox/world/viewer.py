@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import anyio
 import attrs
 
-from clawblox.concurrency.tasks import Tasks
-from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import CONFIG_NAME, read_world_config
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import ProcessExit
-from clawblox.supervision.tree import ProcessTree, SharedStop
+from clawblox.supervision.program import run_program
+from clawblox.supervision.tree import SharedStop
 from clawblox.system.ports import NoFreePort, take_free_port
 from clawblox.system.process import CannotExecute, Process, spawn
 
 HOST: Final = "127.0.0.1"
 GRACE_S: Final = 5.0
 """Seconds that a viewer gets between TERM and KILL."""
-_DRAIN_S: Final = 1.0
-_CHUNK_BYTES: Final = 1 << 16
 _PLACEHOLDER: Final = re.compile(r"\{(recording|port)\}")
 
 
@@ -105,7 +99,7 @@ async def run_viewer(
         viewer: The viewer.
         recording: The file to show, absolute.
         begin: Called before it starts, with the words that are run and the port that it is given.
-        take_output: Takes what it writes, and an empty piece at the end; an OSError ends it.
+        take_output: As for :func:`clawblox.supervision.program.run_program`.
         stop: Ends it, when its scope is cancelled.
 
     Returns:
@@ -120,72 +114,16 @@ async def run_viewer(
         lease = take_free_port(HOST)
     except NoFreePort as error:
         raise ClawbloxError(str(error)) from error
-    tree = ProcessTree(secrets.token_hex(16))
-    source, sink = os.pipe()
+    words = viewer.fill(recording, lease.port)
+    begin(words, lease.port)
+
+    def start(cookie: str, output: int) -> Process:
+        env = {**os.environ, INSTANCE_ENV: cookie}
+        return spawn(words, cwd=viewer.cwd, env=env, output=output)
+
     try:
-        try:
-            words = viewer.fill(recording, lease.port)
-            begin(words, lease.port)
-            process = await _start(tree, words, viewer.cwd, sink)
-        finally:
-            os.close(sink)
-        await _accompany(tree, process, partial(_read, source, take_output), stop)
-        return await process.wait()
-    finally:
-        with anyio.CancelScope(shield=True):
-            if tree.may_have_survivors:
-                await tree.end(stop.begin(GRACE_S))
-        tree.forget()
-        tree.release()
-        os.close(source)
-        lease.release()
-
-
-async def _read(source: int, take_output: Callable[[bytes], Awaitable[None]]) -> None:
-    data = b"-"
-    while data:
-        await anyio.wait_readable(source)
-        data = os.read(source, _CHUNK_BYTES)
-        await take_output(data)
-
-
-async def _start(tree: ProcessTree, words: Sequence[str], cwd: Path, sink: int) -> Process:
-    env = {**os.environ, INSTANCE_ENV: tree.cookie}
-    try:
-        await run_blocking(tree.watch)
-        process = await run_blocking(partial(spawn, words, cwd=cwd, env=env, output=sink))
+        return await run_program(start, take_output, stop, GRACE_S) or ProcessExit()
     except (CannotExecute, OSError) as error:
         raise ClawbloxError(f"The viewer cannot be started: {error}") from error
-    tree.add(process)
-    return process
-
-
-async def _accompany(
-    tree: ProcessTree,
-    process: Process,
-    read_output: Callable[[], Awaitable[None]],
-    stop: SharedStop,
-) -> None:
-    """Read what the viewer writes until it has ended, or is to end; then end what is left."""
-    is_read = anyio.Event()
-
-    async def wait() -> None:
-        await process.wait()
-        stop.scope.cancel()
-
-    async def read() -> None:
-        try:
-            await read_output()
-        except OSError:
-            stop.scope.cancel()
-        is_read.set()
-
-    async with Tasks() as tasks:
-        tasks.start_soon(wait)
-        tasks.start_soon(read)
-        with stop.scope:
-            await anyio.sleep_forever()
-        with anyio.CancelScope(shield=True):
-            await tree.end(stop.begin(GRACE_S))
-        with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe
-            await is_read.wait()
+    finally:
+        lease.release()

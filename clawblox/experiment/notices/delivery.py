@@ -7,7 +7,6 @@ Its processes end with it. An address gets less, by one request that follows no 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -21,8 +20,8 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.schedule.score_functions import refuse_result
 from clawblox.foreign_values import clean_text
 from clawblox.protocol import INSTANCE_ENV
-from clawblox.results import ProcessExit
-from clawblox.supervision.tree import Grace, ProcessTree
+from clawblox.supervision.program import run_program
+from clawblox.supervision.tree import SharedStop
 from clawblox.system.process import CannotExecute, Process, spawn
 
 DELIVERY_S: Final = 10.0
@@ -34,8 +33,6 @@ VARIABLES: Final = (
 """The variables of this process that a command gets."""
 
 _GRACE_S: Final = 1.0
-_DRAIN_S: Final = 1.0
-_CHUNK_BYTES: Final = 1 << 16
 _MAX_OUTPUT_BYTES: Final = 2000
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "clawblox"}
 
@@ -84,76 +81,34 @@ async def run_command(words: Sequence[str], hook: str, notice: bytes, cwd: Path)
         await run_blocking(check_program, words[0], hook)
     except ConfigError as error:
         raise DeliveryError(error.message) from error
-    tree = ProcessTree(secrets.token_hex(16))
-    source, sink = os.pipe()
-    os.set_blocking(source, False)
+    kept = bytearray()
+
+    async def keep(data: bytes) -> None:
+        kept.extend(data[: _MAX_OUTPUT_BYTES - len(kept)])
+
+    stop = SharedStop()
+    stop.scope.deadline = anyio.current_time() + DELIVERY_S
     try:
-        await run_blocking(tree.watch)
-        tree.add(process := await run_blocking(partial(_start, words, notice, cwd, tree, sink)))
+        end = await run_program(partial(_start, words, notice, cwd), keep, stop, _GRACE_S)
     except (CannotExecute, OSError) as error:
-        await run_blocking(tree.forget)
-        os.close(source)
         raise DeliveryError(str(error)) from error
-    finally:
-        os.close(sink)
-    try:
-        end, output = await _accompany(tree, process, source)
-    finally:
-        os.close(source)
-    if end is None:
+    text = clean_text(kept.decode(errors="replace").strip())
+    output = f": {text}" if text else ""
+    if end is None or stop.scope.cancelled_caught:
         raise DeliveryError(f"it did not end within {DELIVERY_S:g} s, and was ended{output}")
     if end.status != 0:
         how = f"status {end.status}" if end.signal is None else end.signal
         raise DeliveryError(f"it ended with {how}{output}")
 
 
-async def _accompany(
-    tree: ProcessTree, process: Process, source: int
-) -> tuple[ProcessExit | None, str]:
-    """Wait for a command, and end its processes; return its end and the beginning of its output.
-
-    The end is None if its time was over.
-    """
-    kept, is_drained, end = bytearray(), anyio.Event(), None
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_drain, source, kept, is_drained)
-            with anyio.move_on_after(DELIVERY_S):
-                end = await process.wait()
-            with anyio.CancelScope(shield=True):
-                await tree.end(Grace(_GRACE_S))
-            with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe
-                await is_drained.wait()
-            tasks.cancel_scope.cancel()
-    finally:
-        with anyio.CancelScope(shield=True):
-            if tree.may_have_survivors:
-                await tree.end(Grace(_GRACE_S))
-            tree.release()
-            await run_blocking(tree.forget)
-    text = clean_text(kept.decode(errors="replace").strip())
-    return end, f": {text}" if text else ""
-
-
-async def _drain(source: int, kept: bytearray, is_drained: anyio.Event) -> None:
-    """Read all that a command writes, and keep the beginning."""
-    while True:
-        await anyio.wait_readable(source)
-        data = os.read(source, _CHUNK_BYTES)
-        if not data:
-            break
-        kept += data[: _MAX_OUTPUT_BYTES - len(kept)]
-    is_drained.set()
-
-
-def _start(words: Sequence[str], notice: bytes, cwd: Path, tree: ProcessTree, sink: int) -> Process:
+def _start(words: Sequence[str], notice: bytes, cwd: Path, cookie: str, output: int) -> Process:
     """Start a command whose standard input is a file in memory. Blocks."""
     given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    env = {"PATH": os.defpath, **given, INSTANCE_ENV: tree.cookie}
+    env = {"PATH": os.defpath, **given, INSTANCE_ENV: cookie}
     with os.fdopen(os.memfd_create("notice"), "w+b", buffering=0) as file:
         file.write(notice)
         file.seek(0)
-        return spawn(words, cwd=cwd, env=env, output=sink, stdin=file.fileno())
+        return spawn(words, cwd=cwd, env=env, output=output, stdin=file.fileno())
 
 
 async def post(address: str, notice: bytes) -> None:
