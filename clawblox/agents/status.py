@@ -332,17 +332,8 @@ def describe_metrics(status: AgentStatus) -> AgentMetrics:
         name=status.name,
         driver=status.driver,
         state=status.state,
-        tokens={} if usage.is_unreported else _tokens_by_kind(usage),
+        tokens={} if usage.is_unreported else usage.tokens_by_kind,
         cost_usd=usage.cost_usd,
         turns=usage.turns,
-        inherited_tokens=_tokens_by_kind(status.inherited) if status.inherited.tokens else {},
+        inherited_tokens=status.inherited.tokens_by_kind if status.inherited.tokens else {},
     )
-
-
-def _tokens_by_kind(usage: Usage) -> dict[str, int]:
-    return {
-        "input": usage.input_tokens,
-        "cached": usage.cached_tokens,
-        "cache_write": usage.cache_write_tokens,
-        "output": usage.output_tokens,
-    }

@@ -95,7 +95,13 @@ class Usage:
     @property
     def tokens(self) -> int:
         """All tokens, cached ones included."""
-        return self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
+        return sum(self.tokens_by_kind.values())
+
+    @property
+    def tokens_by_kind(self) -> dict[str, int]:
+        """The same by kind, such as ``cache_write``; no token is of two kinds."""
+        kinds = ("input", "cached", "cache_write", "output")
+        return {kind: getattr(self, f"{kind}_tokens") for kind in kinds}
 
     @property
     def is_unreported(self) -> bool:

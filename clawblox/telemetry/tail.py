@@ -160,12 +160,8 @@ class Tail:
         except OSError:  # no more data follows
             data = end - self._begins_at
         hole = min(end, data + self._begins_at) - self.position
-        if hole < CHUNK_BYTES:
-            return
-        self.position += hole
-        if self._size + hole <= MAX_LINE_BYTES:
-            self._keep(b"\0" * hole)
-        else:
+        if hole > MAX_LINE_BYTES:  # a shorter hole is read as zeros
+            self.position += hole
             self._size += hole
             self._pieces.clear()
 

@@ -62,11 +62,7 @@ class Roster:
     def name(self, agent_id: object) -> str:
         """Return the name of an agent for people, or else the beginning of its id."""
         ident = _text(agent_id)
-        return printable_name(self.raw_name(ident) or ident[:_ID_CHARS])
-
-    def raw_name(self, agent_id: str) -> str:
-        """Return the name of an agent as it is in the recording; empty if it is unknown."""
-        return self.names.get(agent_id, "")
+        return printable_name(self.names.get(ident) or ident[:_ID_CHARS])
 
 
 def _text(value: object) -> str:
@@ -286,8 +282,7 @@ def world_at_document(world: WorldAt) -> dict[str, Any]:
     return {
         "time": world.time,
         "agents": [
-            {"agent_id": ident, "name": world.roster.raw_name(ident)}
-            for ident in world.roster.present
+            {"agent_id": ident, "name": world.roster.names[ident]} for ident in world.roster.present
         ],
         "frame": None if world.frame is None else world.frame.fields,
         "observations": [record.fields for record in world.observations],

@@ -222,13 +222,8 @@ def describe_agent(agent: AgentStatus) -> str:
 
 
 def _describe_usage(usage: Usage) -> str:
-    kinds = {
-        "input": usage.input_tokens,
-        "cached": usage.cached_tokens,
-        "cache write": usage.cache_write_tokens,
-        "output": usage.output_tokens,
-    }
-    parts = ", ".join(f"{format_count(count)} {kind}" for kind, count in kinds.items() if count)
+    kinds = ((kind.replace("_", " "), count) for kind, count in usage.tokens_by_kind.items())
+    parts = ", ".join(f"{format_count(count)} {kind}" for kind, count in kinds if count)
     tokens = f"{_tokens(usage)} ({parts})" if parts else _tokens(usage)
     return ", ".join(filter(None, (tokens, format_cost(usage.cost_usd))))
 

@@ -252,11 +252,12 @@ def _draw_events(ask: Ask, replay: Replay, at: WorldAt) -> Markup:
 
 def _draw_event(ask: Ask, replay: Replay, at: WorldAt, record: Record) -> Sequence[Child]:
     moment, what = record.moment, describe_event(record.fields)
+    name = at.roster.names.get(str(record.fields.get("agent_id")), "")
     to = replay.address(ask, time=moment.time)
     return (
         link(f"{moment.time:.3f}", to, data_t=_format_time(moment.time)),
         element("time", moment.utc[11:23], datetime=moment.utc, data_fixed=""),
-        _link_agent(ask, replay, at.roster.raw_name(str(record.fields.get("agent_id"))), record),
+        _link_agent(ask, replay, name, record),
         element("span", what, class_="muted") if moment.time > at.time else what,
     )
 
