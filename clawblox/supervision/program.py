@@ -59,9 +59,10 @@ async def run_program(
 
     try:
         try:
-            await run_blocking(tree.watch)
-            process = await run_blocking(start, tree.cookie, sink)
-            tree.add(process)
+            with anyio.CancelScope(shield=True):  # a process that was spawned is released
+                await run_blocking(tree.watch)
+                process = await run_blocking(start, tree.cookie, sink)
+                tree.add(process)
         finally:
             os.close(sink)
         async with Tasks() as tasks:

@@ -81,17 +81,13 @@ class _Scale:
         work = sum(max(0.0, block.end - block.begin) for block in blocks)
         long = [gap for gap in gaps if gap[0] > max(_FOLD_S, _FOLD_SHARE * work)]
         self.folds = sorted(gap[1:] for gap in sorted(long, reverse=True)[:_MAX_FOLDS])
-        begin, end = (blocks[0].begin, ends[-1]) if blocks else (0.0, 1.0)
-        borders = [begin, *(moment for fold in self.folds for moment in fold), end]
+        borders = [blocks[0].begin, *(moment for fold in self.folds for moment in fold), ends[-1]]
         self.parts = [*zip(borders[::2], borders[1::2], strict=True)]
+        lengths = [last - first for first, last in self.parts]
         room = WIDTH - 2 * _LEFT - _FOLD * len(self.folds)
-        total = sum(last - first for first, last in self.parts)
-        self.rate = room / max(total, 1e-3)
-        self.starts = []
-        x = _LEFT
-        for first, last in self.parts:
-            self.starts.append(x)
-            x += (last - first) * self.rate + _FOLD
+        self.rate = room / max(sum(lengths), 1e-3)
+        widths = (length * self.rate + _FOLD for length in lengths)
+        self.starts = [*accumulate(widths, initial=_LEFT)]
 
     def x(self, moment: float) -> float:
         number = max(0, bisect_right(self.parts, moment, key=lambda part: part[0]) - 1)
@@ -102,9 +98,10 @@ class _Scale:
 def draw_strip(strip: Strip) -> Picture:
     """Return the strip; without turns it is empty."""
     blocks = [*_place(strip)]
-    scale = _Scale(blocks)
-    has_simulated = any(strip.simulated(block.turn.started_at or "") is not None
-                        for block in (*blocks[:1], *blocks[-1:]))  # fmt: skip
+    if not blocks:
+        return Picture(0, "0 turns", ())
+    scale, ends = _Scale(blocks), (blocks[0].turn, blocks[-1].turn)
+    has_simulated = any(strip.simulated(turn.started_at or "") is not None for turn in ends)
     first, last = map(seconds_of, strip.view or ("", ""))
     shapes = [*_draw_turns(blocks, scale)]
     if first is not None and last is not None:
@@ -145,7 +142,7 @@ def _draw_turns(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
             f"M{x},{_TOP:g}h{w}v{_HEIGHT:g}h-{w}z" for is_cut, x, w in bars if is_cut == wanted
         )
         yield svg.path(kind, "".join(frames))
-    scale_y = _HEIGHT / (max(bars.values(), default=0) or 1)
+    scale_y = _HEIGHT / (max(bars.values()) or 1)
     fills = (
         f"M{x},{_BASE:g}v-{output * scale_y:.1f}h{width}V{_BASE:g}z"
         for (_, x, width), output in bars.items()
@@ -196,7 +193,7 @@ def _draw_ticks(strip: Strip, scale: _Scale, *, has_simulated: bool) -> Iterator
     begin = scale.parts[0][0]
     step = next((one for one in _STEPS if one * scale.rate * _MOST_TICKS >= WIDTH), _STEPS[-1])
     free = -1.0
-    for first, last in scale.parts if strip.turns else ():
+    for first, last in scale.parts:
         numbers = range(int((first - begin) // step) + 1, int((last - begin) // step) + 1)
         moments = [first, *(begin + step * number for number in numbers[: 2 * _MOST_TICKS])]
         for moment in moments:
@@ -218,7 +215,7 @@ def _elapsed(seconds: float) -> str:
 
 def _draw_links(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
     """Yield an area for each turn, or for some neighbours, that leads to their steps."""
-    size = -(-len(blocks) // _MAX_LINKS) or 1
+    size = -(-len(blocks) // _MAX_LINKS)
     for place in range(0, len(blocks), size):
         group = blocks[place : place + size]
         first, last = group[0].turn, group[-1].turn

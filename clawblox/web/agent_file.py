@@ -54,7 +54,9 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
         element("p", count_words(len(steps), "step") + rest, class_="muted"),
         draw_steps(steps),
     )
-    page = document(f"{directory.name} · clawblox", style("page", "agent"), body).encode(errors="replace")
+    page = document(f"{directory.name} · clawblox", style("page", "agent"), body).encode(
+        errors="replace"
+    )
     data = outgoing.clear(file.name, page)
     outgoing.check()
     publish_bytes(file, data)

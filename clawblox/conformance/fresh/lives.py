@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -34,9 +33,10 @@ from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import ProcessExit, SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
-from clawblox.supervision.tree import Grace, ProcessTree
+from clawblox.supervision.program import run_program
+from clawblox.supervision.tree import SharedStop
 from clawblox.system.files import make_private_dir, write_all
-from clawblox.system.process import CannotExecute, memory_log, spawn
+from clawblox.system.process import CannotExecute, Process, memory_log, spawn
 from clawblox.system.regular_files import read_rest
 from clawblox.system.trees import discard_tree
 
@@ -385,39 +385,31 @@ async def _run(
 
     Cancellation: its processes are ended.
     """
-    cookie = secrets.token_hex(16)
-    tree = ProcessTree(cookie)
-    with ExitStack() as stack:
-        names = ("order", "result", "log")
-        source, result, log = (stack.enter_context(memory_log(name)) for name in names)
+    data = bytearray()
+
+    async def keep(piece: bytes) -> None:
+        data.extend(piece[: MAX_RESULT_BYTES - len(data)])
+
+    with memory_log("order") as source, memory_log("log") as log:
         await run_blocking(write_all, source, encode(order))
         os.lseek(source, 0, os.SEEK_SET)
-        start = partial(
-            spawn,
-            place.command,
-            cwd=place.directory,
-            env={**place.env, INSTANCE_ENV: cookie},
-            output=result,
-            errors=log,
-            stdin=source,
-            pass_fds=pass_fds,
-        )
+
+        def start(cookie: str, output: int) -> Process:
+            env = {**place.env, INSTANCE_ENV: cookie}
+            return spawn(
+                place.command,
+                cwd=place.directory,
+                env=env,
+                output=output,
+                errors=log,
+                stdin=source,
+                pass_fds=pass_fds,
+            )
+
         try:
-            with anyio.CancelScope(shield=True):
-                await run_blocking(tree.watch)
-                tree.add(await run_blocking(start))
-            ended = await tree.processes[0].wait()
+            ended = await run_program(start, keep, SharedStop(), 0.0) or ProcessExit()
         except CannotExecute as error:
             raise CouldNotRun(f"a life in fresh places cannot be started: {error}") from None
-        finally:
-            with anyio.CancelScope(shield=True):
-                await tree.end(Grace(0.0))
-                await run_blocking(tree.forget)
-                tree.release()
-        data, text = await run_blocking(_read, result), await run_blocking(_read, log)
-        return data, text[-_LAST_BYTES:], ended
-
-
-def _read(descriptor: int) -> bytes:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return read_rest(descriptor, max_bytes=MAX_RESULT_BYTES)
+        os.lseek(log, 0, os.SEEK_SET)
+        text = await run_blocking(partial(read_rest, log, max_bytes=MAX_RESULT_BYTES))
+        return bytes(data), text[-_LAST_BYTES:], ended
