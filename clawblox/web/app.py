@@ -31,11 +31,10 @@ from clawblox.views.html import Address, document
 from clawblox.web import routes
 from clawblox.web.frames import FrameKeys, Viewers, frame_headers, read_frame_file
 from clawblox.web.gate import Keys, guarded
-from clawblox.web.page import Ask, Page, draw_page, draw_part
+from clawblox.web.page import STATIC_FILES, Ask, Page, draw_page, draw_part, read_static
 from clawblox.web.pages.replay import find_replay, find_viewer
 from clawblox.web.shared_address import find_pages
 from clawblox.web.site import NoSuchPage, Site
-from clawblox.web.static_files import STATIC_FILES, read_static
 
 _MAX_QUERY_CHARS: Final = 8192
 _MAX_KEPT: Final = 16

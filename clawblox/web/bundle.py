@@ -34,10 +34,9 @@ from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Markup, document, element, join, link
 from clawblox.web import routes
 from clawblox.web.outgoing import Identity, Outgoing
-from clawblox.web.page import Ask, Page, Part, draw_page
+from clawblox.web.page import Ask, Page, Part, draw_page, read_static
 from clawblox.web.pieces import code
 from clawblox.web.site import NoSuchPage, Site
-from clawblox.web.static_files import read_static
 
 MAX_BYTES: Final = 200 * 1000**2
 """How large a bundle may be by default."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from importlib import resources
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.views.html import Address, Child, Markup, element, join, link, read_rules, void
 from clawblox.web.frames import Viewers
 from clawblox.web.site import Site
+
+STATIC_FILES: Final = ("app.js", "icon.svg", "replay.js", "style.css")
 
 Query: TypeAlias = Mapping[str, str]
 """The parameters of an address."""
@@ -157,3 +160,12 @@ def _head(links: Links) -> Iterator[Child]:
     yield void("link", rel="stylesheet", href=links.file("style.css"))
     yield void("link", rel="icon", href=links.file("icon.svg"))
     yield element("script", src=links.file("app.js"), defer="")
+
+
+@functools.cache
+def read_static(name: str) -> bytes:
+    """Return a file of :data:`STATIC_FILES`; the style sheet with the rules of the views."""
+    data = (resources.files("clawblox.web") / "static" / name).read_bytes()
+    if name != "style.css":
+        return data
+    return "".join(map(read_rules, ("page", "picture", "check"))).encode() + data

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from clawblox.web.page import Ask, Page
+from clawblox.views.html import element, link
+from clawblox.web import shared_address
+from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages import (
     agent,
     compare,
     experiment,
     lineage,
     log,
-    missing,
     replay,
     reports,
     run,
     runs,
     save,
     search,
-    shared,
     usage,
 )
 from clawblox.web.site import NoSuchPage
@@ -34,7 +34,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("run/*/agent/*", agent.make_page),
     ("run/*/agent/*/part", agent.make_part),
     ("search", search.make_page),
-    ("open", shared.make_page),
+    ("open", shared_address.make_page),
     ("experiment/*", experiment.make_page),
     ("usage", usage.make_page),
     ("reports", reports.make_page),
@@ -73,5 +73,11 @@ def make_page(ask: Ask, path: str) -> Page:
 
 
 def make_missing(ask: Ask, why: str) -> Page:
-    """Return the page that says why there is none at an address."""
-    return missing.make_page(ask, why)
+    """Return the page that says why there is none at an address.
+
+    Args:
+        ask: What was asked for.
+        why: The reason, for people.
+    """
+    body = element("p", why, " ", link("All runs", ask.links.to()))
+    return Page("Not found", ((ask.site.root.name, ask.links.to()),), (Part("why", body),))

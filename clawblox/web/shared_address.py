@@ -7,7 +7,6 @@ of any directory that has the run resolve it. This module alone makes and parses
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,15 +14,13 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from clawblox.errors import ClawbloxError
-from clawblox.rundir.lineage import read_lineage
-from clawblox.views.html import Address
-from clawblox.web.page import Ask
+from clawblox.views.html import Address, element, join, link
+from clawblox.web.page import Ask, Page, Part
+from clawblox.web.pieces import moment, table
 from clawblox.web.run_history import read_history
 from clawblox.web.site import NoSuchPage, RunSummary
 
-_KINDS: Final = {"run": 0, "agent": 1, "log": 1, "replay": 1, "save": 1}
-"""Number of names in an address, by its kind."""
+_KINDS: Final = ("run", "agent", "log", "replay", "save")
 _MAX_CHARS: Final = 2000
 _OFFSET: Final = re.compile(r"o(\d{1,15})", re.ASCII)
 
@@ -61,21 +58,16 @@ class SharedAddress:
             NoSuchPage: It is not an address to send.
         """
         pieces = [unquote(piece) for piece in text.strip().rpartition("#")[2].split("/")]
-        kind = pieces[1] if len(pieces) > 1 else "run"
-        names = _KINDS.get(kind, 0)
-        rest = pieces[2:]
-        if (
-            len(text) > _MAX_CHARS
-            or kind not in _KINDS
-            or not all(pieces)
-            or not names <= len(rest) <= names + 1
-        ):
+        run_id, kind, *rest = [*pieces, "run"] if len(pieces) == 1 else pieces
+        if kind == "run":
+            rest = ["", *rest]
+        is_known = kind in _KINDS and len(text) <= _MAX_CHARS
+        if not is_known or not all(pieces) or len(rest) not in (1, 2):
             raise NoSuchPage(
                 f"{text[:200]!r} is not an address to send: it must be like #RUN_ID/agent/NAME, "
                 "as the button “copy link” of a page gives it"
             )
-        place = rest[names] if len(rest) > names else ""
-        return cls(pieces[0], kind, rest[0] if names else "", place)
+        return cls(run_id, kind, *rest)
 
 
 def share(run: RunSummary, kind: str = "run", name: str = "") -> str:
@@ -101,7 +93,7 @@ def find_pages(ask: Ask, text: str) -> Sequence[tuple[RunSummary, Address]]:
     """
     address = SharedAddress.parse(text)
     runs = ask.site.runs()
-    owners = [run for run in runs if address.run_id in _latest_ids(run)]
+    owners = [run for run in runs if address.run_id == run.run_id]
     owners = owners or [run for run in runs if address.run_id in _all_ids(run)]
     if not owners:
         raise NoSuchPage(
@@ -117,36 +109,40 @@ def find_pages(ask: Ask, text: str) -> Sequence[tuple[RunSummary, Address]]:
     return found
 
 
-def _latest_ids(run: RunSummary) -> set[str]:
-    return {status.run_id for status in run.run.instances}
+def make_page(ask: Ask) -> Page:
+    """Return the page of choice; ``address`` is the address that was sent.
+
+    Raises:
+        NoSuchPage: It leads nowhere.
+    """
+    text = ask.query.get("address", "")
+    pages = find_pages(ask, text)
+    why = "Several run directories here have this run. Choose one:" if len(pages) > 1 else "It is:"
+    rows = [(link(run.name, to), str(run.directory), moment(run.latest)) for run, to in pages]
+    body = element("p", why), table("Runs", ("Run", "Directory", "Latest"), rows)
+    crumbs = ((ask.site.root.name, ask.links.to()),)
+    return Page(text[:200], crumbs, (Part("choice", join(body)),))
 
 
 def _all_ids(run: RunSummary) -> set[str]:
     """Return the ids of all runs in a directory, earlier ones included."""
-    with contextlib.suppress(ClawbloxError):
-        lineage = read_lineage(run.directory)
-        return {life.run_id for instance in lineage.instances for life in instance.lives}
-    return set()
+    instances = read_history(run).lineage.instances
+    latest = {status.run_id for status in run.run.instances}
+    return latest | {life.run_id for instance in instances for life in instance.lives}
 
 
 def _find_in(ask: Ask, run: RunSummary, address: SharedAddress) -> Iterator[Address]:
-    kind, name, place = address.kind, address.name, address.place
-    offset = _OFFSET.fullmatch(place)
-    at = offset[1] if offset else None
-    if kind == "run":
-        yield ask.links.to("run", run.ident, fragment=place)
-    elif kind == "log" and any(status.name == name for status in run.run.instances):
-        yield ask.links.to("run", run.ident, "log", name, at=at, fragment=place)
-    elif kind == "agent":
-        for agent in run.agents:
-            if agent.name == name:
-                ident = ask.site.identify(agent.dir)
-                yield ask.links.to("run", run.ident, "agent", ident, at=at, fragment=place)
-    elif kind == "replay":
-        if name in map(str, range(1, len(read_history(run).recordings) + 1)):
-            yield ask.links.to("run", run.ident, "replay", name, fragment=place)
-    elif kind == "save":
-        for save in read_history(run).saves:
-            if save.path.name == name:
-                ident = ask.site.identify(save.path)
-                yield ask.links.to("run", run.ident, "save", ident, fragment=place)
+    history, identify = read_history(run), ask.site.identify
+    names = {
+        "run": [("", "")],
+        "log": [(status.name, status.name) for status in run.run.instances],
+        "agent": [(agent.name, identify(agent.dir)) for agent in run.agents],
+        "replay": [(str(number), str(number)) for number, _ in enumerate(history.recordings, 1)],
+        "save": [(save.path.name, identify(save.path)) for save in history.saves],
+    }
+    offset = _OFFSET.fullmatch(address.place)
+    for name, ident in names[address.kind]:
+        if name == address.name:
+            path = (address.kind, ident) if ident else ()
+            at = offset[1] if offset else None
+            yield ask.links.to("run", run.ident, *path, at=at, fragment=address.place)
