@@ -38,7 +38,8 @@ from benchmarks.measure import Row, median, peak_resident_bytes, report, reset_p
 from benchmarks.view_data import add_turn, make_agent, make_log, make_runs, write_turns
 from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.agents.trajectory import TurnIndex, read_window
-from clawblox.web.search import search
+from clawblox.telemetry.log_segments import list_segments
+from clawblox.web.files import make_finder, search
 from clawblox.web.site import identify
 from tests.engine.page.chromium import Chromium, Page
 
@@ -306,14 +307,11 @@ def _parse_end(log: Path) -> float:
 
 
 def _time_search(what: str, log: Path, wanted: bytes, goal: float) -> list[Row]:
-    fd = os.open(log, os.O_RDONLY)
-    try:
-        begun, reached, size = time.perf_counter(), 0, log.stat().st_size
-        while reached < size:
-            reached = search(fd, wanted.decode(), reached).reached
-        taken = time.perf_counter() - begun
-    finally:
-        os.close(fd)
+    find, begun = make_finder(wanted.decode()), time.perf_counter()
+    reached: int | None = 0
+    while reached is not None:
+        reached = search(log.parent, list_segments(log), find, reached).reached
+    taken = time.perf_counter() - begun
     begun = time.perf_counter()
     with log.open("rb") as file:
         while chunk := file.read(1 << 20):

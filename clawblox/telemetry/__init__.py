@@ -3,7 +3,7 @@
 - ``events``: events, for every listener.
 - ``logs``: the log that a world writes itself, and its readers.
 - ``log_segments``: a log that continues in another file when it has become too long.
-- ``log_search``: the borders of lines in a log, and the lines that contain a text.
+- ``line_borders``: the borders of lines in a log of any length.
 - ``log_times``: when its lines arrived: the index of the log, its reader, and the lock for cuts.
 - ``log_index``: writes that index, and cuts logs that are too long.
 - ``metrics``: counters and histograms as plain values.

@@ -1,28 +1,45 @@
-"""Files that pages show: opened below one directory only, and read in windows of whole lines.
+"""Files that pages show: opened below one directory only, read in windows, searched in slices.
 
 A path may come from the records of a stranger. So it is resolved first, must then be below the
 directory of the pages, and is opened without following a link, without waiting, and only if it is
-a regular file. Everything here blocks no longer than the disk does.
+a regular file. Windows are of whole lines; a match is within a line. Everything here blocks, a
+search for its slice of time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import heapq
+import importlib
+import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from clawblox.extras import install_command
 from clawblox.system.regular_files import open_file
+from clawblox.telemetry.log_segments import LogSegment
 
 WINDOW_BYTES: Final = 64 << 10
 """Usual size of a window."""
 MAX_WINDOW_BYTES: Final = 256 << 10
-_MIN_WINDOW_BYTES: Final = 8
-"""Longer than any character, so that each window has at least one."""
+MAX_WANTED: Final = 1000
+"""Maximum length of what is searched, in characters."""
+_END: Final = 1 << 62
+_BLOCK: Final = 1 << 18
+_LONG_LINE: Final = 1 << 14
+"""Bytes of a line longer than a block that are searched twice, as a match can be across its end."""
+_EXCERPT: Final = 120
+"""Bytes that are shown on each side of a match, and of the match itself."""
+
+Finder: TypeAlias = Callable[[bytes], Iterable[tuple[int, int]]]
+"""Yields start and end of the matches in a block, in order."""
 
 
 @contextlib.contextmanager
@@ -72,11 +89,6 @@ class Window:
         """Offset after its last byte, where the next window begins."""
         return self.start + len(self.data)
 
-    @property
-    def ends_line(self) -> bool:
-        """Whether its last line is complete; a later window continues the line otherwise."""
-        return self.data.endswith(b"\n")
-
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the offset and the text of each line, as :func:`decode` shows it."""
         position = self.start
@@ -91,7 +103,7 @@ def decode(data: bytes) -> str:
     return data.decode(errors="backslashreplace")
 
 
-def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES) -> Window:
+def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -> Window:
     """Return the window that begins at an offset and ends with a line.
 
     It ends within a line, but not within a character, if the line is longer than the window; and at
@@ -100,28 +112,32 @@ def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES) -> Window:
     Args:
         fd: Descriptor of the file.
         start: The offset, such as ``Window.end``; beyond the end of the file it is the end.
-        max_bytes: Maximum size of the window, at most 256 KiB.
+        max_bytes: Maximum size of the window, at least 8.
+        at: Offset of a byte that the window must include.
 
     Raises:
         OSError: The file cannot be read.
     """
-    return _read(fd, start, max_bytes, start)
+    size = os.fstat(fd).st_size
+    start = min(max(start, 0), size)
+    before, data = _pread(fd, start, start + max_bytes)
+    return cut_window(data, before, start, size, at)
 
 
-def read_before(fd: int, end: int, max_bytes: int = WINDOW_BYTES) -> Window:
+def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> Window:
     """Return the window that ends at an offset and begins with a line.
 
     Args:
         fd: Descriptor of the file.
         end: The offset, such as ``Window.start``; beyond the end of the file it is the end.
-        max_bytes: Maximum size of the window, at most 256 KiB.
+        max_bytes: Maximum size of the window, at least 8.
 
     Raises:
         OSError: The file cannot be read.
     """
     size = os.fstat(fd).st_size
     end = min(max(end, 0), size)
-    first = max(0, end - _clamp(max_bytes))
+    first = max(0, end - max_bytes)
     before, data = _pread(fd, first, end)
     skipped = 0
     if before not in (b"", b"\n"):
@@ -136,13 +152,12 @@ def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> Window:
     Args:
         fd: Descriptor of the file.
         at: The offset.
-        max_bytes: Maximum size of the window, at most 256 KiB.
+        max_bytes: Maximum size of the window, at least 16.
 
     Raises:
         OSError: The file cannot be read.
     """
-    max_bytes = max(max_bytes, 2 * _MIN_WINDOW_BYTES)
-    return _read(fd, read_before(fd, at, max_bytes // 2).start, max_bytes, at)
+    return read_from(fd, read_before(fd, at, max_bytes // 2).start, max_bytes, at)
 
 
 def cut_window(data: bytes, lead: bytes, start: int, size: int, at: int = 0) -> Window:
@@ -159,17 +174,6 @@ def cut_window(data: bytes, lead: bytes, start: int, size: int, at: int = 0) -> 
     if start + end < size:
         end = data.rfind(b"\n", max(at - start, 0)) + 1 or _end_of_characters(data)
     return Window(start, data[:end], size, lead in (b"", b"\n"))
-
-
-def _read(fd: int, start: int, max_bytes: int, at: int) -> Window:
-    size = os.fstat(fd).st_size
-    start = min(max(start, 0), size)
-    lead, data = _pread(fd, start, start + _clamp(max_bytes))
-    return cut_window(data, lead, start, size, at)
-
-
-def _clamp(max_bytes: int) -> int:
-    return min(max(max_bytes, _MIN_WINDOW_BYTES), MAX_WINDOW_BYTES)
 
 
 def _pread(fd: int, start: int, end: int) -> tuple[bytes, bytes]:
@@ -190,3 +194,163 @@ def _end_of_characters(data: bytes) -> int:
         if data[-back] & 0xC0 != 0x80:  # the first byte of the last character
             return len(data) - (back if data[-back] >= 0xC0 else 0)
     return len(data)
+
+
+# -- search ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Match:
+    """A place that matches.
+
+    Attributes:
+        start: Its offset in the log.
+        before: The last part of its line before it.
+        text: Its first part.
+        after: The first part of its line after it.
+    """
+
+    start: int
+    before: str
+    text: str
+    after: str
+
+
+@attrs.frozen
+class Matches:
+    """The result of a slice of a search.
+
+    Attributes:
+        found: The matches, in order.
+        reached: Offset from which the next slice continues; None if all was searched.
+    """
+
+    found: tuple[Match, ...]
+    reached: int | None
+
+
+def make_finder(wanted: str, *, is_pattern: bool = False) -> Finder:
+    """Return what finds a text, as it is or as in a JSON document, or a regular expression.
+
+    Upper and lower case are the same, in a text those of ASCII letters. Regular expressions need
+    ``google-re2``, which is fast and never runs away.
+
+    Args:
+        wanted: The text or the expression.
+        is_pattern: Whether it is an expression.
+
+    Raises:
+        ValueError: It is empty, too long or no expression, or the extra ``re2`` is missing.
+    """
+    if not 0 < len(wanted) <= MAX_WANTED:
+        raise ValueError(f"q: must have 1 to {MAX_WANTED} characters, not {len(wanted)}")
+    if is_pattern:
+        return partial(_find_pattern, _compile(wanted))
+    escaped = (json.dumps(wanted, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
+    forms = {form.encode(errors="replace").lower() for form in (wanted, *escaped)}
+    return partial(_find_texts, forms)
+
+
+def search(
+    root: Path,
+    segments: Sequence[LogSegment],
+    find: Finder,
+    start: int = 0,
+    *,
+    most: int = 100,
+    seconds: float = 1.0,
+) -> Matches:
+    """Search a log from an offset on, until the slice is over or has enough matches.
+
+    Args:
+        root: The directory that its segments must be in; see :func:`opened_below`.
+        segments: Its segments in order.
+        find: Finds the matches in a block; see :func:`make_finder`.
+        start: The offset, such as ``Matches.reached``.
+        most: Maximum number of matches, at least 1.
+        seconds: Length of the slice; a block is searched however short it is.
+
+    Raises:
+        OSError: A segment may not be shown, or cannot be read.
+    """
+    ends_at, found = time.monotonic() + seconds, list[Match]()
+    for segment in segments:
+        if segment.end <= start:
+            continue
+        with opened_below(root, segment.path) as fd:
+            for reached, match in _scan(fd, segment, find, max(start, segment.start)):
+                found += [match] if match else []
+                is_over = match is None and time.monotonic() >= ends_at
+                if is_over or len(found) == most:
+                    is_all = reached >= segments[-1].end
+                    return Matches(tuple(found), None if is_all else reached)
+    return Matches(tuple(found), None)
+
+
+def _scan(
+    fd: int, segment: LogSegment, find: Finder, reached: int
+) -> Iterator[tuple[int, Match | None]]:
+    """Yield each match in a segment, and None after each block, with the offset behind it."""
+
+    def read(place: int, size: int) -> bytes:
+        return os.pread(fd, min(size, segment.end - place), place - segment.start)
+
+    line = max(segment.start, reached - _LONG_LINE)
+    place = line + read(line, reached - line).rfind(b"\n") + 1
+    while data := read(place := _pass_hole(fd, segment, place), _BLOCK):
+        done = len(data)
+        if done == _BLOCK:
+            done = data.rfind(b"\n") + 1 or done - _LONG_LINE
+        for first, last in find(data):
+            if reached <= place + first < place + done:
+                reached = place + last
+                yield reached, _cut_match(data, place, first, last)
+        place += done
+        reached = max(reached, place)
+        yield reached, None
+
+
+def _pass_hole(fd: int, segment: LogSegment, place: int) -> int:
+    """Return the offset of the next byte outside of the holes of a sparse file."""
+    try:
+        found = segment.start + os.lseek(fd, place - segment.start, os.SEEK_DATA)
+        return min(found, segment.end)
+    except OSError:  # no more data follows
+        return segment.end
+
+
+def _cut_match(data: bytes, place: int, first: int, last: int) -> Match:
+    before = data[max(first - _EXCERPT, 0) : first].rpartition(b"\n")[2]
+    text = data[first : min(last, first + _EXCERPT)]
+    after = data[last : last + _EXCERPT].partition(b"\n")[0]
+    return Match(place + first, decode(before), decode(text), decode(after))
+
+
+def _find_texts(forms: Collection[bytes], data: bytes) -> Iterable[tuple[int, int]]:
+    lower = data.lower()
+
+    def find(form: bytes) -> Iterator[tuple[int, int]]:
+        at = -1
+        while (at := lower.find(form, at + 1)) >= 0:
+            yield at, at + len(form)
+
+    return heapq.merge(*map(find, forms))
+
+
+def _find_pattern(compiled: Any, data: bytes) -> Iterable[tuple[int, int]]:  # noqa: ANN401
+    return (match.span() for match in compiled.finditer(data) if match.end() > match.start())
+
+
+def _compile(pattern: str) -> Any:  # noqa: ANN401 - of a package that may be missing
+    try:
+        re2 = importlib.import_module("re2")
+        options = re2.Options()
+    except (ImportError, AttributeError) as error:  # or another package has that name
+        words = f"q: a regular expression needs the extra re2: {install_command('re2')}"
+        raise ValueError(words) from error
+    options.case_sensitive = options.log_errors = False
+    options.never_nl = True
+    try:
+        return re2.compile(b"(?m)" + pattern.encode(errors="replace"), options)
+    except re2.error as error:
+        raise ValueError(f"q: is no regular expression of RE2: {pattern[:100]!r}") from error

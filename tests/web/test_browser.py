@@ -38,7 +38,7 @@ PAGES: Final = (
     "run/{run}",
     "run/{run}/log/w000",
     "run/{run}/log/w000?at=0",
-    "run/{run}/log/w000?q=onerror",
+    "search?q=onerror&place=run/{run}/log/w000",
     "run/{run}/log/w001",
     "run/{run}/agent/{agent}",
     "run/{run}/save/{save}",

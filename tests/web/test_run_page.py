@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -92,25 +91,9 @@ def test_an_agent_says_why_it_stopped_and_what_it_used_itself(tmp_path: Path) ->
         usage=usage,
         inherited=Usage(input_tokens=1000, cost_usd=1.0, turns=4),
     )
-    words = {"role": "assistant", "content": [{"type": "text", "text": "I am <done>."}]}
-    (agent / "logs").mkdir()
-    (agent / "logs" / "agent.log").write_text(
-        json.dumps({"type": "assistant", "message": words, "session_id": "s"}) + "\n"
-    )
     page = open_page(tmp_path)
     assert "stopped Ada after turn 14: budget of 14 turns used up" in words_of(page, "why")
-    assert "Cost $0.50 Tokens 2.2k 1.0k inherited Turns 10" in words_of(page, "facts")
-    assert "I am <done>." in words_of(page, "agents")
-
-
-def test_a_broken_log_of_an_agent_leaves_the_page_whole(tmp_path: Path) -> None:
-    agent = tmp_path / "agents" / "Ada"
-    write_log(tmp_path, "w000", b"")
-    for driver, content in (("claude", b"\x00\xff{]\n" * 99), ("no such driver", b"{}\n")):
-        write_status(agent, driver=driver)
-        (agent / "logs").mkdir(exist_ok=True)
-        (agent / "logs" / "agent.log").write_bytes(content)
-        assert "Ada" in words_of(open_page(tmp_path), "agents")
+    assert "Cost $0.50 Tokens 2.2k Inherited tokens 1.0k Turns 10" in words_of(page, "facts")
 
 
 def test_it_leads_to_the_save_that_it_came_from(tmp_path: Path) -> None:
@@ -157,7 +140,6 @@ def test_a_real_run_with_a_fork_and_a_restart(tmp_path: Path) -> None:
     page = open_page(tmp_path)
     assert "w001 forked from w000" in html_of(page)
     assert words_of(page, "saves").count("snapshot") == 3
-    assert "restarted from" in words_of(page, "events")
     assert not page.is_live
     again = open_page(tmp_path)
     assert [part.version for part in page.parts] == [part.version for part in again.parts]

@@ -82,7 +82,9 @@ def test_the_pages_of_a_run_fit_and_run_no_foreign_script(
     write_log(tmp_path / "run", "w000", HOSTILE * 5 + b"x" * 5000 + b"\n", halt="y" * 3000)
     site = serve(tmp_path)
     run = only_run(site.site).ident
-    for path in (f"run/{run}", f"run/{run}/log/w000?q=script", "search?q=script", "open?address=x"):
+    log = f"run/{run}/log/w000"
+    found = f"search?q=script&place={log}"
+    for path in (f"run/{run}", log, found, "search?q=script", "open?address=x"):
         page = browser.open(f"{site.address}{path}", width=width, height=900)
         page.wait_for("document.readyState === 'complete' && document.querySelector('main')")
         if path.startswith("open"):

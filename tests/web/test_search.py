@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 import os
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.web import search as module
-from clawblox.web.search import Match, search
-from tests.web.test_files import LINES, holding
+from clawblox.telemetry.line_borders import find_line_start
+from clawblox.telemetry.log_segments import LogSegment, begin_segment, list_segments
+from clawblox.telemetry.tail import read_lines
+from clawblox.web import files as module
+from clawblox.web.files import Match, Matches, make_finder, search
+from tests.agents.drivers.support import within_limit
+from tests.web.test_files import LINES
 
 
-@pytest.fixture(params=["re2", "re"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Search with RE2, or as without it."""
-    if request.param == "re":
-        import_module = importlib.import_module
-
-        def miss(name: str) -> object:
-            if name == "re2":
-                raise ImportError(name)
-            return import_module(name)
-
-        monkeypatch.setattr("clawblox.web.search.importlib.import_module", miss)
-    else:
-        pytest.importorskip("re2")
-    return str(request.param)
+@pytest.fixture
+def re2() -> None:
+    pytest.importorskip("re2")
 
 
-def search_all(fd: int, wanted: str, **options: object) -> list[Match]:
+def search_segments(segments: Sequence[LogSegment], wanted: str, **options: Any) -> list[Match]:
     """Return the matches of all slices."""
-    found, reached = [], 0
+    found = list[Match]()
+    find, reached = make_finder(wanted, is_pattern=options.pop("is_pattern", False)), 0
     while True:
-        slice_ = search(fd, wanted, reached, **options)  # type: ignore[arg-type]
+        slice_ = search(segments[0].path.parent, segments, find, reached, **options)
         found += slice_.found
-        assert slice_.is_complete or slice_.reached > reached
-        reached = slice_.reached
-        if slice_.is_complete:
+        if slice_.reached is None:
             return found
+        assert slice_.reached > reached
+        reached = slice_.reached
+
+
+def search_all(content: bytes, wanted: str, **options: Any) -> list[Match]:
+    """Return the matches of all slices of a search of a file."""
+    with TemporaryDirectory() as directory:
+        log = Path(directory) / "log"
+        log.write_bytes(content)
+        return search_segments(list_segments(log), wanted, **options)
 
 
 @given(LINES, st.sampled_from(["a", "aa", "Ab", "\x00", "0"]), st.integers(1, 3))
 def test_a_text_is_found_wherever_it_is(content: bytes, wanted: str, most: int) -> None:
-    with holding(content) as fd:
-        found = search_all(fd, wanted, max_matches=most)
+    found = search_all(content, wanted, most=most)
     places = [m.start() for m in re.finditer(re.escape(wanted).encode(), content, re.IGNORECASE)]
     assert [match.start for match in found] == places
 
@@ -57,116 +61,133 @@ def test_a_text_is_found_wherever_it_is(content: bytes, wanted: str, most: int) 
 def test_a_text_across_two_blocks_is_found_once(
     monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    monkeypatch.setattr(module, "_TEXT_BLOCK", 16)
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    monkeypatch.setattr(module, "_LONG_LINE", 7)
     for start in range(40):
-        with holding(b"." * start + b"Needle" + b"." * 20) as fd:
-            (match,) = search_all(fd, "nEEdle", seconds=seconds)
-        assert (match.start, match.end, match.text) == (start, start + 6, "Needle")
+        content = b"." * start + b"Needle" + b"." * 20
+        (match,) = search_all(content, "nEEdle", seconds=seconds)
+        assert (match.start, match.text) == (start, "Needle")
 
 
+@pytest.mark.usefixtures("re2")
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
 def test_an_expression_is_found_in_whole_lines(
     monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    pytest.importorskip("re2")
-    monkeypatch.setattr(module, "_PATTERN_BLOCK", 32)
+    monkeypatch.setattr(module, "_BLOCK", 32)
     content = b"".join(b"line %d ends\n" % number for number in range(20))
-    with holding(content) as fd:
-        found = search_all(fd, r"^LINE \d+ ends$", is_pattern=True, seconds=seconds)
+    found = search_all(content, r"^LINE \d+ ends$", is_pattern=True, seconds=seconds)
     assert [match.text for match in found] == content.decode().splitlines()
 
 
-@pytest.mark.usefixtures("engine")
+@pytest.mark.usefixtures("re2")
 def test_an_expression_is_found_again_after_each_slice() -> None:
     content = (
         "erst Größe 1\n\xff\nGRÖSSE\ngröße 2, größe 3\n".encode() + b"\xff gr\xc3\xb6\xc3\x9fe"
     )
-    with holding(content) as fd:
-        found = search_all(fd, r"größe \d|^gr", is_pattern=True, max_matches=1)
-        texts = search_all(fd, "GRÖß")
+    found = search_all(content, r"größe \d|^gr", is_pattern=True, most=1)
+    texts = search_all(content, "Größe")
     assert [match.text for match in found] == ["Größe 1", "GR", "größe 2", "größe 3"]
-    assert [content[match.start : match.end].decode() for match in found] == [
-        match.text for match in found
-    ]
-    assert len(texts) == 4
+    for match in found:
+        assert content[match.start :].startswith(match.text.encode())
+    assert [match.text for match in texts] == ["Größe", "größe", "größe", "größe"]
     assert texts[-1].before == "\\xff "
 
 
+@pytest.mark.usefixtures("re2")
 def test_a_match_across_two_blocks_of_a_long_line_is_found_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("re2")
-    monkeypatch.setattr(module, "_PATTERN_BLOCK", 32)
+    monkeypatch.setattr(module, "_BLOCK", 32)
     monkeypatch.setattr(module, "_LONG_LINE", 8)
-    with holding(b"x" * 28 + b"12345678" + b"x" * 30) as fd:
-        assert [match.text for match in search_all(fd, r"\d+", is_pattern=True)] == ["12345678"]
+    found = search_all(b"x" * 28 + b"12345678" + b"x" * 30, r"\d+", is_pattern=True)
+    assert [match.text for match in found] == ["12345678"]
 
 
-@pytest.mark.usefixtures("engine")
+@pytest.mark.usefixtures("re2")
 def test_a_line_begins_only_once_whatever_slice_finds_it() -> None:
-    with holding(b"abc\ndef\n") as fd:
-        found = search_all(fd, "^.", is_pattern=True, max_matches=1)
+    found = search_all(b"abc\ndef\n", "^.", is_pattern=True, most=1)
     assert [match.text for match in found] == ["a", "d"]
 
 
-def test_the_number_of_matches_is_bounded_whatever_is_asked() -> None:
-    with holding(b"x" * 1000) as fd:
-        assert len(search(fd, "x", max_matches=10**9).found) == module.MAX_MATCHES
-        assert len(search(fd, "x", max_matches=-1).found) == 1
-
-
-@pytest.mark.usefixtures("engine")
+@pytest.mark.usefixtures("re2")
 def test_a_match_stays_within_its_line_and_is_never_empty() -> None:
-    with holding(b"one two\nthree\n") as fd:
-        assert search_all(fd, "x*", is_pattern=True) == []
-        found = search_all(fd, r"o[^e]*", is_pattern=True)
-    assert found == [
-        Match(0, 2, "", "on", "e two"),
-        Match(6, 7, "one tw", "o", ""),
-    ]
+    content = b"one two\nthree\n"
+    assert search_all(content, "x*", is_pattern=True) == []
+    found = search_all(content, r"o[^e]*", is_pattern=True)
+    assert found == [Match(0, "", "on", "e two"), Match(6, "one tw", "o", "")]
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("wanted", ["(", "", "x" * 1001, "[z-a]"])
+@pytest.mark.usefixtures("re2")
+@pytest.mark.parametrize("wanted", ["(", "", "x" * 1001, "[z-a]", r"(.)\1"])
 def test_what_is_no_expression_is_refused(wanted: str) -> None:
-    with holding(b"x") as fd, pytest.raises(ValueError, match=r"^q: "):
-        search(fd, wanted, is_pattern=True)
+    with pytest.raises(ValueError, match=r"^q: "):
+        make_finder(wanted, is_pattern=True)
 
 
-def test_an_expression_that_only_re_has_is_searched_apart() -> None:
-    with holding(b"abab\ncdcd x") as fd:
-        found = search_all(fd, r"(..)\1(?! x)", is_pattern=True)
-    assert [match.text for match in found] == ["abab"]
-
-
-def test_an_expression_that_takes_too_long_is_ended(
-    engine: str, monkeypatch: pytest.MonkeyPatch
+def test_without_re2_an_expression_is_refused_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_BOOT_S", 0.5)
-    with holding(b"a" * 5000 + b"!") as fd:
-        if engine == "re2":
-            assert search_all(fd, "(a+)+$", is_pattern=True) == []
-        with pytest.raises(ValueError, match=r"takes too long; .*pip install .*re2"):
-            search(fd, r"(a+)+$(?=b)", is_pattern=True, seconds=0.1)
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(ValueError, match=r"^q: .* needs the extra re2: .*pip install .*re2"):
+        make_finder("a+", is_pattern=True)
+    assert [match.start for match in search_all(b"a+", "A+")] == [0]
 
 
 def test_excerpts_are_short_and_of_one_line() -> None:
-    with holding(
-        b"x" * 500 + b"\nbefore HIT after\n" + b"y" * 500 + b"hit" + b"z" * (8 << 20)
-    ) as fd:
-        first, second = search_all(fd, "hit")
-        (long,) = search_all(fd, "y" * 500)
+    content = b"x" * 500 + b"\nbefore HIT after\n" + b"y" * 500 + b"hit" + b"z" * (8 << 20)
+    first, second = search_all(content, "hit")
+    (long,) = search_all(content, "y" * 500)
     assert (first.before, first.text, first.after) == ("before ", "HIT", " after")
     assert (len(second.before), len(second.after), len(long.text)) == (120, 120, 120)
 
 
 def test_a_file_that_was_cut_meanwhile_ends_the_search(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"needle\n" * 10)
-    fd = os.open(tmp_path / "log", os.O_RDWR)
-    try:
-        reached = search(fd, "needle", max_matches=5).reached
-        os.truncate(fd, 14)
-        after = search(fd, "needle", reached)
-    finally:
-        os.close(fd)
-    assert (after.found, after.reached, after.is_complete) == ((), 14, True)
+    log = tmp_path / "log"
+    log.write_bytes(b"needle\n" * 10)
+    segments, find = list_segments(log), make_finder("needle")
+    reached = search(tmp_path, segments, find, most=5).reached
+    os.truncate(log, 14)
+    assert reached == 34
+    assert search(tmp_path, segments, find, reached) == Matches((), None)
+
+
+TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
+
+
+@pytest.mark.parametrize("block", [128, 1 << 18])
+@pytest.mark.parametrize(
+    "text", ['"HELLO"', "hello", "a\nb", "naïve", "x" * 30, "text", "absent", '{"text": ""}']
+)
+def test_a_text_is_found_over_segments_as_it_is_or_as_in_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int
+) -> None:
+    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_LONG_LINE", 64)
+    log = tmp_path / "agent.log"
+    for is_ascii in (True, False):
+        begin_segment(log, 1)
+        with log.open("ab") as file:
+            for said in TEXTS:
+                file.write(json.dumps({"text": said}, ensure_ascii=is_ascii).encode() + b"\n")
+    wanted = [
+        line.offset
+        for line in read_lines(log)
+        if text.lower() in json.loads(line.data or b"")["text"].lower()
+        or text.lower() in (line.data or b"").decode().lower()
+    ]
+    for most in (1, 100):
+        found = search_segments(list_segments(log), text, most=most)
+        assert [find_line_start(log, match.start) for match in found] == wanted
+
+
+def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
+    log, hole = tmp_path / "agent.log", 1 << 40
+    with log.open("wb") as file:
+        file.write(b"before\n")
+        file.truncate(hole)
+        file.seek(hole)
+        file.write(b" behind\nlast\n")
+    found = list[Match]()
+    within_limit(lambda: found.extend(search_segments(list_segments(log), "last")))
+    assert [match.start for match in found] == [hole + 8]

@@ -34,7 +34,7 @@ def test_it_finds_logs_agents_names_and_labels_by_run(tmp_path: Path) -> None:
     assert words.index("the NEEDLE in the log") < words.index("labels arm=needle-b")
     assert "world needle-world" in words
     assert "agent Ada" in words
-    assert words.endswith("4 results; all runs are searched.")
+    assert words.endswith("4 results; that is all.")
     page = results(tmp_path, "q=the needle")
     to = next(to for to in links_of(page) if "/log/w000" in to)
     assert "chosen" in html_of(make(Site(tmp_path), to))
@@ -65,14 +65,14 @@ def test_a_search_continues_until_all_runs_are_searched(
 def test_a_slice_that_ends_within_a_log_continues_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_log(tmp_path / "r", "w000", b"x" * (5 << 20) + b" needle\n")
+    write_log(tmp_path / "r", "w000", b"x" * (5 << 18) + b" needle\n")
     at_once = partial(search.search, seconds=0.0)
     monkeypatch.setattr(search, "search", lambda *given, seconds, **more: at_once(*given, **more))
     page, slices = results(tmp_path, "q=needle"), 1
     while further := [to for to in links_of(page) if "next=" in to]:
         assert slices < 20
         page, slices = make(Site(tmp_path), further[0]), slices + 1
-    assert slices == 6
+    assert slices >= 5
     assert "needle" in words_of(page, "found")
 
 
@@ -80,10 +80,12 @@ def test_many_matches_in_a_log_lead_to_its_own_search(tmp_path: Path) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n" * 5000)
     page = results(tmp_path, "q=needle")
     assert html_of(page).count("<mark>") == 10
-    assert any("/log/w000?q=needle" in to for to in links_of(page))
+    more = next(to for to in links_of(page) if "place=" in to)
+    assert "%2Flog%2Fw000" in more
+    assert html_of(make(Site(tmp_path), more)).count("<mark>") == 100
 
 
-@pytest.mark.parametrize("start", ["x", "0123456789-0-0", "-1--1", f"a-{'9' * 40}-0"])
+@pytest.mark.parametrize("start", ["x", "run/0123456789&at=5", "x&at=-1", f"x&at={'9' * 40}"])
 def test_a_start_that_makes_no_sense_is_the_first(tmp_path: Path, start: str) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n")
     assert "1 result;" in words_of(results(tmp_path, f"q=needle&next={start}"))
@@ -91,7 +93,7 @@ def test_a_start_that_makes_no_sense_is_the_first(tmp_path: Path, start: str) ->
 
 def test_too_long_a_text_is_refused_and_an_empty_one_asks(tmp_path: Path) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n")
-    assert "1000 characters at most" in words_of(results(tmp_path, f"q={'x' * 2000}"))
+    assert "must have 1 to 1000 characters" in words_of(results(tmp_path, f"q={'x' * 2000}"))
     assert [part.name for part in results(tmp_path, "q=").parts] == ["ask"]
 
 
@@ -105,4 +107,6 @@ def test_files_of_others_are_not_searched(tmp_path: Path) -> None:
         (site / "r" / "agents" / agent / "logs").mkdir()
     (site / "r/agents/Ada/logs/agent.log").symlink_to(secret)
     os.mkfifo(site / "r/agents/Bo/logs/agent.log")
-    assert "0 results; all runs are searched." in words_of(results(site, "q=needle"))
+    page = results(site, "q=needle")
+    assert "0 results; that is all." in words_of(page)
+    assert "<ul" not in html_of(page)

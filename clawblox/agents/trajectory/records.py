@@ -17,7 +17,7 @@ from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import whole_number
 from clawblox.rundir.paths import UPDATE_HINT
 from clawblox.system.clock import parse_utc
-from clawblox.telemetry.log_search import find_line_end
+from clawblox.telemetry.line_borders import find_line_end
 from clawblox.telemetry.log_segments import LogSegment
 from clawblox.telemetry.tail import Line, read_segment
 from clawblox.typed_values import converter

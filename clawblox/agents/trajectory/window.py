@@ -14,7 +14,7 @@ from clawblox.agents.trajectory.records import Context
 from clawblox.agents.trajectory.steps import Steps
 from clawblox.agents.trajectory.turns import TurnIndex
 from clawblox.agents.values import EventType
-from clawblox.telemetry.log_search import find_line_end, find_line_start
+from clawblox.telemetry.line_borders import find_line_end, find_line_start
 from clawblox.telemetry.log_segments import list_segments
 from clawblox.telemetry.tail import Line, read_lines
 

@@ -18,8 +18,8 @@ from clawblox.agents.trajectory.records import read_records
 from clawblox.errors import ClawbloxError
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc_ms, parse_since
-from clawblox.telemetry.log_search import find_lines
-from clawblox.telemetry.log_segments import log_end
+from clawblox.telemetry.line_borders import find_line_start
+from clawblox.telemetry.log_segments import list_segments, log_end
 from clawblox.views.agent_strip import Strip, draw_strip
 from clawblox.views.agent_words import (
     Step,
@@ -37,6 +37,7 @@ from clawblox.views.formatting import count_words, format_cost, format_count, su
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.web.agent_log import AgentLog, opened_agent, read_address
 from clawblox.web.agent_steps import StepDrawer, draw_checkpoint, fork_command
+from clawblox.web.files import make_finder, search
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.run import draw_origins
 from clawblox.web.pieces import code, facts, moment, state_mark
@@ -368,16 +369,17 @@ def _draw_found(view: _View) -> Markup:
     if not wanted.strip():
         return element("p", "Type what to search. ", back)
     log = view.turns.directory.log_file
-    found = find_lines(log, wanted, start=start, max_lines=_MAX_FOUND)
+    root, find = view.ask.site.root, make_finder(wanted)
+    found = search(root, list_segments(log), find, start, most=_MAX_FOUND)
     rows = []
-    for offset in found.offsets:
+    for offset in dict.fromkeys(find_line_start(log, match.start) for match in found.found):
         steps = read_window(view.turns, offset, max_bytes=1).steps
         rows += [row for step in steps[:1] for row in _draw_matches(view, step, wanted, offset)]
-    if found.is_all:
+    if found.reached is None:
         words, more = f"{count_words(len(rows), 'place')} from here to the end", None
     else:
-        words = f"{count_words(len(rows), 'place')} up to {format_bytes(found.end)}"
-        more = link("search on", view.to(q=wanted, next=found.end), data_key="later")
+        words = f"{count_words(len(rows), 'place')} up to {format_bytes(found.reached)}"
+        more = link("search on", view.to(q=wanted, next=found.reached), data_key="later")
     head = element("p", join((words, more, back), " · "))
     return join((head, element("ol", *rows, class_="found")))
 

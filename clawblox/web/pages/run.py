@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
-from clawblox.agents.drivers import find_driver
-from clawblox.agents.drivers.reading import open_reading
-from clawblox.agents.layout import AgentDir
-from clawblox.agents.narration import Line, narrate
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import sum_usage
 from clawblox.results import describe_end
+from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.lineage import InstanceLineage
 from clawblox.rundir.lives import Origin
+from clawblox.rundir.recordings import FoundRecording
+from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import (
@@ -23,17 +22,17 @@ from clawblox.views.formatting import (
     format_cost,
     format_count,
     format_labels,
-    format_seconds,
     path_word,
     suggest,
 )
-from clawblox.views.html import Child, Markup, element, join, link
+from clawblox.views.html import Child, Markup, element, join, link, text
 from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.files import opened_below, read_before
 from clawblox.web.origins import RunSave
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
+    and_more,
     code,
     comparison,
     cost,
@@ -45,22 +44,20 @@ from clawblox.web.pieces import (
     table,
 )
 from clawblox.web.run_history import RunHistory, read_history
-from clawblox.web.run_logs import opened_log, read_last_line
 from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 from clawblox.web.subjects import list_subjects
 
 _T = TypeVar("_T")
+_Columns: TypeAlias = Mapping[str, Callable[[_T], Cell | Child]]
+"""What draws an item in each column of a table, by its heading."""
 
 _MAX_WHY: Final = 5
 """Number of sentences of a kind that say why a run is as it is."""
 _MAX_ROWS: Final = 100
 _MAX_DRAWN: Final = 60
 """Number of instances whose lineage is still a picture that people can read."""
-_MAX_LOGS: Final = 20
-_MAX_EVENTS: Final = 20
-_NOW_BYTES: Final = 1 << 16
-_NOW_CHARS: Final = 300
+_MAX_CHARS: Final = 300
 
 
 def make_page(ask: Ask, ident: str) -> Page:
@@ -77,7 +74,6 @@ def make_page(ask: Ask, ident: str) -> Page:
         "saves": _draw_saves(ask, run, history),
         "recordings": _draw_recordings(ask, run, history),
         "compare": _section("Compare", comparison(ask.links, [*list_subjects(ask, [run])])),
-        "events": _draw_events(ask, run),
     }
     return Page(
         run.name,
@@ -92,27 +88,16 @@ def _section(heading: str, *body: Child) -> Markup:
     return join((element("h2", heading), *body))
 
 
-def _listing(
-    name: str, headings: str, rows: Sequence[Sequence[Cell | Child]], total: int, *more: Child
-) -> Markup:
-    """Return a section with a table; nothing without rows.
-
-    Args:
-        name: Its heading.
-        headings: Those of the columns, between commas.
-        rows: The rows.
-        total: How many there would be, were all shown.
-        *more: What follows.
-    """
-    if not rows:
+def _listing(name: str, items: Sequence[_T], columns: _Columns[_T]) -> Markup:
+    """Return a section with a table of the first items; nothing without items."""
+    if not items:
         return join(())
-    hidden = total - len(rows)
-    note = element("p", f"{hidden} more are not shown", class_="muted") if hidden else None
-    return _section(name, table(name, headings.split(","), rows), note, *more)
+    rows = [[draw(item) for draw in columns.values()] for item in items[:_MAX_ROWS]]
+    return _section(name, table(name, [*columns], rows), and_more(len(items) - len(rows)))
 
 
-def _say(*pieces: Child) -> Markup:
-    return join(pieces)
+def _format_time(time: float | None) -> str:
+    return "" if time is None else f" at {time:.1f} s"
 
 
 # -- why it is so ----------------------------------------------------------------------------------
@@ -121,33 +106,22 @@ def _say(*pieces: Child) -> Markup:
 def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]:
     """Yield sentences: what is bad first."""
     statuses = run.run.instances
+    up = {status.name for status in statuses if status.state not in OVER}
     bad = [status for status in statuses if status.has_died]
-    yield from _first(bad, lambda status: _explain_death(ask, run, status), "died as well")
-    back = [one for one in history.lineage.instances if _has_come_back(run, one)]
-    yield from _first(back, _explain_return, "came back as well")
+    back = [one for one in history.lineage.instances if one.name in up and one.restarts]
     over = [agent for agent in run.agents if agent.is_over]
     over.sort(key=lambda agent: agent.state not in ("failed", "interrupted"))
-    yield from _first(over, _explain_agent, "have ended as well")
-    if run.run.interrupted:
-        names = ", ".join(run.run.interrupted[:_MAX_WHY])
-        more = len(run.run.interrupted) - _MAX_WHY
-        yield _say(
-            "A resume would bring back ",
-            element("b", names),
-            f" and {more} more" if more > 0 else None,
-            _describe_saves(run),
-        )
-    well: Counter[tuple[str, str]] = Counter()
-    for status in statuses:
-        if not status.has_died:
-            end = describe_end(status.exit, status.halt) if status.state in OVER else ""
-            well[status.state, end or ""] += 1
-    for (state, end), number in well.items():
-        words = count_words(number, "instance")
-        yield join((state_mark(state), f": {words}", f", {end}" if end else None))
-    working = Counter(agent.state for agent in run.agents if not agent.is_over)
-    for agent_state, number in working.items():
-        yield join((state_mark(agent_state), f": {count_words(number, 'agent')}"))
+    yield from _first(bad, lambda status: _explain_death(ask, run, status), "died")
+    yield from _first(back, _explain_return, "came back")
+    yield from _first(over, _explain_agent, "have ended")
+    left = [status for status in statuses if status.name in run.run.interrupted]
+    yield from _first(left, _explain_resume, "would come back")
+    well = [status for status in statuses if not status.has_died]
+    ends = [("instance", status.state, _describe_end(status)) for status in well]
+    work = [("agent", agent.state, "") for agent in run.agents if not agent.is_over]
+    for (noun, state, end), number in Counter[tuple[str, str, str]]([*ends, *work]).items():
+        words = f": {count_words(number, noun)}{end and f', {end}'}"
+        yield join((state_mark(state), words))
     if not statuses and not run.agents:
         yield element("span", "Nothing has run here.", class_="muted")
     if history.problem:
@@ -157,66 +131,56 @@ def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]
 def _first(found: Sequence[_T], explain: Callable[[_T], Markup], rest: str) -> Iterator[Markup]:
     yield from map(explain, found[:_MAX_WHY])
     if len(found) > _MAX_WHY:
-        yield element("span", f"{len(found) - _MAX_WHY} more {rest}", class_="muted")
+        yield element("span", f"{len(found) - _MAX_WHY} more {rest} as well", class_="muted")
+
+
+def _describe_end(status: InstanceStatus) -> str:
+    known = describe_end(status.exit, status.halt) if status.state in OVER else ""
+    ends = {"interrupted": "its orchestrator is gone", "failed": "it was never ready"}
+    return (known or ends.get(status.state, ""))[:_MAX_CHARS]
+
+
+def _tell(mark: Markup, name: str, *more: Child) -> Markup:
+    return join((mark, " ", element("b", name), *more))
 
 
 def _explain_death(ask: Ask, run: RunSummary, status: InstanceStatus) -> Markup:
-    ends = {"interrupted": "its orchestrator is gone", "failed": "it was never ready"}
-    end = (describe_end(status.exit, status.halt) or ends.get(status.state, ""))[:_NOW_CHARS]
-    last = read_last_line(ask.site, run, status)
-    log = ask.links.to("run", run.ident, "log", status.name)
-    return _say(
-        state_mark(status.state, is_bad=True),
-        " ",
-        element("b", status.name),
-        f": {end}" if end else None,
-        *((" · ", moment(status.ended_at)) if status.ended_at else ()),
-        " · ",
-        link("log", log),
-        element("pre", last[:_NOW_CHARS]) if last else None,
-    )
+    mark, end = state_mark(status.state, is_bad=True), _describe_end(status)
+    when = (" · ", moment(status.ended_at)) if status.ended_at else ()
+    log = link("log", ask.links.to("run", run.ident, "log", status.name))
+    last = _read_last_line(ask, run, status)
+    shown = element("pre", last) if last else None
+    return _tell(mark, status.name, end and f": {end}", *when, " · ", log, shown)
 
 
-def _has_come_back(run: RunSummary, instance: InstanceLineage) -> bool:
-    states = {status.name: status.state for status in run.run.instances}
-    is_up = states.get(instance.name, "exited") not in OVER
-    return is_up and len(instance.lives) > 1 and instance.lives[-2].has_died
+def _read_last_line(ask: Ask, run: RunSummary, status: InstanceStatus) -> str:
+    """Return the last line of a log that has text, shortened; empty if it cannot be read."""
+    log, texts = shown_log(run.directory, status.log_file), list[str]()
+    if log is not None:
+        with contextlib.suppress(OSError), opened_below(ask.site.root, log) as fd:
+            texts = [text.strip() for _, text in read_before(fd).lines()]
+    return next(filter(None, reversed(texts)), "")[:_MAX_CHARS]
 
 
 def _explain_return(instance: InstanceLineage) -> Markup:
-    before, latest = instance.lives[-2:]
-    return _say(
-        element("span", "◐ ", class_="warning"),
-        element("b", instance.name),
-        f" died: {before.exit}" if before.exit else " died",
-        "; came back ",
-        moment(latest.begun_at),
-        f", {count_words(instance.restarts, 'restart')}",
-    )
+    mark = element("span", "◐", class_="warning")
+    death = instance.deaths[-1].exit if instance.deaths else None
+    back = " came back ", moment(instance.lives[-1].begun_at)
+    times = f", {count_words(instance.restarts, 'restart')}"
+    return _tell(mark, instance.name, f" died: {death};" if death else None, *back, times)
 
 
 def _explain_agent(agent: AgentStatus) -> Markup:
-    return _say(
-        state_mark(agent.state),
-        " ",
-        element("b", agent.name),
-        f" after turn {agent.turn}" if agent.turn else None,
-        f": {agent.reason[:_NOW_CHARS]}" if agent.reason else None,
-        " · ",
-        moment(agent.time),
-    )
+    turn = f" after turn {agent.turn}" if agent.turn else ""
+    words = f"{turn}: {agent.reason[:_MAX_CHARS]}" if agent.reason else turn
+    return _tell(state_mark(agent.state), agent.name, words, " · ", moment(agent.time))
 
 
-def _describe_saves(run: RunSummary) -> str:
-    wanted = set(run.run.interrupted)
-    statuses = [status for status in run.run.instances if status.name in wanted]
-    saved = [status for status in statuses if status.saved_path is not None]
-    if not saved:
-        return ", fresh: there is no save"
-    path, time = saved[0].saved_path, saved[0].sim_time
-    if len(statuses) > 1 or path is None:
-        return f", {len(saved)} from their last saves"
-    return f" from {path.name}" + ("" if time is None else f" at {time:.1f} s")
+def _explain_resume(status: InstanceStatus) -> Markup:
+    path, end = status.saved_path, ", fresh: there is no save"
+    if path is not None:
+        end = f" from {path.name}{_format_time(status.sim_time)}"
+    return _tell(text("A resume would bring back"), status.name, end)
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -231,57 +195,43 @@ def _draw_facts(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     return facts(
         (
             ("Cost", format_cost(own.cost_usd) or unknown),
-            ("Tokens", _with_note(format_count(own.tokens), inherited.tokens)),
+            ("Tokens", format_count(own.tokens)),
+            ("Inherited tokens", format_count(inherited.tokens)),
             ("Turns", format_count(own.turns)),
             ("Came from", join(draw_origins(ask, run, history), ", ") if statuses else None),
             ("Experiment", _draw_part(ask, run)),
             ("Started", moment(min((status.started_at for status in statuses), default=""))),
             ("Latest", moment(run.latest)),
-            ("Labels", "; ".join(labels[:_MAX_WHY])[:_NOW_CHARS]),
+            ("Labels", "; ".join(labels[:_MAX_WHY])[:_MAX_CHARS]),
             ("Run id", run.run_id),
         )
     )
 
 
-def _with_note(own: str, inherited: int) -> Child:
-    if not inherited:
-        return own
-    note = element("small", f" {format_count(inherited)} inherited", class_="muted")
-    return join((own or "0", note))
-
-
-def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Child]:
-    """Yield the saves of other runs that it began from."""
-    for origin in history.origins[:3]:
-        yield _draw_origin(ask, run, origin)
-    if len(history.origins) > 3:
-        yield f"{len(history.origins) - 3} more"
-    if not history.origins:
-        yield "a fresh start"
+def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Sequence[Child]:
+    """Return the saves of other runs that it began from."""
+    drawn = [_draw_origin(ask, run, origin) for origin in history.origins[:_MAX_WHY]]
+    hidden = len(history.origins) - len(drawn)
+    return [*drawn, *([f"{hidden} more"] if hidden else [])] or ["a fresh start"]
 
 
 def _draw_origin(ask: Ask, this: RunSummary, origin: Origin) -> Markup:
-    at = "" if origin.time is None else f" at {origin.time:.1f} s"
+    name, time = origin.path.name, _format_time(origin.time)
     run = _find_owner(ask, origin)
     if run is None:
-        return join((origin.path.name, at, element("small", " not below here", class_="muted")))
+        return join((name, time, element("small", " not below here", class_="muted")))
     save = ask.links.to("run", run.ident, "save", ask.site.identify(origin.path))
     page = link(run.name, ask.links.to("run", run.ident)) if run is not this else "an earlier run"
-    return join((link(origin.path.name, save), at, " of ", page))
+    return join((link(name, save), time, " of ", page))
 
 
 def _find_owner(ask: Ask, origin: Origin) -> RunSummary | None:
     """Return the run in whose directory a save is, or else one that has the same save."""
-    runs = ask.site.runs()
+    runs, digest = ask.site.runs(), origin.sha256
     around = [run for run in runs if origin.path.is_relative_to(run.directory)]
-    if around:
-        return max(around, key=lambda run: len(run.directory.parts))
-    same = (
-        run
-        for run in runs
-        if origin.sha256
-        and any(status.saved_sha256 == origin.sha256 for status in run.run.instances)
-    )
+    same = (run for run in runs for status in run.run.instances if status.saved_sha256 == digest)
+    if around or not digest:
+        return max(around, key=lambda run: len(run.directory.parts), default=None)
     return next(same, None)
 
 
@@ -290,8 +240,7 @@ def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
     if part is None:
         return None
     to = ask.links.to("experiment", ask.site.identify(part.experiment))
-    words = " ".join(filter(None, (part.chain, part.attempt)))
-    return join((link(part.experiment.name, to), f" {words}" if words else None))
+    return join((link(part.experiment.name, to), part.chain, part.attempt), " ")
 
 
 # -- how to go on ----------------------------------------------------------------------------------
@@ -300,173 +249,114 @@ def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
 def _draw_commands(run: RunSummary, history: RunHistory) -> Markup:
     rows = [
         element("div", element("dt", words), element("dd", code(command)))
-        for words, command in _suggest(run, history)
+        for words, command in _suggest(run, history).items()
+        if command
     ]
     return _section("How to go on", element("dl", *rows, class_="commands"))
 
 
-def _suggest(run: RunSummary, history: RunHistory) -> Iterator[tuple[str, str]]:
-    directory, statuses = run.directory, run.run.instances
-    live = [status for status in statuses if status.state not in OVER]
-    if run.part is not None:
-        yield "Continue the experiment", suggest("experiment resume", run.part.experiment)
-    elif run.run.interrupted:
-        yield "Resume it", suggest("resume", directory)
-    if live:
-        name = [live[0].name] if len(live) > 1 else []
-        yield "Play in it", suggest("play", directory, *name)
-    saved = [status for status in statuses if status.saved_path is not None or status in live]
-    if saved:
-        yield "Fork it", suggest("fork", directory, saved[0].name)
-    archive = next((save for save in history.saves if not save.instance), None)
-    if archive is not None and statuses:
-        words = ("--resume", path_word(archive.path))
-        yield "Continue its latest archive", suggest("run", statuses[0].world_dir, *words)
-    if statuses:
-        more = ["--follow"] if live else []
-        yield "Read its logs", suggest("logs", directory, *more)
-    number = ["--recording", str(len(history.recordings))] if len(history.recordings) > 1 else []
-    if history.recordings:
-        yield "Replay it", suggest("replay", directory, *number)
-        yield "Verify its recordings", suggest("verify", directory)
+def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
+    """Return commands by what they do; those that cannot be used now are empty."""
+    directory, part, statuses = run.directory, run.part, run.run.instances
+    live = [status.name for status in statuses if status.state not in OVER]
+    saved = [one.name for one in statuses if one.saved_path is not None or one.name in live]
+    archives = [path_word(save.path) for save in history.saves if not save.instance]
+    which = ["--recording", str(len(history.recordings))] if len(history.recordings) > 1 else []
+    follow, again = ["--follow"] if live else [], ""
+    if archives and statuses:
+        again = suggest("run", statuses[0].world_dir, "--resume", archives[0])
+    return {
+        "Continue the experiment": suggest("experiment resume", part.experiment) if part else "",
+        "Resume it": suggest("resume", directory) if run.run.interrupted and not part else "",
+        "Play in it": suggest("play", directory, live[0]) if live else "",
+        "Fork it": suggest("fork", directory, saved[0]) if saved else "",
+        "Continue its latest archive": again,
+        "Read its logs": suggest("logs", directory, *follow) if statuses else "",
+        "Draw its lineage": suggest("lineage", directory) if len(statuses) > _MAX_DRAWN else "",
+        "Replay it": suggest("replay", directory, *which) if history.recordings else "",
+        "Verify its recordings": suggest("verify", directory) if history.recordings else "",
+    }
 
 
 # -- agents and instances --------------------------------------------------------------------------
 
 
 def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
-    headings = "Agent,State,Why,Turn,Tokens,Cost,Inherited,Now,Latest"
-    rows = [
-        (
-            link(agent.name, ask.links.to("run", run.ident, "agent", ask.site.identify(agent.dir))),
-            state_mark(agent.state),
-            agent.reason[:_NOW_CHARS],
-            Cell(str(agent.turn or ""), is_number=True),
-            count(agent.own_usage.tokens),
-            cost(agent.own_usage.cost_usd),
-            count(agent.inherited.tokens),
-            _find_now(ask, agent) if place < _MAX_LOGS else None,
-            moment(agent.time),
-        )
-        for place, agent in enumerate(run.agents[:_MAX_ROWS])
-    ]
-    return _listing("Agents", headings, rows, len(run.agents))
-
-
-def _find_now(ask: Ask, agent: AgentStatus) -> str:
-    """Return the last call or words of an agent."""
-    directory = AgentDir(agent.dir)
-    with contextlib.suppress(OSError), opened_below(ask.site.root, directory.log_file) as fd:
-        window = read_before(fd, 1 << 62, _NOW_BYTES)
-        found: list[Line] = []
-        # A driver reads what a program wrote: whatever that is, the page must not fail.
-        with contextlib.suppress(Exception):
-            reading = open_reading(find_driver(agent.driver), directory, joined_version="")
-            for text in window.data.split(b"\n")[0 if window.starts_line else 1 :]:
-                for report in reading.read(text):
-                    if report.type in ("message", "tool.called"):
-                        found += narrate(report.type, report.data)
-        return found[-1].text.removeprefix("| ")[:_NOW_CHARS] if found else ""
-    return ""
+    path = ("run", run.ident, "agent")
+    columns: _Columns[AgentStatus] = {
+        "Agent": lambda one: link(one.name, ask.links.to(*path, ask.site.identify(one.dir))),
+        "State": lambda one: state_mark(one.state),
+        "Why": lambda one: one.reason[:_MAX_CHARS],
+        "Turn": lambda one: count(one.turn),
+        "Tokens": lambda one: count(one.own_usage.tokens),
+        "Cost": lambda one: cost(one.own_usage.cost_usd),
+        "Inherited": lambda one: count(one.inherited.tokens),
+        "Latest": lambda one: moment(one.time),
+    }
+    return _listing("Agents", run.agents, columns)
 
 
 def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
-    headings = "Instance,State,World,Started,Ended,Ran,Restarts,Sim time,Last save,Address,Log"
-    statuses = sorted(run.run.instances, key=lambda status: (not status.has_died, status.name))
-    rows = [_draw_instance(ask, run, status) for status in statuses[:_MAX_ROWS]]
+    path = ("run", run.ident, "log")
+    columns: _Columns[InstanceStatus] = {
+        "Instance": lambda one: one.name,
+        "State": lambda one: state_mark(one.state, is_bad=one.has_died),
+        "World": lambda one: one.world,
+        "Started": lambda one: moment(one.started_at),
+        "Ended": lambda one: moment(one.ended_at),
+        "Restarts": lambda one: count(one.restarts),
+        "Sim time": lambda one: _seconds(one.sim_time),
+        "Last save": lambda one: moment(one.saved_at),
+        "Log": lambda one: link("log", ask.links.to(*path, one.name)),
+    }
+    statuses = sorted(run.run.instances, key=lambda one: (not one.has_died, one.name))
     waiting = f"{run.run.waiting} more wait for their start" if run.run.waiting else None
-    return _listing("Instances", headings, rows, len(statuses), waiting)
+    return join((_listing("Instances", statuses, columns), waiting))
 
 
-def _draw_instance(ask: Ask, run: RunSummary, status: InstanceStatus) -> Sequence[Cell | Child]:
-    is_over = status.state in OVER
-    return (
-        status.name,
-        state_mark(status.state, is_bad=status.has_died),
-        status.world,
-        moment(status.started_at),
-        moment(status.ended_at),
-        format_seconds(status.uptime_s) if is_over else None,
-        Cell(str(status.restarts or ""), is_number=True),
-        Cell("" if status.sim_time is None else f"{status.sim_time:.1f}", is_number=True),
-        moment(status.saved_at),
-        None if is_over else status.url,
-        link("log", ask.links.to("run", run.ident, "log", status.name)),
-    )
+def _seconds(time: float | None) -> Cell:
+    return Cell("" if time is None else f"{time:.1f}", is_number=True)
 
 
-# -- lineage, saves, recordings, events ------------------------------------------------------------
+def _bytes(size: int | None) -> Cell:
+    return Cell(format_bytes(size), is_number=True, sort=str(size or 0))
+
+
+# -- lineage, saves, recordings --------------------------------------------------------------------
 
 
 def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     number = len(history.lineage.instances)
-    if not number:
+    if not 0 < number <= _MAX_DRAWN:
         return join(())
-    if number > _MAX_DRAWN:
-        words = f"{number} instances are too many to draw here: "
-        return _section("Lineage", element("p", words, code(suggest("lineage", run.directory))))
-    saves = {save.path: save for save in history.saves}
-    links = LineageLinks(
-        save=lambda save: (
-            RunSave(run, saves[save.path]).address(ask) if save.path in saves else None
-        )
-    )
+    links = LineageLinks(save=lambda save: RunSave(run, save).address(ask))
     picture = draw_lineage(history.lineage, title=run.name, links=links).part()
     return _section("Lineage", element("div", picture, class_="scroll", tabindex="0"))
 
 
 def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    rows = [
-        (
-            link(
-                save.path.name, ask.links.to("run", run.ident, "save", ask.site.identify(save.path))
-            ),
-            ("archive" if not save.instance else "autosave" if save.is_autosave else "snapshot")
-            + (", removed" if save.removed_at else ""),
-            save.instance,
-            Cell("" if save.time is None else f"{save.time:.1f}", is_number=True),
-            Cell(format_bytes(save.size_bytes), is_number=True, sort=str(save.size_bytes or 0)),
-            moment(save.created_at),
-            (save.sha256 or "")[:12],
-        )
-        for save in history.saves[:_MAX_ROWS]
-    ]
-    headings = "Save,Kind,Instance,Sim time,Size,Saved,SHA-256"
-    return _listing("Saves", headings, rows, len(history.saves))
+    columns: _Columns[LineageSave] = {
+        "Save": lambda save: link(save.path.name, RunSave(run, save).address(ask)),
+        "Kind": _describe_kind,
+        "Instance": lambda save: save.instance,
+        "Sim time": lambda save: _seconds(save.time),
+        "Size": lambda save: _bytes(save.size_bytes),
+        "Saved": lambda save: moment(save.created_at),
+    }
+    return _listing("Saves", history.saves, columns)
+
+
+def _describe_kind(save: LineageSave) -> str:
+    kind = "archive" if not save.instance else "autosave" if save.is_autosave else "snapshot"
+    return f"{kind}, removed" if save.removed_at else kind
 
 
 def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    rows = [
-        (
-            link(recording.path.name, ask.links.to("run", run.ident, "replay", str(number))),
-            recording.instance,
-            Cell(format_bytes(recording.size_bytes), is_number=True),
-            "" if recording.size_bytes is not None else "not finished",
-        )
-        for number, recording in enumerate(history.recordings[:_MAX_ROWS], 1)
-    ]
-    headings = "Recording,Instance,Size,State"
-    return _listing("Recordings", headings, rows, len(history.recordings))
-
-
-def _draw_events(ask: Ask, run: RunSummary) -> Markup:
-    """Return the latest starts, ends and restarts by the indexes of the logs."""
-    found = []
-    for status in run.run.instances[:_MAX_LOGS]:
-        with contextlib.suppress(OSError), opened_log(ask.site, run, status) as log:
-            found += [(note.at or "", status.name, note, log.moved) for note in log.notes]
-    found.sort(key=lambda event: event[0], reverse=True)
-    rows = [
-        (
-            moment(at),
-            name,
-            link(
-                (note.text or note.event)[:_NOW_CHARS],
-                ask.links.to("run", run.ident, "log", name, before=note.size + moved),
-            ),
-        )
-        for at, name, note, moved in found[:_MAX_EVENTS]
-    ]
-    left = len(run.run.instances) - _MAX_LOGS
-    note = f"Those of {left} more instances are not among them" if left > 0 else None
-    return _listing("Latest events", "Time,Instance,Event", rows, len(found), note)
+    numbers = {found.path: str(number) for number, found in enumerate(history.recordings, 1)}
+    path = ("run", run.ident, "replay")
+    columns: _Columns[FoundRecording] = {
+        "Recording": lambda one: link(one.path.name, ask.links.to(*path, numbers[one.path])),
+        "Instance": lambda one: one.instance,
+        "Size": lambda one: "not finished" if one.size_bytes is None else _bytes(one.size_bytes),
+    }
+    return _listing("Recordings", history.recordings, columns)

@@ -1,0 +1,53 @@
+"""The borders of lines are found over all segments and borders of blocks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clawblox.telemetry import line_borders
+from clawblox.telemetry.line_borders import find_line_end, find_line_start
+from clawblox.telemetry.log_segments import begin_segment
+from clawblox.telemetry.tail import read_lines
+from tests.agents.drivers.support import within_limit
+
+TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
+
+
+@pytest.fixture(params=[7, 64, 1 << 20])
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    monkeypatch.setattr(line_borders, "_STEP_BYTES", request.param)
+    path = tmp_path / "agent.log"
+    for is_ascii in (True, False):
+        begin_segment(path, 1)
+        with path.open("ab") as file:
+            for text in TEXTS:
+                line = json.dumps({"text": text}, ensure_ascii=is_ascii)
+                file.write(line.encode() + b"\n")
+    return path
+
+
+def test_the_borders_of_the_line_around_each_byte_are_found(log: Path) -> None:
+    for line in read_lines(log):
+        for offset in range(line.offset, line.offset + line.size + 1):
+            assert find_line_start(log, offset) == line.offset
+            assert find_line_end(log, offset) == line.offset + line.size + 1
+
+
+def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
+    log, hole = tmp_path / "agent.log", 1 << 40
+    with log.open("wb") as file:
+        file.write(b"before\n")
+        file.truncate(hole)
+        file.seek(hole)
+        file.write(b" behind\nlast\n")
+    found: list[object] = []
+
+    def look() -> None:
+        found.append(find_line_end(log, 7))
+        found.append(find_line_start(log, hole + 3) > hole - (9 << 20))
+
+    within_limit(look)
+    assert found == [hole + 8, True]
