@@ -97,7 +97,7 @@ class LineageSave:
     """A save of an instance that a manifest lists; its file may be gone.
 
     Attributes:
-        instance: Name of the instance.
+        instance: Name of the instance; empty for an archive, which has all.
         run_id: Id of its run; empty for a save of an older version.
         path: The file, absolute.
         time: Simulation time; None when the snapshot does not have it.
@@ -126,12 +126,26 @@ def list_saves(manifest: Manifest, move: PathMover = Path) -> Iterator[LineageSa
         manifest: The manifest.
         move: Returns where a path of it is now.
     """
+    return (save for save in _list_checkpoints(manifest, move) if save.instance)
+
+
+def list_archives(manifest: Manifest, move: PathMover) -> Iterator[LineageSave]:
+    """Yield the archives that a manifest lists, oldest first; their instance is empty.
+
+    Args:
+        manifest: The manifest.
+        move: Returns where a path of it is now.
+    """
+    return (save for save in _list_checkpoints(manifest, move) if not save.instance)
+
+
+def _list_checkpoints(manifest: Manifest, move: PathMover) -> Iterator[LineageSave]:
     for entry in objects_in(manifest.checkpoints):
-        instance, path = read_text(entry, "instance"), read_text(entry, "path")
-        if instance is not None and path is not None:
+        path = read_text(entry, "path")
+        if path is not None:
             size = read_number(entry, "size_bytes")
             yield LineageSave(
-                instance=instance,
+                instance=read_text(entry, "instance") or "",
                 run_id=read_text(entry, "run_id") or "",
                 path=move(Path(normal(path, manifest.state_root))),
                 time=read_number(entry, "time"),

@@ -1,11 +1,15 @@
-"""What manifests tell about a run: lineage, saves, archives, recordings. Read again on changes."""
+"""What manifests tell about runs: their history, and which save came from where.
+
+Runs and saves are found wherever their directories are now.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +17,16 @@ import attrs
 
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.lineage import Lineage, read_lineage
-from clawblox.rundir.lives import Origin
-from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
-from clawblox.rundir.manifest_entries import objects_in, read_number, read_text
+from clawblox.rundir.lives import Life, Origin
+from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.manifest_entries import normal, read_text
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
-from clawblox.rundir.records import PathMover, path_mover
-from clawblox.rundir.saves import LineageSave
-from clawblox.web.site import RunSummary
+from clawblox.rundir.records import path_mover
+from clawblox.rundir.saves import LineageSave, list_archives
+from clawblox.views.html import Address
+from clawblox.web.page import Ask
+from clawblox.web.site import NoSuchPage, RunSummary, Site
 
 _KEPT: Final = 4096
 """Number of runs whose history stays in memory."""
@@ -47,7 +53,7 @@ class RunHistory:
 
 
 def read_history(run: RunSummary) -> RunHistory:
-    """Return the history of a run. Blocks."""
+    """Return the history of a run, read again after changes. Blocks."""
     places = [run.directory, *(status.instance_dir for status in run.run.instances)]
     homes = tuple(dict.fromkeys(places))
     manifests = (file_stamp(manifest_path(home)) for home in homes)
@@ -65,45 +71,167 @@ def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> R
     with contextlib.suppress(ClawbloxError):  # there is no manifest until an instance is up
         recordings = [*find_recordings(run_dir)]
     move = path_mover(Path(os.path.realpath(run_dir)))
-    saves = {save.path: save for instance in lineage.instances for save in instance.saves}
+    saves = [save for instance in lineage.instances for save in instance.saves]
     origins = []
     for home in homes:
         with contextlib.suppress(ClawbloxError):  # among the problems of the lineage
             manifest = read_manifest(home)
-            saves = {**{save.path: save for save in _list_archives(manifest, move)}, **saves}
+            saves += list_archives(manifest, move)
             if (archive := read_text(manifest.run, "resume_archive")) is not None:
-                origins.append(Origin(move(_normal(manifest, archive))))
+                origins.append(Origin(move(Path(normal(archive, manifest.state_root)))))
     parents = [
         instance.parent
         for instance in lineage.instances
         if instance.parent is not None and instance.parent.instance in (None, instance.name)
     ]
+    unique = {save.path: save for save in saves}.values()
     return RunHistory(
         lineage,
-        sorted(saves.values(), key=lambda save: save.created_at or "", reverse=True),
+        sorted(unique, key=lambda save: save.created_at or "")[::-1],
         recordings,
         tuple({origin.path: origin for origin in origins or parents}.values()),
         "; ".join([*problems, *lineage.problems]),
     )
 
 
-def _list_archives(manifest: Manifest, move: PathMover) -> Iterator[LineageSave]:
-    for entry in objects_in(manifest.checkpoints):
-        path = read_text(entry, "path")
-        if path is not None and read_text(entry, "instance") is None:
-            size = read_number(entry, "size_bytes")
-            yield LineageSave(
-                instance="",
-                run_id=read_text(entry, "run_id") or "",
-                path=move(_normal(manifest, path)),
-                time=read_number(entry, "time"),
-                created_at=read_text(entry, "created_at"),
-                size_bytes=None if size is None else int(size),
-                sha256=read_text(entry, "sha256"),
-                removed_at=read_text(entry, "removed_at"),
-                is_autosave=False,
-            )
+# -- which save came from where --------------------------------------------------------------------
 
 
-def _normal(manifest: Manifest, path: str) -> Path:
-    return Path(os.path.normpath(manifest.resolve(path)))
+@attrs.frozen
+class RunSave:
+    """A save and the run that lists it.
+
+    Attributes:
+        run: The run.
+        save: The save; an archive has no instance.
+    """
+
+    run: RunSummary
+    save: LineageSave
+
+    def address(self, ask: Ask, *below: str, **query: str) -> Address:
+        """Return the address of its page, or of one below it."""
+        ident = ask.site.identify(self.save.path)
+        return ask.links.to("run", self.run.ident, "save", ident, *below, **query)
+
+
+def find_save(site: Site, run_ident: str, ident: str) -> RunSave:
+    """Return a save by the names in its address.
+
+    Raises:
+        NoSuchPage: There is no such save.
+    """
+    run = site.find_run(run_ident)
+    for save in read_history(run).saves:
+        if site.identify(save.path) == ident:
+            return RunSave(run, save)
+    raise NoSuchPage(f"{run.name} has no save {ident}")
+
+
+@attrs.frozen
+class Start:
+    """A start from a save.
+
+    Attributes:
+        run: The run that has started.
+        instance: Its instance; empty for all instances of an archive.
+        life: The life that began; None for an archive, of which no life is known.
+        origin: What the manifest says it began from.
+        source: The save; None if no run below the directory has it.
+    """
+
+    run: RunSummary
+    instance: str
+    life: Life | None
+    origin: Origin
+    source: RunSave | None
+
+
+class Origins:
+    """The saves of the runs of a site, and what has started from them. Blocks while it is made.
+
+    A path counts if the save there has the digest that the manifest of the start names. Runs may
+    have been moved, so else any save with that digest counts, first one with the same file name.
+
+    Args:
+        runs: The runs.
+
+    Attributes:
+        starts: Everything that began from a save, in the order of the runs.
+    """
+
+    def __init__(self, runs: Sequence[RunSummary]) -> None:
+        saves = [RunSave(run, save) for run in runs for save in read_history(run).saves]
+        self._by_path = {found.save.path: found for found in reversed(saves)}
+        self._by_digest = defaultdict[str | None, list[RunSave]](list)
+        for found in saves:
+            self._by_digest[found.save.sha256].append(found)
+        self.starts = tuple(start for run in runs for start in self._find_starts(run))
+
+    def find(self, origin: Origin, run_id: str = "") -> RunSave | None:
+        """Return the save that a run began from; None if no run, or that run alone, has it."""
+        found = self._by_path.get(origin.path)
+        if found and (not origin.sha256 or found.save.sha256 in (None, origin.sha256)):
+            return found
+        known = self._by_digest.get(origin.sha256, ()) if origin.sha256 else ()
+        same = [other for other in known if not run_id or other.save.run_id != run_id]
+        return min(same, key=lambda one: one.save.path.name != origin.path.name, default=None)
+
+    def address(self, ask: Ask, path: Path) -> Address | None:
+        """Return the address of the page of a save; None if no run has it."""
+        found = self._by_path.get(path)
+        return None if found is None else found.address(ask)
+
+    def _find_starts(self, run: RunSummary) -> Iterator[Start]:
+        history = read_history(run)
+        for instance in history.lineage.instances:
+            for life in instance.lives:
+                if life.origin is not None:
+                    source = self.find(life.origin, life.run_id)
+                    yield Start(run, instance.name, life, life.origin, source)
+        for origin in history.origins:
+            if origin.path.suffix == ".ckpt":
+                yield Start(run, "", None, origin, self.find(origin))
+
+
+def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, str]:
+    """Return the saves with which a save is compared, and what each is for it.
+
+    They are the save before, else the one that its life or its run began from, and what the
+    generation before handed down. Blocks.
+    """
+    history, place = read_history(found.run), found.save.path
+    archives = [save for save in reversed(history.saves) if not save.instance]
+    lines = [life.saves for instance in history.lineage.instances for life in instance.lives]
+    befores: dict[Path, str] = {}
+    for line in (*lines, archives):
+        paths = [save.path for save in line]
+        if place in paths[1:]:
+            befores[paths[paths.index(place) - 1]] = "the save before"
+    for start in () if befores else origins.starts:
+        line = start.life.saves if start.life else archives
+        if start.run.ident == found.run.ident and place in [save.path for save in line]:
+            source = start.origin.path if start.source is None else start.source.save.path
+            befores[source] = "the save that it began from"
+    handed = list_handed_down(site, found.run)
+    return befores | {source: words for run, source, words in handed if run == found.run.directory}
+
+
+def list_handed_down(site: Site, run: RunSummary) -> Iterator[tuple[Path, Path, str]]:
+    """Yield what runs of an experiment were handed down: run directory, archive, what it is.
+
+    Args:
+        site: The site.
+        run: A run of the experiment; of another one, nothing is yielded.
+    """
+    if run.part is None:
+        return
+    with contextlib.suppress(ClawbloxError):
+        record = site.read_record(run.part.experiment)
+        latest: dict[str, str] = {}
+        for row in record.results().rows():
+            words = "the generation before" if row.chain in latest else "the parent of the branch"
+            if source := latest.get(row.chain, row.forked_from):
+                yield record.directory / row.run_dir, record.directory / source, words
+            if row.checkpoint:
+                latest[row.chain] = row.checkpoint

@@ -35,7 +35,6 @@ from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 from clawblox.web.descent import Recordings
-from clawblox.web.workspaces import Workspaces
 
 _ID_DIGITS: Final = 10
 _SEARCH_S: Final = 5.0
@@ -153,13 +152,11 @@ class Site:
     Attributes:
         root: The directory, resolved.
         recordings: The recordings that pages have looked at.
-        workspaces: Reads the workspaces in archives below it.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root.resolve()
         self.recordings = Recordings()
-        self.workspaces = Workspaces(self.root)
         self._lock = threading.Lock()
         self._search = RunSearch(self.root)
         self._search_pace = _Pace(clock, _SEARCH_S)

@@ -12,7 +12,6 @@ from clawblox import save_checkpoint
 from clawblox.experiment.record import read_experiment
 from clawblox.rundir.manifest import manifest_path
 from clawblox.web.site import NoSuchPage, Site
-from clawblox.web.workspaces import list_generations
 from tests.checkpoint import archives
 from tests.lineages import run_of, save_of, write_manifest, write_run
 from tests.web.drawing import draw, make
@@ -77,11 +76,11 @@ def test_a_save_whose_file_is_gone_has_what_the_manifest_says(family: Path, tmp_
     (page, path), (oldest, _) = saves_of(site, "first", "alpha")
     path.unlink()
     text = draw(site, page)
-    assert "✕ The file is not there" in part(text, "summary")
+    assert f"{path.name}: it cannot be read: No such file" in part(text, "summary")
     assert "Instance alpha" in part(text, "summary")
-    assert f"World document: {path.name} is gone." in part(text, "holds")
-    assert f"{path.name} is gone." in part(text, "since-0")
-    assert "✕" not in part(draw(site, oldest), "summary")
+    assert f"{path.name}: it cannot be read: No such file" in part(text, "holds")
+    assert f"{path.name}: it cannot be read: No such file" in part(text, "since-0")
+    assert "cannot be read" not in part(draw(site, oldest), "summary")
 
 
 # -- workspaces ------------------------------------------------------------------------------------
@@ -102,12 +101,11 @@ def test_the_workspace_of_each_agent_is_shown_as_files(tmp_path: Path) -> None:
     site, (first, _) = archive_site(tmp_path)
     text = draw(site, first)
     assert "rocky 2 files, 15 B" in part(text, "workspaces")
-    assert "SOUL.md text 14 B" in part(text, "workspaces")
+    assert "SOUL.md 14 B" in part(text, "workspaces")
     assert f'href="/{first}/file?agent=rocky&amp;file=SOUL.md"' in text
     shown = draw(site, f"{first}/file", agent="rocky", file="SOUL.md")
     assert "<pre>I am.\nI look.\n</pre>" in shown
     assert "clawblox ckpt inspect" in part(text, "commands")
-    assert "rocky" in part(text, "holds")
 
 
 def test_files_that_were_added_removed_and_changed_are_listed_with_their_lines(
@@ -125,20 +123,15 @@ def test_files_that_were_added_removed_and_changed_are_listed_with_their_lines(
     assert '<span class="good">+ &lt;script&gt;alert(1)&lt;/script&gt;\n</span>' in text
 
 
-def test_a_long_file_is_shown_by_windows(tmp_path: Path) -> None:
+def test_of_a_long_file_the_beginning_is_shown_and_a_binary_file_is_not(tmp_path: Path) -> None:
     run = write_run(tmp_path / "lab" / "run", {"w000": {"run": run_of("w000")}})
-    save_agent(run, "a", "".join(f"line {number}\n" for number in range(30_000)))
+    save_agent(run, "a", "".join(f"line {number}\n" for number in range(30_000)), map="a\0b")
     site = Site(tmp_path / "lab")
     ((page, _),) = saves_of(site, "run", "")
-    place = {"agent": "rocky", "file": "SOUL.md"}
-    first = draw(site, f"{page}/file", **place)
-    later = re.search(r'href="[^"]*at=(\d+)" data-key="later"', first)
-    assert later is not None
-    assert 'data-key="earlier"' not in first
-    second = draw(site, f"{page}/file", at=later[1], **place)
-    last_line = re.findall(r"line (\d+)\n", first)[-1]
-    assert f"<pre>line {int(last_line) + 1}\n" in second
-    assert 'data-key="earlier"' in second
+    shown = draw(site, f"{page}/file", agent="rocky", file="SOUL.md")
+    assert "<pre>line 0\nline 1\n" in shown
+    assert "… and 57 kB more" in shown
+    assert "This is not a text." in draw(site, f"{page}/file", agent="rocky", file="map")
 
 
 def test_no_address_leads_to_a_file_that_no_archive_lists(tmp_path: Path) -> None:
@@ -190,7 +183,7 @@ def test_a_hostile_archive_is_named_and_not_shown(
         assert "Kind archive" in part(text, "summary"), name
         assert "the secret" not in text
         assert HOSTILE not in text
-        assert part(text, "holds") != "What it holds"
+        assert part(text, "holds") != "World document"
         with pytest.raises(NoSuchPage):
             make(site, f"{page}/file", agent="rocky", file="SOUL.md")
 
@@ -218,13 +211,11 @@ def test_a_snapshot_elsewhere_or_behind_a_link_is_not_read(tmp_path: Path) -> No
 
 def test_what_a_generation_and_a_branch_were_handed_down_is_compared(tmp_path: Path) -> None:
     directory = shutil.copytree(V1, tmp_path / "lab" / "exp")
-    saves = {
-        (one.chain, one.generation): one for one in list_generations(read_experiment(directory))
-    }
+    rows = read_experiment(directory).results().rows()
+    saves = {(row.chain, row.generation): directory / row.checkpoint for row in rows}
     texts = {("r1", 1): "I am.\n", ("r1", 2): "I am.\nI was.\n", ("r1-f1-1", 1): "I fork.\n"}
-    parent = saves["r1-f1-1", 1].parent
-    wanted = {saves[place].path: text for place, text in texts.items()}
-    assert parent is not None
+    parent = next(directory / row.forked_from for row in rows if row.chain == "r1-f1-1")
+    wanted = {saves[place]: text for place, text in texts.items()}
     wanted.setdefault(parent, "I am the parent.\n")
     for path, text in wanted.items():
         run = path.parent.parent
@@ -240,15 +231,29 @@ def test_what_a_generation_and_a_branch_were_handed_down_is_compared(tmp_path: P
         name = str(path.parent.parent.relative_to(site.root))
         return next(page for page, other in saves_of(site, name, "") if other == path)
 
-    before, after = saves["r1", 1].path, saves["r1", 2].path
+    before, after = saves["r1", 1], saves["r1", 2]
     changes = part(draw(site, page(after)), "since-0")
     assert f"Changes since the generation before {before.name}" in changes
     assert "+ I was." in changes
     assert "(there rocky-r" in changes
     assert "the generation after" in part(draw(site, page(before)), "starts")
-    branch = part(draw(site, page(saves["r1-f1-1", 1].path)), "since-0")
+    branch = part(draw(site, page(saves["r1-f1-1", 1])), "since-0")
     assert f"Changes since the parent of the branch {parent.name}" in branch
     assert "+ I fork." in branch
+
+
+def test_the_archives_of_a_run_follow_each_other_within_a_second(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "lab" / "run", {"w000": {"run": run_of("w000")}})
+    entry = {"format": "clawblox-ckpt-v1", "created_at": "2026-06-22T18:00:00Z"}
+    listed = [{**entry, "path": f"checkpoints/{name}.ckpt"} for name in "bac"]
+    document = {"instances": [{"name": "w000", "dir": "worlds/w000"}], "checkpoints": listed}
+    write_manifest(run, document)
+    site = Site(tmp_path / "lab")
+    pages = {path.name: page for page, path in saves_of(site, "run", "")}
+    for name, before in (("a", "b"), ("c", "a")):
+        changes = part(draw(site, pages[f"{name}.ckpt"]), "since-0")
+        assert f"Changes since the save before {before}.ckpt" in changes
+    assert part(draw(site, pages["b.ckpt"]), "since-0") == ""
 
 
 def test_a_branch_of_a_run_began_from_a_save_that_nobody_has(tmp_path: Path) -> None:
@@ -257,6 +262,6 @@ def test_a_branch_of_a_run_began_from_a_save_that_nobody_has(tmp_path: Path) -> 
     site = Site(tmp_path / "lab")
     ((page, _),) = saves_of(site, "run", "w000")
     text = draw(site, page)
-    assert "The file is not there" in part(text, "summary")
+    assert "w000-5.json: it cannot be read" in part(text, "summary")
     assert "Nothing below here." in part(text, "starts")
-    assert "w009-3.json is gone." in part(text, "since-0")
+    assert "w009-3.json: it cannot be read" in part(text, "since-0")

@@ -1,11 +1,11 @@
-"""Two runs, instances or saves: where they part, facts, one axis, numbers, world documents."""
+"""Two runs, instances or saves: where they part, facts, one axis, a number, world documents."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -13,7 +13,7 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
 from clawblox.agents.values import sum_usage
 from clawblox.errors import ClawbloxError
-from clawblox.recording.blocks import Track
+from clawblox.recording.blocks import Moment, Track
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.formatting import (
@@ -23,464 +23,357 @@ from clawblox.views.formatting import (
     format_labels,
     format_rough_seconds,
 )
-from clawblox.views.html import Address, Child, Markup, element, join, link
+from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.svg import Picture
-from clawblox.web.axis import make_axis, read_lanes
+from clawblox.web.axis import Axis, make_axis, read_lanes
 from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
 from clawblox.web.descent import RecordedLives, Recordings, find_descent
-from clawblox.web.first_calls import find_call_differences
 from clawblox.web.first_differences import Alignment, align, find_first_differences
 from clawblox.web.observed import Points, draw_line, read_numbers
 from clawblox.web.page import Ask, Page, Part
+from clawblox.web.pages.save import draw_differences, explained
 from clawblox.web.pieces import comparison, moment, state_mark, table
-from clawblox.web.run_history import read_history
-from clawblox.web.saved_worlds import draw_differences, draw_documents
-from clawblox.web.subjects import Subject, find_subject, list_subjects
-from clawblox.web.workspaces import pair_agents
+from clawblox.web.run_history import RunSave, read_history
+from clawblox.web.saved import pair_agents, read_world
+from clawblox.web.subjects import (
+    Call,
+    Subject,
+    find_call_differences,
+    find_subject,
+    list_subjects,
+)
 
-_MAX_VALUE: Final = 600
-_MAX_PROMPT: Final = 4000
+_MAX_CHARS: Final = 2000
 _MAX_AGENTS: Final = 12
 _MAX_LANES: Final = 12
-_MAX_NUMBERS: Final = 4
 _GOALS: Final = ("score", "point", "reward", "goal")
-"""Words in the paths of numbers that are shown first."""
-_ROW: Final = 56.0
-_HEIGHT: Final = 40.0
+"""Words in the paths of numbers that are preferred."""
 
-Key = tuple[str, str]
+_Found: TypeAlias = tuple[str, tuple[str, str, Sequence[Any], Sequence[Child]]]
+"""An action or an observation that differs: agent, path, both values, and both moments."""
 
 
 @attrs.frozen
-class Found:
-    """The first action or observation that differs.
+class _Side:
+    """One of both: its line of descent from the fork on, and its open recordings.
 
     Attributes:
-        kind: ``action`` or ``observation``.
-        agent: Name of the agent.
-        path: Where in it.
-        values: The value there on either side.
-        times: When that was on either side.
-        places: The page of each moment; None for none.
+        letter: ``A`` or ``B``.
+        subject: What is compared.
+        axis: Its axis from the fork on.
+        span: The positions at both ends of the axis.
+        recorded: Its recordings.
     """
 
-    kind: str
-    agent: str
-    path: str
-    values: Sequence[Any]
-    times: Sequence[str]
-    places: Sequence[Address | None]
-
-
-@attrs.frozen
-class Compared:
-    """Both sides, with their axes from their fork on and their open recordings."""
-
-    sides: Sequence[Subject]
-    aligned: Alignment
-    recorded: Sequence[RecordedLives]
-
-    @property
-    def are_recorded(self) -> bool:
-        """Whether both have a recording after the fork."""
-        axes = (self.aligned.first, self.aligned.second)
-        return all(
-            any(piece.life in recorded.recordings for piece in axis.pieces)
-            for axis, recorded in zip(axes, self.recorded, strict=True)
-        )
+    letter: str
+    subject: Subject
+    axis: Axis
+    span: tuple[float, float]
+    recorded: RecordedLives
 
 
 def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
     """Return the page that compares two runs, instances or saves, or lets choose them."""
-    first, second = first or ask.query.get("a", ""), second or ask.query.get("b", "")
-    form = comparison(ask.links, [*list_subjects(ask, ask.site.runs())], (first, second))
+    idents = first or ask.query.get("a", ""), second or ask.query.get("b", "")
+    form = comparison(ask.links, [*list_subjects(ask, ask.site.runs())], idents)
     crumbs = ((ask.site.root.name, ask.links.to()),)
-    if not (first and second):
+    if not all(idents):
         return Page("Compare", crumbs, (Part("choose", form),))
-    sides = [find_subject(ask, ident) for ident in (first, second)]
+    subjects = [find_subject(ask, ident) for ident in idents]
+    parts = {"sides": join(_name_subjects(ask, subjects))}
+    facts = _draw_facts(ask, subjects)
     with contextlib.ExitStack() as stack:
         try:
-            compared = _open(ask, sides, stack)
-            parts = [
-                Part("sides", join(_name_sides(ask, sides))),
-                Part("parting", _draw_parting(ask, compared)),
-                Part("facts", _draw_facts(ask, sides)),
-                Part("axis", _draw_axes(compared)),
-                Part("numbers", _draw_numbers(ask, compared)),
-                Part("prompts", _draw_prompts(sides)),
-                Part("world", _draw_worlds(ask, compared)),
-            ]
+            aligned, sides = _open(ask, subjects, stack)
+            parts |= {
+                "parting": join(_draw_parting(ask, aligned, sides)),
+                "facts": facts,
+                "axis": join(_draw_axes(aligned, sides)),
+                "number": join(_draw_number(sides)),
+                "prompts": join(_draw_prompts(subjects)),
+                "world": join(explained(_draw_worlds(ask, sides))),
+            }
         except (ClawbloxError, OSError, ModuleNotFoundError) as error:
-            why = element("p", f"✕ {error}", class_="bad")
-            names = join(_name_sides(ask, sides))
-            parts = [Part("sides", names), Part("why", why), Part("facts", _draw_facts(ask, sides))]
-    parts.append(Part("choose", element("details", element("summary", "Compare others"), form)))
-    return Page("Compare", crumbs, parts)
+            parts |= {"why": element("p", f"✕ {error}", class_="bad"), "facts": facts}
+    parts["choose"] = element("details", element("summary", "Compare others"), form)
+    return Page("Compare", crumbs, [Part(name, body) for name, body in parts.items()])
 
 
-def _name_sides(ask: Ask, sides: Sequence[Subject]) -> Iterator[Markup]:
-    for number, side in enumerate(sides):
-        to = ask.links.to("run", side.run.ident)
-        if side.save is not None:
-            save = ask.site.identify(side.save.path)
-            to = ask.links.to("run", side.run.ident, "save", save)
-        yield element("p", _name(number), " ", link(side.name, to))
+def _name_subjects(ask: Ask, subjects: Sequence[Subject]) -> Iterator[Markup]:
+    for letter, subject in zip("AB", subjects, strict=True):
+        run, save = subject.run, subject.save
+        to = RunSave(run, save).address(ask) if save else ask.links.to("run", run.ident)
+        yield element("p", element("b", letter), " ", link(subject.name, to))
 
 
-def _open(ask: Ask, sides: Sequence[Subject], stack: contextlib.ExitStack) -> Compared:
+def _open(
+    ask: Ask, subjects: Sequence[Subject], stack: contextlib.ExitStack
+) -> tuple[Alignment, Sequence[_Side]]:
     lineages = [read_history(run).lineage for run in ask.site.runs()]
     axes, recorded = [], []
-    for side in sides:
-        name = side.instance.name if side.instance else ""
-        lives = find_descent(lineages, side.run.directory, name)
-        opened = stack.enter_context(Recordings().opened_lives(lives))
-        recorded.append(opened)
-        axes.append(make_axis(lives, opened.blocks))
-    return Compared(sides, align(axes[0], axes[1]), recorded)
+    for subject in subjects:
+        lives = find_descent(lineages, subject.run.directory, subject.instance_name)
+        recorded.append(stack.enter_context(Recordings().opened_lives(lives)))
+        axes.append(make_axis(lives, recorded[-1].blocks))
+    aligned = align(axes[0], axes[1])
+    pair = (aligned.first, aligned.second)
+    return aligned, [*map(_Side, "AB", subjects, pair, aligned.spans, recorded)]
+
+
+def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
+    """Return two texts beside each other."""
+    boxes = (
+        (element("p", element("b", letter), " ", head), element("pre", text, class_="diff"))
+        for letter, text, head in zip("AB", texts, heads, strict=True)
+    )
+    return element("div", *(element("div", *box) for box in boxes), class_="sides")
 
 
 # -- where they part -------------------------------------------------------------------------------
 
 
-def _draw_parting(ask: Ask, compared: Compared) -> Markup:
-    save = compared.aligned.save
+def _draw_parting(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Iterator[Markup]:
+    save = aligned.save
     if save is None:
-        begin = "They have no fork in common, so each is compared from its beginning."
+        words = "They have no fork in common, so each is compared from its beginning."
     else:
-        at = "" if save.time is None else f" at {save.time:.1f} s of simulated time"
-        begin = f"They part at {save.path.name}{at}."
-    axes = (compared.aligned.first, compared.aligned.second)
-    ended = [name for name, axis in zip("AB", axes, strict=True) if save and not axis.pieces]
+        at = f" at {save.time:.1f} s of simulated time" if save.time is not None else ""
+        words = f"They part at {save.path.name}{at}."
+    yield element("p", words, class_="summary")
+    ended = [side.letter for side in sides if save and not side.axis.pieces]
     if ended:
         words = f"{' and '.join(ended)} ended there, so there is nothing to compare after it."
-        return join((element("p", begin, class_="summary"), element("p", words)))
-    if compared.are_recorded:
-        source, found = "their recordings", _find_in_recordings(ask, compared)
+        yield element("p", words)
+    elif all(
+        any(piece.life in side.recorded.recordings for piece in side.axis.pieces) for side in sides
+    ):
+        yield from _draw_found(_find_in_recordings(ask, aligned, sides), "their recordings")
     else:
         source = "the tool calls and results of their agents, because not both have recordings"
-        found = _find_in_calls(ask, compared)
-    kinds = {one.kind for one in found}
-    missing = [
-        element("p", f"No {kind} differs, by {source}.", class_="muted")
-        for kind in ("action", "observation")
-        if kind not in kinds
-    ]
-    shown = [_draw_found(one, compared.sides, source) for one in found]
-    return join((element("p", begin, class_="summary"), *shown, *missing))
+        yield from _draw_found(_find_in_calls(ask, save, sides), source)
 
 
-def _draw_found(found: Found, sides: Sequence[Subject], source: str) -> Markup:
-    heading = f"First {found.kind} that differs: {found.agent}"
-    where = f"{found.path or 'all of it'}, by {source}"
-    boxes = [
-        element(
-            "div",
-            element("p", _name(number), " ", at if to is None else link(at, to)),
-            element("pre", _show(value), class_="diff"),
-        )
-        for number, (value, at, to) in enumerate(
-            zip(found.values, found.times, found.places, strict=True)
-        )
-    ]
-    return join(
-        (
-            element("h3", heading),
-            element("p", where, class_="muted"),
-            element("div", *boxes, class_="sides"),
-        )
-    )
+def _draw_found(differences: Iterator[_Found], source: str) -> Iterator[Markup]:
+    """Yield the first action and the first observation that differ."""
+    found = dict(differences)
+    for kind in ("action", "observation"):
+        if kind in found:
+            agent, path, values, moments = found[kind]
+            yield element("h3", f"First {kind} that differs: {agent}")
+            yield element("p", f"{path or 'all of it'}, by {source}", class_="muted")
+            yield _draw_pair([*map(_show, values)], moments)
+        else:
+            yield element("p", f"No {kind} differs, by {source}.", class_="muted")
 
 
-def _name(number: int) -> Markup:
-    return element("b", "AB"[number])
+def _find_in_recordings(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Iterator[_Found]:
+    for one in find_first_differences(aligned, sides[0].recorded, sides[1].recorded):
+        heads = map(_link_replay, (ask, ask), sides, (one.first_at, one.second_at))
+        yield one.kind, (one.agent, one.path, (one.first, one.second), [*heads])
+
+
+def _link_replay(ask: Ask, side: _Side, at: Moment) -> Child:
+    """Return a moment, which leads to the last recording of a side."""
+    words, run = f"{at.time:.2f} s, {at.utc[:19]}Z", side.subject.run
+    for number, recording in reversed([*enumerate(read_history(run).recordings, 1)]):
+        if recording.instance in ("", side.subject.instance_name):
+            to = ask.links.to("run", run.ident, "replay", str(number), fragment=f"t={at.time:g}")
+            return link(words, to)
+    return words
+
+
+def _find_in_calls(ask: Ask, save: LineageSave | None, sides: Sequence[_Side]) -> Iterator[_Found]:
+    subjects = [side.subject for side in sides]
+    since = [save.created_at if save and save in _list_saves(one) else None for one in subjects]
+    found = []
+    for agents in _pair(subjects):
+        names = [*(agent.name for agent in agents), *(s.run.directory.name for s in subjects)]
+        with contextlib.suppress(ClawbloxError, OSError):
+            differences = find_call_differences([agent.dir for agent in agents], since, names)
+            found += [(agents, one) for one in differences]
+    found.sort(key=lambda item: item[1].calls[0].utc, reverse=True)  # the last of a kind counts
+    for agents, one in found:
+        heads = map(_link_step, (ask, ask), subjects, agents, one.calls)
+        yield one.kind, (agents[0].name, one.path, one.values, [*heads])
+
+
+def _link_step(ask: Ask, subject: Subject, agent: AgentStatus, call: Call) -> Child:
+    place = ("run", subject.run.ident, "agent", ask.site.identify(agent.dir))
+    return link(call.utc, ask.links.to(*place, at=call.offset, fragment=f"o{call.offset}"))
+
+
+def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
+    """Return the agents that both have: by name, or by their place in the world."""
+    first, second = ({agent.name: agent for agent in one.run.agents} for one in subjects)
+    pairs = pair_agents(first, second)
+    return [(first[own], second[name]) for name, own in pairs.items() if own][:_MAX_AGENTS]
 
 
 def _show(value: Any) -> str:  # noqa: ANN401 - JSON
     if value is None:
         return "—"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}… ({len(text)} characters)"
-
-
-def _find_in_recordings(ask: Ask, compared: Compared) -> Iterator[Found] | list[Found]:
-    replays = [_link_replay(ask, side) for side in compared.sides]
-    return [
-        Found(
-            one.kind,
-            one.agent,
-            one.path,
-            (one.first, one.second),
-            [f"{at.time:.2f} s, {at.utc[:19]}Z" for at in (one.first_at, one.second_at)],
-            [
-                None if replay is None else ask.links.to(*replay, fragment=f"t={at.time:g}")
-                for replay, at in zip(replays, (one.first_at, one.second_at), strict=True)
-            ],
-        )
-        for one in find_first_differences(compared.aligned, *compared.recorded)
-    ]
-
-
-def _link_replay(ask: Ask, side: Subject) -> tuple[str, ...] | None:
-    """Return the path of the page of the last recording of a side."""
-    name = side.instance.name if side.instance else ""
-    recordings = enumerate(read_history(side.run).recordings, 1)
-    numbers = [number for number, one in recordings if one.instance in ("", name)]
-    return ("run", side.run.ident, "replay", str(numbers[-1])) if numbers else None
-
-
-def _find_in_calls(ask: Ask, compared: Compared) -> list[Found]:
-    sides, save = compared.sides, compared.aligned.save
-    since = [
-        save.created_at
-        if save and any(own.path == save.path for own in read_history(side.run).saves)
-        else None
-        for side in sides
-    ]
-    if None not in since and save is not None:  # a fork in the same run directory
-        makers = [side.instance.name if side.instance else "" for side in sides]
-        since = [save.created_at if name == save.instance else None for name in makers]
-    found = []
-    for first, second in _pair(sides):
-        names = [first.name, second.name, *(side.run.directory.name for side in sides)]
-        with contextlib.suppress(ClawbloxError, OSError):
-            for one in find_call_differences(first.dir, second.dir, since, names):
-                calls = (one.first_call, one.second_call)
-                places = [
-                    _link_step(ask, side, agent, call.offset)
-                    for side, agent, call in zip(sides, (first, second), calls, strict=True)
-                ]
-                values, times = (one.first, one.second), [call.utc or "" for call in calls]
-                found.append(Found(one.kind, first.name, one.path, values, times, places))
-    found.sort(key=lambda one: one.times[0])
-    kinds = ("action", "observation")
-    firsts = (next((one for one in found if one.kind == kind), None) for kind in kinds)
-    return [one for one in firsts if one is not None]
-
-
-def _link_step(ask: Ask, side: Subject, agent: AgentStatus, offset: int) -> Address:
-    ident = ask.site.identify(agent.dir)
-    place = {"at": offset, "fragment": f"o{offset}"}
-    return ask.links.to("run", side.run.ident, "agent", ident, **place)  # type: ignore[arg-type]
-
-
-def _pair(sides: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
-    """Return the agents that both have: by name, or by their place in the world."""
-    first, second = ({agent.name: agent for agent in side.run.agents} for side in sides)
-    pairs = pair_agents(first, second)
-    return [(first[own], second[name]) for name, own in pairs.items() if own][:_MAX_AGENTS]
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}… ({len(text)} characters)"
 
 
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def _draw_facts(ask: Ask, sides: Sequence[Subject]) -> Markup:
-    columns = [dict(_list_facts(ask, side)) for side in sides]
-    names = dict.fromkeys(name for column in columns for name in column)
-    rows = []
-    for name in names:
-        left, right = (column.get(name) for column in columns)
-        if left or right:
-            rows.append((name, left, right, "" if left == right else "yes"))
+def _draw_facts(ask: Ask, subjects: Sequence[Subject]) -> Markup:
+    left, right = (dict(_list_facts(ask, subject)) for subject in subjects)
+    facts = [(name, left.get(name), right.get(name)) for name in left | right]
+    rows = [(*fact, "" if fact[1] == fact[2] else "yes") for fact in facts if any(fact[1:])]
     return join((element("h2", "Facts"), table("Facts", ("Fact", "A", "B", "Differs"), rows)))
 
 
-def _list_facts(ask: Ask, side: Subject) -> Iterator[tuple[str, Child]]:
-    status, run = side.status, side.run
+def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
+    status, run = subject.status, subject.run
     own = sum_usage(agent.own_usage for agent in run.agents)
     inherited = sum_usage(agent.inherited for agent in run.agents)
-    history = read_history(run)
-    for name, score in side.read_scores(ask.site).items():
+    for name, score in subject.read_scores(ask.site).items():
         yield f"Score {name}", f"{score:g}"
     yield "Own cost", format_cost(own.cost_usd)
     yield "Own tokens", format_count(own.tokens)
     yield "Own turns", format_count(own.turns)
     yield "Inherited tokens", format_count(inherited.tokens)
     if status is not None:
-        yield "State", state_mark(status.state, is_bad=status.has_died)
-        yield "Exit", describe_life(status.state, status.exit, status.halt)
+        ending = describe_life(status.state, status.exit, status.halt)
+        yield "State", state_mark(ending, is_bad=status.has_died)
         yield "World", status.world
         yield "Started", moment(status.started_at)
         yield "Ran", format_rough_seconds(status.uptime_s) if status.uptime_s else ""
         yield "Restarts", str(status.restarts or "")
         yield "Seed", "" if status.seed is None else str(status.seed)
         yield "Labels", format_labels(status.labels)
-    yield "Came from", ", ".join(origin.path.name for origin in history.origins[:3])
-    yield "Last save at", _time(max(_saves(side), key=lambda save: save.time or 0.0, default=None))
+    yield "Came from", ", ".join(origin.path.name for origin in read_history(run).origins[:3])
+    times = [save.time for save in _list_saves(subject) if save.time is not None]
+    yield "Last save at", f"{max(times):.1f} s" if times else ""
     for agent in run.agents[:_MAX_AGENTS]:
         yield f"Agent {agent.name.split('-')[0]}", f"{agent.state}: {agent.reason}".rstrip(": ")
 
 
-def _time(save: LineageSave | None) -> str:
-    return "" if save is None or save.time is None else f"{save.time:.1f} s"
+def _list_saves(subject: Subject) -> Sequence[LineageSave]:
+    return subject.instance.saves if subject.instance else ()
 
 
-def _saves(side: Subject) -> list[LineageSave]:
-    return [*side.instance.saves] if side.instance else []
+# -- the axis, and a number on it ------------------------------------------------------------------
 
 
-# -- the axis and numbers on it --------------------------------------------------------------------
+def _draw_axes(aligned: Alignment, sides: Sequence[_Side]) -> Iterator[Markup]:
+    yield element("h2", f"One axis{' from the fork on' if aligned.save else ''}")
+    for side in sides:
+        lanes = read_lanes(side.axis, side.recorded)
+        picture = draw_axis(side.axis, dict([*lanes.items()][:_MAX_LANES]), side.span)
+        yield element("p", element("b", side.letter), f" {side.subject.name}")
+        yield element("div", picture.part(), class_="scroll", tabindex="0")
 
 
-def _draw_axes(compared: Compared) -> Markup:
-    aligned = compared.aligned
-    strips: list[Child] = []
-    for number, axis in enumerate((aligned.first, aligned.second)):
-        lanes = read_lanes(axis, compared.recorded[number]) if axis.is_simulated else {}
-        shown = dict([*lanes.items()][:_MAX_LANES])
-        picture = draw_axis(axis, shown, aligned.spans[number]).part()
-        name = element("p", _name(number), f" {compared.sides[number].name}")
-        strips += [name, element("div", picture, class_="scroll", tabindex="0")]
-    since = " from the fork on" if aligned.save else ""
-    return join((element("h2", f"One axis{since}"), *strips))
+def _draw_number(sides: Sequence[_Side]) -> Iterator[Markup]:
+    """Yield a number that agents of both saw: one that differs, and a score if there is any."""
+    first, second = (_read_numbers(side) for side in sides)
 
+    def rank(key: tuple[str, str]) -> tuple[bool, bool]:
+        return first[key] == second[key], not any(word in key[1].lower() for word in _GOALS)
 
-def _draw_numbers(ask: Ask, compared: Compared) -> Markup:
-    first, second = (
-        _read_side(recorded, compared, n) for n, recorded in enumerate(compared.recorded)
-    )
-    keys = [key for key in first if key in second]
-    keys.sort(
-        key=lambda key: (
-            first[key] == second[key],
-            not any(word in key[1].lower() for word in _GOALS),
-        )
-    )
-    if not keys:
+    key = min((key for key in first if key in second), key=rank, default=None)
+    if key is None:
         words = "No number is known of both over simulated time, by recordings of observations."
-        return element("p", words, class_="muted")
-    spans = compared.aligned.spans
-    shapes = [
-        shape
-        for row, key in enumerate(keys[:_MAX_NUMBERS])
-        for shape in _draw_number(key, (first[key], second[key]), spans, row * _ROW + 6)
-    ]
-    height = _ROW * len(keys[:_MAX_NUMBERS]) + 8
-    picture = Picture(height, "Numbers that agents saw, A and B", shapes)
-    note = element("p", "A: solid line, B: dotted line; as agents saw them", class_="muted")
-    scroll = element("div", picture.part(), class_="scroll", tabindex="0")
-    return join((element("h2", "Numbers over simulated time"), note, scroll))
+        yield element("p", words, class_="muted")
+        return
+    agent, path = key
+    values = [value for _, value in first[key] + second[key]]
+    limits, shapes = (min(values), max(values)), list[Markup]()
+    for place, (side, points) in enumerate(zip(sides, (first[key], second[key]), strict=True)):
+        names = f"{svg.line_colour(place)}-line line thin{' stub' if place else ''}"
+        line = svg.path(names, draw_line(points, limits, side.span, (LEFT, RIGHT), 6))
+        last = f"{side.letter} {points[-1][1]:.4g}"
+        shapes.append(svg.group("number", [f"{last}; both {limits[0]:g} to {limits[1]:g}"], line))
+        shapes.append(svg.text(RIGHT + 6, 20 + 18 * place, last, "ink small"))
+    yield element("h2", f"{path} over simulated time")
+    yield element("p", f"As {agent} saw it; A: solid line, B: dotted line", class_="muted")
+    picture = Picture(56, f"{path} as {agent} saw it, A and B", shapes)
+    yield element("div", picture.part(), class_="scroll", tabindex="0")
 
 
-def _read_side(recorded: RecordedLives, compared: Compared, number: int) -> Mapping[Key, Points]:
+def _read_numbers(side: _Side) -> Mapping[tuple[str, str], Points]:
     """Return numbers by the name of the agent and the path, from the fork on."""
-    axis = (compared.aligned.first, compared.aligned.second)[number]
-    begin = compared.aligned.spans[number][0]
-    numbers: dict[Key, Points] = {}
-    for life in dict.fromkeys(piece.life for piece in axis.pieces if not piece.is_lost):
-        for recording in recorded.recordings.get(life, ()):
+    numbers: dict[tuple[str, str], Points] = {}
+    for life in dict.fromkeys(piece.life for piece in side.axis.pieces if not piece.is_lost):
+        for recording in side.recorded.recordings.get(life, ()):
             roster = recording.roster()
             for (agent, path), points in read_numbers(recording.reader).items():
-                kept = [point for point in points if point[0] >= begin]
-                if kept:
+                if kept := [point for point in points if point[0] >= side.span[0]]:
                     numbers.setdefault((roster.name(agent), path), []).extend(kept)
     return numbers
-
-
-def _draw_number(
-    key: Key, pair: Sequence[Points], spans: Sequence[tuple[float, float]], top: float
-) -> Iterator[Markup]:
-    values = [value for points in pair for _, value in points]
-    least, most = min(values), max(values)
-    yield svg.text(svg.MARGIN, top + 14, _shorten(key[1]), "ink small")
-    yield svg.text(svg.MARGIN, top + 30, _shorten(key[0]), "muted small")
-    yield svg.path("grid-line hair", f"M{LEFT:g},{top + _HEIGHT:g}H{RIGHT:g}")
-    for number, (points, span) in enumerate(zip(pair, spans, strict=True)):
-        line = draw_line(points, (least, most), span, (LEFT, RIGHT), top)
-        last = f"{'AB'[number]} {points[-1][1]:.4g}"
-        names = f"{svg.line_colour(number)}-line line thin{' stub' if number else ''}"
-        words = [f"{'AB'[number]} {key[0]} {key[1]}: {least:g} to {most:g}, last {last}"]
-        yield svg.group("number", words, svg.path(names, line))
-        is_low = points[-1][1] < pair[1 - number][-1][1] or (
-            number and pair[0][-1][1] == points[-1][1]
-        )
-        yield svg.text(RIGHT + 6, top + (32 if is_low else 14), last, "ink small")
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 18 else f"…{text[-17:]}"
 
 
 # -- prompts and worlds ----------------------------------------------------------------------------
 
 
-def _draw_prompts(sides: Sequence[Subject]) -> Markup:
-    """Return the first messages to the agents, which differ by design."""
-    boxes: list[Markup] = []
-    for pair in _pair(sides):
-        texts = [_read_prompt(agent) for agent in pair]
-        if any(texts):
-            columns = [
-                element("div", _name(number), element("pre", text or "—", class_="diff"))
-                for number, text in enumerate(texts)
-            ]
-            boxes += [element("h3", pair[0].name), element("div", *columns, class_="sides")]
-    if not boxes:
-        return join(())
-    note = "Prompts of branches differ by design, so they are not searched for differences."
-    return join((element("h2", "Prompts"), element("p", note, class_="muted"), *boxes))
+def _draw_prompts(subjects: Sequence[Subject]) -> Iterator[Markup]:
+    """Yield the first messages to the agents."""
+    pairs = _pair(subjects)
+    if pairs:
+        note = "Prompts of branches differ by design, so they are not searched for differences."
+        yield element("h2", "Prompts")
+        yield element("p", note, class_="muted")
+    for pair in pairs:
+        yield element("h3", pair[0].name)
+        yield _draw_pair([_show(_read_prompt(agent)) for agent in pair], (None, None))
 
 
-def _read_prompt(agent: AgentStatus) -> str:
+def _read_prompt(agent: AgentStatus) -> str | None:
     with contextlib.suppress(ClawbloxError, OSError):
-        turns = TurnIndex(agent.dir)
-        turns.read_on()
-        return (turns.turns[0].prompt or "")[:_MAX_PROMPT] if turns.turns else ""
-    return ""
+        index = TurnIndex(agent.dir)
+        index.read_on()
+        return next((turn.prompt for turn in index.turns), None)
+    return None
 
 
-def _draw_worlds(ask: Ask, compared: Compared) -> Markup:
-    return join((element("h2", "World documents"), *_compare_worlds(ask, compared)))
-
-
-def _compare_worlds(ask: Ask, compared: Compared) -> Iterator[Markup]:
-    sides = compared.sides
-    pair = [side.save for side in sides]
-    if None in pair:
-        pair = [*_find_common(sides)] or [None, None]
-    left, right = pair
-    if left is not None and right is not None:
-        times = _time(left) if left.time == right.time else f"{_time(left)} and {_time(right)}"
-        yield element("p", f"Saves {left.path.name} and {right.path.name}, at {times}.")
-        yield draw_documents(ask.site.root, left.path, right.path, ("A", "B"))
-        return
-    frames = _find_frames(compared)
-    if frames is None:
+def _draw_worlds(ask: Ask, sides: Sequence[_Side]) -> Iterator[Markup]:
+    yield element("h2", "World documents")
+    if saves := _choose_saves([side.subject for side in sides]):
+        times = [f"{save.time or 0:.1f} s" for save in saves]
+        names = " and ".join(save.path.name for save in saves)
+        yield element("p", f"Saves {names}, at {' and '.join(dict.fromkeys(times))}.")
+        worlds = (read_world(ask.site.root, save.path) for save in saves)
+        yield draw_differences(*worlds, names=("A", "B"))
+    elif frames := _find_frames(sides):
+        time, first, second = frames
+        yield element("p", f"Recorded states at {time:.2f} s of simulated time.")
+        yield draw_differences(first, second, names=("A", "B"))
+    else:
         words = "There is no state of both at the same simulated time, neither saved nor recorded."
         yield element("p", words, class_="muted")
-        return
-    yield element("p", f"Recorded states at {frames[0]:.2f} s of simulated time.")
-    yield draw_differences(frames[1], frames[2], ("A", "B"))
 
 
-def _find_common(sides: Sequence[Subject]) -> Iterable[LineageSave]:
-    """Return the last save of each side with the same simulated time, if there are such."""
-    kept = [[save for save in _saves(side) if save.path.is_file()] for side in sides]
-    kept = [[s] if (s := side.save) else own for side, own in zip(sides, kept, strict=True)]
-    first, second = ({save.time: save for save in own} for own in kept)
-    times = [time for time in first if time is not None and time in second]
-    return (first[max(times)], second[max(times)]) if times else ()
+def _choose_saves(subjects: Sequence[Subject]) -> Sequence[LineageSave]:
+    """Return the saves that are compared, or the last ones with the same simulated time."""
+    chosen = [subject.save for subject in subjects if subject.save]
+    if len(chosen) == len(subjects):
+        return chosen
+    lists = [[subject.save] if subject.save else _list_saves(subject) for subject in subjects]
+    kept = [
+        {one.time: one for one in own if one.time is not None and one.path.is_file()}
+        for own in lists
+    ]
+    times = kept[0].keys() & kept[1].keys()
+    return [own[max(times)] for own in kept] if times else ()
 
 
-def _find_frames(compared: Compared) -> tuple[float, Any, Any] | None:
+def _find_frames(sides: Sequence[_Side]) -> tuple[float, Any, Any] | None:
     """Return the last recorded states at the same simulated time, with that time."""
-    axes = (compared.aligned.first, compared.aligned.second)
-    if not (compared.are_recorded and all(axis.is_simulated for axis in axes)):
-        return None
-    until = min(axis.end for axis in axes)
-    found = []
-    for axis, recorded in zip(axes, compared.recorded, strict=True):
-        life = [piece.life for piece in axis.pieces if not piece.is_lost and piece.begin <= until]
-        recordings = recorded.recordings.get(life[-1], ()) if life else ()
-        frames = (
-            (record.moment.time, record.fields["frame"])
-            for recording in reversed(recordings)
-            for record in recording.reader.read_back(Track.FRAMES, until)
-            if "frame" in record.fields
-        )
-        frame = next(frames, None)
-        if frame is None:
-            return None
-        found.append(frame)
-        until = frame[0]
-    (first_time, first), (second_time, second) = found
-    return (first_time, first, second) if first_time == second_time else None
+    first = _find_frame(sides[0], min(side.axis.end for side in sides))
+    second = first and _find_frame(sides[1], first[0])
+    return (*first, second[1]) if first and second and first[0] == second[0] else None
+
+
+def _find_frame(side: _Side, until: float) -> tuple[float, Any] | None:
+    """Return the last recorded state of a line until a simulated time, with its time."""
+    pieces = [piece for piece in side.axis.pieces if not piece.is_lost and piece.begin <= until]
+    recordings = side.recorded.recordings.get(pieces[-1].life, ()) if pieces else ()
+    for recording in reversed(recordings):
+        for record in recording.reader.read_back(Track.FRAMES, until):
+            if "frame" in record.fields:
+                return record.moment.time, record.fields["frame"]
+    return None

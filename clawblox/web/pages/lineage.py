@@ -14,10 +14,9 @@ from clawblox.rundir.lives import Origin
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.lineage_svg import LineageLinks, draw_lineage
-from clawblox.web.origins import Origins, RunSave, Start
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import and_more, lines, moment, state_mark, table
-from clawblox.web.run_history import read_history
+from clawblox.web.run_history import Origins, Start, read_history
 from clawblox.web.site import RunSummary
 
 _MAX_FAMILIES: Final = 20
@@ -55,18 +54,16 @@ def make_page(ask: Ask) -> Page:
         for run in sorted(runs, key=lambda run: run.directory in started)
         if run.directory in below and run.directory not in seen
     ]
-    counts = [
-        "1 family" if len(families) == 1 else f"{len(families)} families",
-        f"{count_words(len(seen), 'run')} of {len(runs)} in them",
-    ]
+    number = "1 family" if len(families) == 1 else f"{len(families)} families"
+    words = f"{number} · {count_words(len(seen), 'run')} of {len(runs)} in them"
     if len(seen) < len(runs):
-        counts.append("the others neither began from a save of another run nor gave one to it")
-    parts = [Part("summary", element("p", " · ".join(counts), class_="summary"))]
+        words += " · the others neither began from a save of another run nor gave one to it"
+    more = and_more(len(families) - _MAX_FAMILIES)
+    parts = [Part("summary", join((element("p", words, class_="summary"), more)))]
     parts += [
-        Part(f"family-{number}", _draw_family(ask, family, origins))
-        for number, family in enumerate(families[:_MAX_FAMILIES])
+        Part(f"family-{place}", _draw_family(ask, family, origins))
+        for place, family in enumerate(families[:_MAX_FAMILIES])
     ]
-    parts.append(Part("more", join((and_more(len(families) - _MAX_FAMILIES),))))
     return Page("Lineage", ((ask.site.root.name, ask.links.to()),), parts, is_live=True)
 
 
@@ -83,14 +80,11 @@ def _walk(root: RunSummary, below: _Below, seen: set[Path]) -> Iterator[_Member]
 
 
 def _draw_family(ask: Ask, family: Sequence[_Member], origins: Origins) -> Markup:
-    picture = element("p", "They are too many to draw.", class_="muted")
-    if sum(len(member.run.run.instances) for member in family) <= _MAX_DRAWN:
-        shown = _draw_picture(ask, [member.run for member in family], origins)
-        picture = element("div", shown, class_="scroll", tabindex="0")
     rows = [_draw_member(ask, member) for member in family[:_MAX_RUNS]]
     heading = element("h2", f"From {family[0].run.name}")
+    picture = _draw_picture(ask, [member.run for member in family], origins)
     tree = table("Runs, each below its parent", ("Run", "State", "From", "Latest"), rows)
-    return join((heading, picture, tree, and_more(len(family) - len(rows))))
+    return join((heading, *picture, tree, and_more(len(family) - len(rows))))
 
 
 def _draw_member(ask: Ask, member: _Member) -> Sequence[Child]:
@@ -106,23 +100,19 @@ def _draw_member(ask: Ask, member: _Member) -> Sequence[Child]:
     )
 
 
-def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> Markup:
-    """Return one picture of the instances of several runs, forks across them included."""
+def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> Iterator[Child]:
+    """Yield one picture of the instances of several runs, forks across them included."""
     runs: dict[str, RunSummary] = {}
-    saves: dict[Path, RunSave] = {}
     instances: list[InstanceLineage] = []
     depths: dict[Path, int] = {}
     for run in family:
-        for save in read_history(run).saves:
-            saves.setdefault(save.path, RunSave(run, save))
         for instance in read_history(run).lineage.instances:
             name = run.directory.name
             name = name if len(run.run.instances) < 2 else f"{name}/{instance.name}"
             name = f"{run.name}/{instance.name}" if name in runs else name
             runs[name] = run
-            source = origins.find(instance.parent, instance.run_id) if instance.parent else None
             parent = instance.parent
-            if source is not None:
+            if parent and (source := origins.find(parent, instance.run_id)):
                 save = source.save
                 parent = Origin(save.path, save.sha256, save.instance, save.time)
             depth = depths.get(parent.path, -1) + 1 if parent else 0
@@ -130,7 +120,9 @@ def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> M
             instances.append(attrs.evolve(instance, name=name, parent=parent, depth=depth))
     links = LineageLinks(
         instance=lambda instance: ask.links.to("run", runs[instance.name].ident),
-        save=lambda save: saves[save.path].address(ask) if save.path in saves else None,
+        save=lambda save: origins.address(ask, save.path),
     )
-    lineage = Lineage(family[0].directory, tuple(instances))
-    return draw_lineage(lineage, title=family[0].name, links=links).part()
+    lineage = Lineage(family[0].directory, tuple(instances[:_MAX_DRAWN]))
+    picture = draw_lineage(lineage, title=family[0].name, links=links).part()
+    yield element("div", picture, class_="scroll", tabindex="0")
+    yield and_more(len(instances) - _MAX_DRAWN)

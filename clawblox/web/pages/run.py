@@ -28,7 +28,6 @@ from clawblox.views.formatting import (
 from clawblox.views.html import Child, Markup, element, join, link, text
 from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.files import opened_below, read_before
-from clawblox.web.origins import RunSave
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
@@ -43,7 +42,7 @@ from clawblox.web.pieces import (
     state_mark,
     table,
 )
-from clawblox.web.run_history import RunHistory, read_history
+from clawblox.web.run_history import RunHistory, RunSave, read_history
 from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 from clawblox.web.subjects import list_subjects
