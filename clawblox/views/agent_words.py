@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from clawblox.agents.narration import narrate
 from clawblox.agents.run_agent import RunAgent
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import AgentTurn
@@ -129,10 +130,10 @@ def results_of(step: Step) -> Sequence[Mapping[str, Any]]:
     return results
 
 
-def late_results(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the results in steps whose calls are in earlier ones."""
-    results = (result for step in steps for result in results_of(step))
-    return frozenset(one["content"] for one in results if "source_call_id" not in one)
+def describe_call(call: Mapping[str, Any]) -> str:
+    """Return a call on a line."""
+    data = {"name": call["function_name"], "arguments": call["arguments"]}
+    return narrate("tool.called", data)[0].text
 
 
 def call_text(call: Mapping[str, Any]) -> str:

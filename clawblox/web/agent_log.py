@@ -17,18 +17,18 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex, Window, read_window
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import parse_json
-from clawblox.rundir.lineage import Lineage
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.manifest_entries import objects_in, read_text
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
-from clawblox.telemetry.log_segments import log_end
+from clawblox.views.html import Address
 from clawblox.web.axis import Axis, Place, make_axis
 from clawblox.web.descent import Recordings, find_descent
+from clawblox.web.page import Ask
 from clawblox.web.run_history import RunHistory, read_history
-from clawblox.web.site import RunSummary, Site
+from clawblox.web.site import RunSummary
 
 _KEPT: Final = 8
 """Number of agents whose turns stay in memory."""
@@ -68,7 +68,7 @@ class AgentWorld:
 
 
 class AgentLog:
-    """The turns of an agent and the window that was read last.
+    """The turns of an agent, and its world.
 
     Args:
         directory: The agent's directory.
@@ -80,10 +80,9 @@ class AgentLog:
 
     def __init__(self, directory: Path) -> None:
         self.turns = TurnIndex(directory)
-        self.world = AgentWorld(RunHistory(Lineage(directory, ()), (), (), ()))
+        self.world: AgentWorld
         self.lock = threading.Lock()
         self._stamp: object = None
-        self._window: tuple[object, Window] | None = None
 
     def read_on(self, run: RunSummary) -> None:
         """Read what is new. Blocks.
@@ -100,7 +99,7 @@ class AgentLog:
             self.world, self._stamp = _read_world(history, instance), stamp
 
     def read_window(self, at: int | None, before: int | None) -> Window:
-        """Return a window of not too many steps; the same again costs nothing. Blocks.
+        """Return a window of not too many steps. Blocks.
 
         Args:
             at: As for :func:`~clawblox.agents.trajectory.read_window`.
@@ -110,21 +109,41 @@ class AgentLog:
             OSError: A file of the agent cannot be read.
             ClawbloxError: A later clawblox wrote a file of the agent.
         """
-        files = self.turns.directory
-        key = (at, before, log_end(files.log_file), file_stamp(files.events_file))
-        if self._window is None or self._window[0] != key:
-            size = _WINDOW_BYTES
+        size = _WINDOW_BYTES
+        while True:
             window = read_window(self.turns, at, before=before, max_bytes=size)
-            while len(window.steps) > _MAX_STEPS and size > _LEAST_BYTES:
-                size = max(_LEAST_BYTES, min(size // 2, size * _MAX_STEPS // len(window.steps)))
-                window = read_window(self.turns, at, before=before, max_bytes=size)
-            self._window = key, window
-        return self._window[1]
+            if len(window.steps) <= _MAX_STEPS or size <= _LEAST_BYTES:
+                return window
+            size = max(_LEAST_BYTES, min(size // 2, size * _MAX_STEPS // len(window.steps)))
+
+
+@attrs.frozen
+class AgentView:
+    """An agent, its log, and who asks for it."""
+
+    ask: Ask
+    run: RunSummary
+    agent: AgentStatus
+    log: AgentLog
+
+    @property
+    def turns(self) -> TurnIndex:
+        """Its turns."""
+        return self.log.turns
+
+    @property
+    def path(self) -> Sequence[str]:
+        """The path of its page."""
+        return "run", self.run.ident, "agent", self.ask.site.identify(self.agent.dir)
+
+    def to(self, *more: str, fragment: str = "", **query: str | int | None) -> Address:
+        """Return the address of its page, or of one below it."""
+        return self.ask.links.to(*self.path, *more, fragment=fragment, **query)
 
 
 @contextmanager
-def opened_agent(site: Site, run: RunSummary, agent: AgentStatus) -> Iterator[AgentLog]:
-    """Yield the log of an agent, read on; others wait while the block runs. Blocks.
+def opened_agent(ask: Ask, run: RunSummary, agent: AgentStatus) -> Iterator[AgentView]:
+    """Yield an agent with its log, read on; others wait while the block runs. Blocks.
 
     Raises:
         OSError: A file is not below the directory of the site, or cannot be read.
@@ -132,12 +151,12 @@ def opened_agent(site: Site, run: RunSummary, agent: AgentStatus) -> Iterator[Ag
     """
     files = AgentDir(agent.dir)
     for path in (files.log_file, files.events_file):
-        if not path.resolve().is_relative_to(site.root):
-            raise PermissionError(f"{path} is not below {site.root}")
+        if not path.resolve().is_relative_to(ask.site.root):
+            raise PermissionError(f"{path} is not below {ask.site.root}")
     log = _keep(agent.dir)
     with log.lock:
         log.read_on(run)
-        yield log
+        yield AgentView(ask, run, agent, log)
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -1,42 +1,49 @@
-"""The steps of an agent as HTML: what it was told, thought, said and did, and what it got."""
+"""The steps of an agent as HTML: what it was told, thought, said and did, and what it got.
+
+They are part of its page, or a file by itself that can be sent: style inside, no script.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from clawblox.agents.narration import narrate
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.agents.trajectory import AgentTurn, TurnIndex
+from clawblox.agents.trajectory import AgentTurn, TurnIndex, read_window
+from clawblox.checkpoint.secrets import known_values
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
+from clawblox.system.files import publish_bytes
 from clawblox.views.agent_words import (
     Step,
     call_text,
+    describe_call,
     describe_turn,
     offset_of,
     one_line,
     pretty,
     results_of,
 )
-from clawblox.views.formatting import path_word, suggest
-from clawblox.views.html import Address, Child, Markup, element, link
+from clawblox.views.formatting import count_words, path_word, suggest
+from clawblox.views.html import Address, Child, Markup, document, element, link, style
 from clawblox.views.world_calls import Observed, WorldCall, read_world_call
-from clawblox.web.agent_log import AgentWorld
-from clawblox.web.page import Ask
+from clawblox.web.agent_log import AgentView, read_address
+from clawblox.web.outgoing import Identity, Outgoing
 from clawblox.web.pieces import clock, code
 from clawblox.web.site import RunSummary
 
 _MAX_WORDS: Final = 3000
 _MAX_LINE: Final = 220
 _MAX_FOLDED: Final = 700
-_MAX_START: Final = 240
-"""Characters of the beginning of a text that is too long to be folded whole."""
 _ROOM: Final = 24_000
 """Characters of HTML of all folded texts of a window; the rest is a link."""
 _OBSERVING: Final = ("looks", "acts")
+_MAX_BYTES: Final = 64 << 20
+"""Maximum size of the log's part that a file shows."""
 
 
 def fork_command(run: RunSummary, checkpoint: LineageSave) -> str:
@@ -53,35 +60,75 @@ def fork_command(run: RunSummary, checkpoint: LineageSave) -> str:
     return suggest("run", run.run.instances[0].world_dir, *resume)
 
 
+def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = False) -> int:
+    """Write the steps of an agent into a file, which replaces an existing one. Blocks.
+
+    Args:
+        directory: The agent's directory.
+        file: The file.
+        root: The directory whose name is replaced by ``DIR``.
+        redact: Whether secrets are masked; else they refuse the file.
+
+    Returns:
+        The number of steps.
+
+    Raises:
+        UsageError: No agent has run there.
+        ClawbloxError: A step has a secret.
+        OSError: A file cannot be read or written.
+    """
+    turns = TurnIndex(directory)
+    turns.read_on()
+    known = known_values(os.environ, [directory])
+    outgoing = Outgoing(root, Identity.read(root), known, redact=redact)
+    window = read_window(turns, 0)
+    first, steps = window.first, [*window.steps]
+    while window.has_later and window.last - first < _MAX_BYTES:
+        window = read_window(turns, window.last)
+        steps += window.steps
+    rest = f", of the first {format_bytes(window.last - first)}" if window.has_later else ""
+    head = element("p", count_words(len(steps), "step"), rest, class_="muted")
+    drawn = StepDrawer(turns).draw(steps)
+    body = element("main", element("h1", directory.name), head, *drawn, class_="alone")
+    page = document(f"{directory.name} · clawblox", style("page", "agent"), body)
+    data = outgoing.clear(file.name, page.encode(errors="replace"))
+    outgoing.check()
+    publish_bytes(file, data)
+    return len(steps)
+
+
 @attrs.define
 class StepDrawer:
     """Draws steps in their order.
 
     Args:
-        ask: Makes addresses.
-        run: The run.
-        ident: The agent's name in addresses.
-        turns: Its turns.
-        world: Its world.
-        address: Its address of that.
+        turns: The agent's turns.
+        view: The page that shows them; None for a file, which has no links and all texts whole.
         unanswered: Ids of calls without a result so far.
-        orphans: Results of which the calls were drawn earlier.
     """
 
-    ask: Ask
-    run: RunSummary
-    ident: str
     turns: TurnIndex
-    world: AgentWorld
-    address: str
+    view: AgentView | None = None
     unanswered: Collection[str] = ()
-    orphans: Collection[str] = ()
     _observed: Observed = attrs.field(factory=Observed)
+    _address: str = attrs.field(init=False)
     _called: dict[str, WorldCall | None] = attrs.field(factory=dict)
+    _late: Collection[str] = ()
     _room: int = _ROOM
     _turn: AgentTurn | None = None
     _time: str | None = None
     _base: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._address = read_address(self.turns.directory.path)
+
+    def pass_over(self, steps: Sequence[Step], following: Sequence[Step]) -> None:
+        """Take in steps that were drawn before, so that those that follow can be understood."""
+        late = (result for step in following for result in results_of(step))
+        self._late = {result["content"] for result in late if "source_call_id" not in result}
+        for _ in self.draw(steps):
+            pass
+        self._late, self._room = (), _ROOM
 
     def draw(self, steps: Sequence[Step]) -> Iterator[Markup]:
         """Yield steps, the heads of their turns, and the checkpoints between them."""
@@ -89,23 +136,10 @@ class StepDrawer:
             yield from self._draw_checkpoints(step.get("timestamp"))
             turn = self._find_turn(step)
             if turn is not None and turn is not self._turn:
-                yield self._draw_turn(turn, is_begun=turn.start < offset_of(step))
-                self._turn = turn
-            if step["source"] == "user" and step["message"] == AUTO_CONTINUE:
-                continue
-            yield self._draw_step(step)
-
-    def pass_over(self, steps: Sequence[Step]) -> None:
-        """Take in steps that were drawn before, so that what follows them can be understood."""
-        for step in steps:
-            self._time = step.get("timestamp") or self._time
-            self._turn = self._find_turn(step)
-            results = results_of(step)
-            for call in step.get("tool_calls", ()):
-                world = read_world_call(call["arguments"], self.address)
-                for result in results:
-                    if result.get("source_call_id") == call["tool_call_id"]:
-                        self._hear(world, result)
+                yield _draw_turn(turn, is_begun=turn.start < offset_of(step))
+            self._turn = turn
+            if step["source"] != "user" or step["message"] != AUTO_CONTINUE:
+                yield self._draw_step(step)
 
     def _find_turn(self, step: Step) -> AgentTurn | None:
         turn = self.turns.find_turn(offset_of(step))
@@ -118,60 +152,45 @@ class StepDrawer:
 
     def _draw_checkpoints(self, time: str | None) -> Iterator[Markup]:
         """Yield the checkpoints between the last step and a time."""
-        if self._time and time:
-            for one in self.world.checkpoints:
+        if self.view and self._time and time:
+            for one in self.view.log.world.checkpoints:
                 if self._time[:19] <= (one.created_at or "")[:19] < time[:19]:
-                    yield draw_checkpoint(self.run, one)
+                    yield draw_checkpoint(self.view.run, one)
         self._time = time or self._time
 
-    def _draw_turn(self, turn: AgentTurn, *, is_begun: bool) -> Markup:
-        began = "asked to continue" if turn.is_automatic else None
-        if turn.prompt is None:
-            began = "began it by itself"
-        return element(
-            "div",
-            element("h2", f"Turn {turn.number}", ", continued" if is_begun else None),
-            clock(turn.started_at, is_long=True),
-            element("span", began, class_="muted") if began else None,
-            element("span", describe_turn(turn), class_="right muted"),
-            class_="turn",
-            id=f"turn-{turn.start}",
-        )
-
     def _draw_step(self, step: Step) -> Markup:
-        offset = offset_of(step)
-        time = link(clock(step.get("timestamp")) or f"byte {offset}", Address(f"#o{offset}"))
-        sim = None
-        if found := self.world.find_time(step.get("timestamp")):
-            number, place = found
-            to = self.ask.links.to(
-                "run", self.run.ident, "replay", str(number), fragment=place.address[1:]
-            )
-            sim = link(f"{place.position:.2f} s", to, class_="muted")
-        return element(
-            "div",
-            element("div", time, sim, class_="at"),
-            element("div", *self._draw_content(step), class_="did"),
-            class_="step",
-            id=f"o{offset}",
-        )
+        self._base, utc = offset_of(step), step.get("timestamp")
+        place, simulated = f"o{self._base}", None
+        if self.view and (found := self.view.log.world.find_time(utc)):
+            path = ("run", self.view.run.ident, "replay", str(found[0]))
+            to = self.view.ask.links.to(*path, fragment=found[1].address[1:])
+            simulated = link(f"{found[1].position:.2f} s", to, class_="muted")
+        time = link(clock(utc) or f"byte {self._base}", Address(f"#{place}"))
+        at = element("div", time, simulated, class_="at")
+        did = element("div", *self._draw_content(step), class_="did")
+        return element("div", at, did, class_="step", id=place)
 
     def _draw_content(self, step: Step) -> Iterator[Child]:
-        source, message = step["source"], step["message"]
-        self._base = offset_of(step)
         if reasoning := step.get("reasoning_content"):
             yield self._draw_reasoning(reasoning)
-        if message and source == "agent":
-            yield element("p", *self._bounded(message, _MAX_WORDS, "message"), class_="words")
-        elif source == "user":
-            copied = " (before it came here)" if step.get("is_copied_context") else ""
-            told = element("b", f"told{copied}", class_="warning")
-            words = self._bounded(message, _MAX_WORDS, "message")
-            yield element("div", told, " ", *words, class_="told")
-        elif message:
-            words = self._bounded(message, _MAX_WORDS, "message")
-            yield element("p", "✕ ", *words, class_="bad words")
-        yield from self._draw_calls(step)
+        copied = " (before it came here)" if step.get("is_copied_context") else ""
+        heads: Mapping[str, tuple[Child, str]] = {
+            "agent": (None, "words"),
+            "user": (element("b", f"told{copied} ", class_="warning"), "told"),
+        }
+        head, kind = heads.get(step["source"], ("✕ ", "bad words"))
+        if message := step["message"]:
+            yield element("p", head, *self._bounded(message, "message", _MAX_WORDS), class_=kind)
+        results = [*enumerate(results_of(step))]
+        for number, call in enumerate(step.get("tool_calls", ())):
+            ident = call["tool_call_id"]
+            own = {place: one for place, one in results if one.get("source_call_id") == ident}
+            yield self._draw_call(number, call, own)
+        for number, result in results:
+            if "source_call_id" not in result:
+                answer = self._draw_answer(self._called.get(result["content"]), result)
+                size = self._link_size(result["content"], f"result-{number}")
+                yield element("div", answer, size, class_="call answer")
 
     def _draw_reasoning(self, text: str) -> Markup:
         line = f"thinks: {one_line(text, _MAX_LINE)}"
@@ -180,92 +199,73 @@ class StepDrawer:
         body = self._draw_text(text, "reasoning", _MAX_WORDS)
         return element("details", element("summary", line), body, class_="muted thinks")
 
-    def _draw_calls(self, step: Step) -> Iterator[Markup]:
-        results = [*enumerate(results_of(step))]
-        for number, call in enumerate(step.get("tool_calls", ())):
-            ident = call["tool_call_id"]
-            own = [one for one in results if one[1].get("source_call_id") == ident]
-            world = read_world_call(call["arguments"], self.address)
-            yield self._draw_call(number, call, world, own)
-        for number, result in results:
-            if "source_call_id" not in result:
-                world = self._called.get(result["content"])
-                size = self._link_size(result["content"], f"result-{number}")
-                answer = self._draw_answer(world, result)
-                yield element("div", answer, size, class_="call answer")
-
     def _draw_call(
-        self,
-        number: int,
-        call: Mapping[str, Any],
-        world: WorldCall | None,
-        results: Sequence[tuple[int, Mapping[str, Any]]],
+        self, number: int, call: Mapping[str, Any], results: Mapping[int, Mapping[str, Any]]
     ) -> Markup:
+        world, text = read_world_call(call["arguments"], self._address), call_text(call)
+        verb, _, words = describe_call(call).removeprefix("● ").partition(" ")
         if world is not None:
-            verb, words = element("b", world.verb, class_="good"), world.words
-        else:
-            name = call["function_name"]
-            lines = narrate("tool.called", {"name": name, "arguments": call["arguments"]})
-            shown = lines[0].text.removeprefix("● ") if lines else name
-            first, _, words = shown.partition(" ")
-            verb = element("b", one_line(first, 40))
-        text = call_text(call)
-        folded: list[Child] = []
+            verb, words = world.verb, world.words
+        texts = {f"result-{place}": result["content"] for place, result in results.items()}
+        size = sum(map(len, texts.values()))
         if world is not None or len(text) > len(words):
-            folded.append(self._draw_text(text, f"call-{number}", _MAX_FOLDED))
-        answers = [self._draw_answer(world, result) for _, result in results]
+            texts = {f"call-{number}": text, **texts}
+        answers = [self._draw_answer(world, result) for result in results.values()]
         if not results and call["tool_call_id"] in self.unanswered:
             answers = [element("div", "→ no answer yet", class_="muted result")]
-        for place, result in results:
-            folded.append(self._draw_text(result["content"], f"result-{place}", _MAX_FOLDED))
-        size = sum(len(result["content"]) for _, result in results)
         summary = element(
             "summary",
-            verb,
+            element("b", one_line(verb, 40), class_="good" if world else None),
             element("code", words),
             element("small", format_bytes(size) if results else "", class_="muted"),
             *answers,
         )
+        folded = (self._draw_text(text, name, _MAX_FOLDED) for name, text in texts.items())
         return element("details", summary, *folded, class_="call")
 
     def _draw_answer(self, world: WorldCall | None, result: Mapping[str, Any]) -> Markup:
         """Return a result on one line; of a request to the world, what it has changed."""
+        content, words = result["content"], ""
         is_error = result.get("extra", {}).get("is_error")
-        words = self._hear(world, result) or one_line(result["content"], _MAX_LINE) or "nothing"
-        sign, kind = ("✕ ", "bad result") if is_error else ("→ ", "muted result")
-        return element("div", sign, words, class_=kind)
-
-    def _hear(self, world: WorldCall | None, result: Mapping[str, Any]) -> str:
-        """Take in what the world answered; return what it has changed, empty if that is unknown."""
-        content = result["content"]
-        if "source_call_id" in result and content in self.orphans:
+        if "source_call_id" in result and content in self._late:
             self._called[content] = world  # the page shows it behind its call
-            return ""
-        is_seen = world is not None and world.verb in _OBSERVING
-        if not is_seen or result.get("extra", {}).get("is_error"):
-            return ""
-        return self._observed.describe(content)
+        elif world is not None and world.verb in _OBSERVING and not is_error:
+            words = self._observed.describe(content)
+        sign, kind = ("✕ ", "bad result") if is_error else ("→ ", "muted result")
+        return element("div", sign, words or one_line(content, _MAX_LINE) or "nothing", class_=kind)
 
     def _draw_text(self, text: str, name: str, limit: int) -> Markup:
-        """Return a folded text, indented; of a long one the beginning, and a link to all of it."""
-        limit = min(limit, max(self._room, 0))
-        is_whole = len(text) <= limit
-        words = [pretty(text)] if is_whole else self._bounded(text, min(limit, _MAX_START), name)
-        drawn = element("pre", *words)
+        """Return a text that is folded, as far as there is room."""
+        drawn = element("pre", *self._bounded(text, name, max(0, min(limit, self._room))))
         self._room -= len(drawn.html)
         return drawn
 
-    def _bounded(self, text: str, limit: int, name: str) -> Iterator[Child]:
-        if len(text) <= limit:
-            yield text
-            return
-        yield f"{text[:limit]}… "
-        yield self._link_size(text, name)
+    def _bounded(self, text: str, name: str, limit: int) -> Iterator[Child]:
+        """Yield a text; of a long one the beginning, and a link to all of it."""
+        is_whole = self.view is None or len(text) <= limit
+        yield pretty(text) if is_whole else f"{text[:limit]}… "
+        yield None if is_whole else self._link_size(text, name)
 
-    def _link_size(self, text: str, name: str) -> Markup:
-        to = ("run", self.run.ident, "agent", self.ident, "part")
-        words = f"all {format_bytes(len(text))}"
-        return link(words, self.ask.links.to(*to, at=self._base, what=name), class_="all")
+    def _link_size(self, text: str, name: str) -> Markup | None:
+        if self.view is None:
+            return None
+        to = self.view.to("part", at=self._base, what=name)
+        return link(f"all {format_bytes(len(text))}", to, class_="all")
+
+
+def _draw_turn(turn: AgentTurn, *, is_begun: bool) -> Markup:
+    began = "began it by itself" if turn.prompt is None else None
+    if turn.is_automatic:
+        began = "asked to continue"
+    return element(
+        "div",
+        element("h2", f"Turn {turn.number}", ", continued" if is_begun else None),
+        clock(turn.started_at, is_long=True),
+        element("span", began) if began else None,
+        element("span", describe_turn(turn), class_="right"),
+        class_="turn",
+        id=f"turn-{turn.start}",
+    )
 
 
 def draw_checkpoint(run: RunSummary, checkpoint: LineageSave) -> Markup:

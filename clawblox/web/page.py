@@ -168,4 +168,4 @@ def read_static(name: str) -> bytes:
     data = (resources.files("clawblox.web") / "static" / name).read_bytes()
     if name != "style.css":
         return data
-    return "".join(map(read_rules, ("page", "picture", "check"))).encode() + data
+    return "".join(map(read_rules, ("page", "picture", "check", "agent"))).encode() + data

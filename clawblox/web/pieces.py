@@ -62,6 +62,16 @@ def code(words: str) -> Markup:
     return element("code", words, class_="copy", tabindex="0")
 
 
+def commands(suggested: Mapping[str, str]) -> Markup:
+    """Return command lines to copy, by what they do; empty ones are left out."""
+    rows = [
+        element("div", element("dt", words), element("dd", code(command)))
+        for words, command in suggested.items()
+        if command
+    ]
+    return element("dl", *rows, class_="commands")
+
+
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
     """Return facts, each with its name above it; those without a value are left out."""
     shown = [

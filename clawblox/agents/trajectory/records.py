@@ -65,6 +65,7 @@ class Context(NamedTuple):
         turn: Number of the turn.
         session_id: The conversation; None if unknown.
         version: Version of the program; empty if unknown.
+        model: The model; empty if unknown.
         process_start: Offset of the first line of the process.
         process_session: The conversation that the process continues; None for a new one.
     """
@@ -73,23 +74,24 @@ class Context(NamedTuple):
     turn: int = 0
     session_id: str | None = None
     version: str = ""
+    model: str = ""
     process_start: int = 0
     process_session: str | None = None
 
     def after(self, record: Record) -> Context:
         """Return the context after another record."""
-        version = record.data.get("version")
-        return Context(
-            record.time or self.time,
-            record.turn,
-            record.session_id or self.session_id,
-            version if isinstance(version, str) and version else self.version,
-            *(
-                (record.raw_offset or 0, record.session_id)
-                if record.type == "process.started"
-                else (self.process_start, self.process_session)
-            ),
+        version, model = record.data.get("version"), record.data.get("model")
+        known = self._replace(
+            time=record.time or self.time,
+            turn=record.turn,
+            session_id=record.session_id or self.session_id,
+            version=version if isinstance(version, str) and version else self.version,
+            model=model if isinstance(model, str) and model else self.model,
         )
+        if record.type == "process.started":
+            start = record.raw_offset or 0
+            return known._replace(process_start=start, process_session=record.session_id)
+        return known
 
 
 class Placer:

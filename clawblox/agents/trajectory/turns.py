@@ -102,6 +102,7 @@ class TurnIndex:
         first_start: Offset in the log at which the first process in this directory began to write;
             what stands before was copied.
         arrivals: When the bytes of the log arrived.
+        context: What the events say in the end.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -117,8 +118,8 @@ class TurnIndex:
         self.first_start: int | None = None
         self._count = UsageCount(self.driver.cost_scope)
         self._placer = Placer(self.directory.log_file)
-        self._context = Context(session_id=self._session_id)
-        self._marks = [_Mark(-1, 0, self._context)]
+        self.context = Context(session_id=self._session_id)
+        self._marks = [_Mark(-1, 0, self.context)]
 
     @property
     def usage(self) -> Usage:
@@ -126,9 +127,9 @@ class TurnIndex:
         return self._count.usage
 
     @property
-    def is_within_turn(self) -> bool:
-        """Whether the last turn has not ended."""
-        return bool(self.turns) and self.turns[-1].ended_at is None
+    def last(self) -> AgentTurn | None:
+        """The last turn; None if there is none."""
+        return self.turns[-1] if self.turns else None
 
     def read_on(self) -> None:
         """Read what was added to the agent's files.
@@ -154,10 +155,10 @@ class TurnIndex:
     def _take(self, record: Record) -> None:
         last = self._marks[-1]
         if record.place - last.place >= _MARK_BYTES and not self._placer.held:
-            self._marks.append(_Mark(self._placer.at, record.place, self._context))
+            self._marks.append(_Mark(self._placer.at, record.place, self.context))
         self._placer.place(record)
-        self._context = self._context.after(record)
-        added = self._count.take(record.type, record.data, self._context.session_id)
+        self.context = self.context.after(record)
+        added = self._count.take(record.type, record.data, self.context.session_id)
         turn = self.turns[-1] if self.turns else None
         match record.type:
             case "process.started":

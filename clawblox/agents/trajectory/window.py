@@ -74,7 +74,8 @@ def read_window(
     first, stop = _find_borders(turns, begin, end, at, before, max_bytes)
     with closing(read_lines(turns.directory.log_file, first)) as left:
         lines, ahead = _take(left, stop)
-        if lines and turns.is_within_turn and lines[-1].offset + lines[-1].size >= end:
+        is_within_turn = turns.last is not None and turns.last.ended_at is None
+        if lines and is_within_turn and lines[-1].offset + lines[-1].size >= end:
             lines.pop()  # the program is writing it
         last = min(end, lines[-1].offset + lines[-1].size + 1) if lines else first
         context, records = turns.read_events(first, last, is_end=not ahead)

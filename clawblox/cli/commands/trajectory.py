@@ -80,7 +80,7 @@ def command(
     path = existing_agent_place(directory).absolute()
     agent_dir = path if has_conversation(path) else find_agent(path).dir
     if html is not None:
-        from clawblox.web.agent_file import write_agent_file  # only pages need it
+        from clawblox.web.agent_steps import write_agent_file  # only pages need it
 
         file = _check_parent(Path(html))
         steps = write_agent_file(agent_dir, file, path, redact=redact)

@@ -32,7 +32,7 @@ from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
     and_more,
-    code,
+    commands,
     comparison,
     cost,
     count,
@@ -66,7 +66,7 @@ def make_page(ask: Ask, ident: str) -> Page:
     parts = {
         "why": lines(_explain(ask, run, history)),
         "facts": _draw_facts(ask, run, history),
-        "how": _draw_commands(run, history),
+        "how": _section("How to go on", commands(_suggest(run, history))),
         "agents": _draw_agents(ask, run),
         "instances": _draw_instances(ask, run),
         "lineage": _draw_lineage(ask, run, history),
@@ -243,15 +243,6 @@ def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
 
 
 # -- how to go on ----------------------------------------------------------------------------------
-
-
-def _draw_commands(run: RunSummary, history: RunHistory) -> Markup:
-    rows = [
-        element("div", element("dt", words), element("dd", code(command)))
-        for words, command in _suggest(run, history).items()
-        if command
-    ]
-    return _section("How to go on", element("dl", *rows, class_="commands"))
 
 
 def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:

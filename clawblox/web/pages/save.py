@@ -17,7 +17,7 @@ from clawblox.views.observations import format_inline
 from clawblox.web.files import MAX_WINDOW_BYTES, decode
 from clawblox.web.observed import draw_tree
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import Cell, and_more, code, facts, moment, table
+from clawblox.web.pieces import Cell, and_more, code, commands, facts, moment, table
 from clawblox.web.run_history import (
     Origins,
     RunSave,
@@ -103,16 +103,15 @@ def _draw_facts(ask: Ask, found: RunSave) -> Iterator[Markup]:
 
 def _draw_commands(found: RunSave) -> Iterator[Markup]:
     path, run = found.save.path, found.run
-    commands = [("Fork it", suggest("fork", run.directory, path_word(path)))]
+    suggested = {"Fork it": suggest("fork", run.directory, path_word(path))}
     if not found.save.instance:
         words = ("inspect", "verify")
-        commands = [(f"{word.title()} it", suggest(f"ckpt {word}", path)) for word in words]
+        suggested = {f"{word.title()} it": suggest(f"ckpt {word}", path) for word in words}
     for status in run.run.instances[:1]:
         again = suggest("run", status.world_dir, "--resume", path_word(path))
-        commands.append(("Continue from it", again))
-    rows = [element("div", element("dt", name), element("dd", code(it))) for name, it in commands]
+        suggested["Continue from it"] = again
     yield element("h2", "How to go on")
-    yield element("dl", *rows, class_="commands")
+    yield commands(suggested)
 
 
 def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:

@@ -15,6 +15,7 @@ import attrs
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentStatus
 from clawblox.rundir.status import InstanceStatus
+from clawblox.telemetry.line_borders import find_line_start
 from clawblox.telemetry.log_segments import list_segments
 from clawblox.views.formatting import count_words, format_labels
 from clawblox.views.html import Markup, element, join, link
@@ -138,7 +139,10 @@ def _search_place(
     found = []
     for match in matches.found:
         arrived = times.arrival(match.start - segments[0].start) if times else None
-        to = ask.links.to(*place.path, fragment=f"o{match.start}", at=match.start)
+        at = match.start
+        if isinstance(subject, AgentStatus):  # whose page has the offsets of lines
+            at = find_line_start(AgentDir(subject.dir).log_file, at)
+        to = ask.links.to(*place.path, fragment=f"o{at}", at=at)
         words = element("code", match.before, element("mark", match.text), match.after)
         when = clock(arrived, is_long=True)
         found.append(element("li", link(place.words, to), " ", when, " ", words))
