@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from clawblox.agents.narration import narrate
@@ -38,12 +39,10 @@ def one_line(text: str, max_chars: int) -> str:
 
 def pretty(text: str) -> str:
     """Return JSON indented, and any other text as it is."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return text
-    try:
-        return _indent(parse_json(text, max_bytes=_MAX_PARSED))
-    except ValueError:
-        return text
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return _indent(parse_json(text, max_bytes=_MAX_PARSED))
+    return text
 
 
 def _indent(value: object) -> str:
@@ -61,8 +60,6 @@ def explain_state(agent: AgentStatus, last: AgentTurn | None) -> str:
         last: Its last turn; None if none is known.
     """
     reason = agent.reason
-    if not reason and agent.state == "interrupted":
-        reason = "the program that ran it ended without stopping it"
     if last is not None and last.last_error and last.last_error not in reason:
         reason = "; ".join(filter(None, (reason, f"last error: {last.last_error}")))
     if not reason and not agent.is_over and last is not None and last.ended_at is None:

@@ -40,6 +40,7 @@ _VERBS: Final[Mapping[str, tuple[str, str]]] = {
     JOIN_ROUTE: ("joins", ""),
     LEAVE_ROUTE: ("leaves", ""),
 }
+_BODY_VERBS: Final = {INPUT_ROUTE: "acts", CHAT_ROUTE: "says"}
 _COMMANDS: Final = ("command", "cmd", "url", "input")
 """Arguments with a command line or an address."""
 _BODIES: Final = ("body", "data", "json")
@@ -55,7 +56,7 @@ _MAX_WORDS: Final = 300
 _MAX_CHANGES: Final = 8
 _MAX_ANSWER_BYTES: Final = 1 << 20
 _MAX_NAMES: Final = 1000
-_CLOCKS: Final = ("time", "tick")
+_CLOCKS: Final = {"time", "tick"}
 
 
 @attrs.frozen
@@ -90,21 +91,18 @@ def read_world_call(arguments: Mapping[str, Any], address: str) -> WorldCall | N
     route = requests[0].removeprefix(address.rstrip("/")).partition("?")[0]
     if route in _VERBS:
         return WorldCall(*_VERBS[route])
-    if route not in (INPUT_ROUTE, CHAT_ROUTE):
+    if route not in _BODY_VERBS:
         return None
-    bodies += [body for name in _BODIES if (body := _as_text(arguments.get(name)))]
-    body = bodies[0] if len(bodies) == 1 else ""
-    parsed = _parse(body)
-    if route == CHAT_ROUTE:
-        content = parsed.get("content")
-        return WorldCall(
-            "says", one_line(content if isinstance(content, str) else body, _MAX_WORDS)
-        )
-    words, kind = body, parsed.pop("type", None)
-    if isinstance(kind, str):
-        data = parsed["data"] if parsed.keys() == {"data"} else parsed
-        words = f"{kind} {json.dumps(data, ensure_ascii=False)}" if data else kind
-    return WorldCall("acts", one_line(words, _MAX_WORDS))
+    given = [arguments[name] for name in _BODIES if arguments.get(name)]
+    bodies += [body if isinstance(body, str) else json.dumps(body) for body in given]
+    words = bodies[0] if len(bodies) == 1 else ""
+    match _parse(words):
+        case {"content": str(content)} if route == CHAT_ROUTE:
+            words = content
+        case {"type": str(kind), **more} if route == INPUT_ROUTE:
+            data = more["data"] if more.keys() == {"data"} else more
+            words = f"{kind} {json.dumps(data, ensure_ascii=False)}" if data else kind
+    return WorldCall(_BODY_VERBS[route], one_line(words, _MAX_WORDS))
 
 
 def _find_command(arguments: Mapping[str, Any]) -> str:
@@ -112,10 +110,6 @@ def _find_command(arguments: Mapping[str, Any]) -> str:
     if isinstance(given, list) and given:  # bash -lc COMMAND
         given = given[-1]
     return given if isinstance(given, str) else ""
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value) if value else ""
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -132,8 +126,7 @@ def _parse(text: str) -> dict[str, Any]:
 class Observed:
     """What an agent has seen last, so that the next answer is told by what it changes."""
 
-    def __init__(self) -> None:
-        self._last: Mapping[str, Any] | None = None
+    _last: Mapping[str, Any] | None = None
 
     def describe(self, answer: str) -> str:
         """Return an answer to a look or an input on one line: what has changed, or all of it.
@@ -141,24 +134,18 @@ class Observed:
         Args:
             answer: The result of the tool call; text before the JSON is passed over.
         """
-        seen = _parse(answer[max(answer.find("{"), 0) :])
-        if not seen:
-            return ""
-        last, is_observation = self._last, any(name in seen for name in _CLOCKS)
-        if is_observation:
-            self._last = seen
-        if last is None or not is_observation:
-            return format_inline(seen, max_chars=_MAX_WORDS)
-        return _describe_changes(last, seen)
+        seen, last = _parse(answer[max(answer.find("{"), 0) :]), self._last
+        if not seen.keys() & _CLOCKS:
+            return format_inline(seen, max_chars=_MAX_WORDS) if seen else ""
+        self._last = seen
+        return _describe_changes(last, seen) if last else format_inline(seen, max_chars=_MAX_WORDS)
 
 
 def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     names = dict(_find_names(after, depth=0))
-    found = [
-        one
-        for one in find_differences(before, after)
-        if one.path != "tick" or "time" not in after  # which tells the same
-    ]
+    found = [*find_differences(before, after)]
+    if "time" in after:  # which tells the same as the tick
+        found = [one for one in found if one.path != "tick"]
     found.sort(key=lambda one: (one.path != "time", isinstance(one.after, list | Mapping)))
     shown = [
         _QUOTED.sub(lambda ident: names.get(ident[0], ident[0]), format_difference(one))

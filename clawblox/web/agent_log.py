@@ -35,7 +35,6 @@ _KEPT: Final = 8
 _WINDOW_BYTES: Final = 160 << 10
 _MAX_STEPS: Final = 120
 """Steps of a window; one with more is read again, shorter."""
-_LEAST_BYTES: Final = 4096
 _NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 
@@ -109,12 +108,12 @@ class AgentLog:
             OSError: A file of the agent cannot be read.
             ClawbloxError: A later clawblox wrote a file of the agent.
         """
-        size = _WINDOW_BYTES
-        while True:
+        for part in (1, 4, 16, 64):
+            size = _WINDOW_BYTES // part
             window = read_window(self.turns, at, before=before, max_bytes=size)
-            if len(window.steps) <= _MAX_STEPS or size <= _LEAST_BYTES:
-                return window
-            size = max(_LEAST_BYTES, min(size // 2, size * _MAX_STEPS // len(window.steps)))
+            if len(window.steps) <= _MAX_STEPS:
+                break
+        return window
 
 
 @attrs.frozen

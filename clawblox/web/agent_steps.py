@@ -28,12 +28,13 @@ from clawblox.views.agent_words import (
     pretty,
     results_of,
 )
-from clawblox.views.formatting import count_words, path_word, suggest
+from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Child, Markup, document, element, link, style
 from clawblox.views.world_calls import Observed, WorldCall, read_world_call
 from clawblox.web.agent_log import AgentView, read_address
 from clawblox.web.outgoing import Identity, Outgoing
 from clawblox.web.pieces import clock, code
+from clawblox.web.run_history import RunSave
 from clawblox.web.site import RunSummary
 
 _MAX_WORDS: Final = 3000
@@ -44,20 +45,6 @@ _ROOM: Final = 24_000
 _OBSERVING: Final = ("looks", "acts")
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of the log's part that a file shows."""
-
-
-def fork_command(run: RunSummary, checkpoint: LineageSave) -> str:
-    """Return the command that goes on from a checkpoint; empty if that cannot be told."""
-    part, name = run.part, checkpoint.path.stem
-    if part is not None and part.chain is not None and name.startswith("gen"):
-        generation, _, active = name.removeprefix("gen").partition("-t")
-        if generation.isdigit() and active.isdigit():
-            place = f"{part.chain}/g{generation}@{int(active)}s"
-            return suggest("experiment fork", part.experiment, place)
-    if not run.run.instances:
-        return ""
-    resume = ("--resume", path_word(checkpoint.path))
-    return suggest("run", run.run.instances[0].world_dir, *resume)
 
 
 def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = False) -> int:
@@ -171,16 +158,19 @@ class StepDrawer:
         return element("div", at, did, class_="step", id=place)
 
     def _draw_content(self, step: Step) -> Iterator[Child]:
-        if reasoning := step.get("reasoning_content"):
-            yield self._draw_reasoning(reasoning)
+        if thought := step.get("reasoning_content"):
+            words, kind = f"thinks: {one_line(thought, _MAX_LINE)}", "muted thinks"
+            if len(thought) > _MAX_LINE or "\n" in thought:
+                folded = self._draw_text(thought, "reasoning", _MAX_WORDS)
+                yield element("details", element("summary", words), folded, class_=kind)
+            else:
+                yield element("p", words, class_=kind)
         copied = " (before it came here)" if step.get("is_copied_context") else ""
-        heads: Mapping[str, tuple[Child, str]] = {
-            "agent": (None, "words"),
-            "user": (element("b", f"told{copied} ", class_="warning"), "told"),
-        }
-        head, kind = heads.get(step["source"], ("✕ ", "bad words"))
+        told = element("b", f"told{copied} ", class_="warning")
+        heads = {"agent": ("words", None), "user": ("told", told)}
+        kind, sign = heads.get(step["source"], ("bad words", "✕ "))
         if message := step["message"]:
-            yield element("p", head, *self._bounded(message, "message", _MAX_WORDS), class_=kind)
+            yield element("p", sign, *self._bounded(message, "message", _MAX_WORDS), class_=kind)
         results = [*enumerate(results_of(step))]
         for number, call in enumerate(step.get("tool_calls", ())):
             ident = call["tool_call_id"]
@@ -191,13 +181,6 @@ class StepDrawer:
                 answer = self._draw_answer(self._called.get(result["content"]), result)
                 size = self._link_size(result["content"], f"result-{number}")
                 yield element("div", answer, size, class_="call answer")
-
-    def _draw_reasoning(self, text: str) -> Markup:
-        line = f"thinks: {one_line(text, _MAX_LINE)}"
-        if len(text) <= _MAX_LINE and "\n" not in text:
-            return element("p", line, class_="muted thinks")
-        body = self._draw_text(text, "reasoning", _MAX_WORDS)
-        return element("details", element("summary", line), body, class_="muted thinks")
 
     def _draw_call(
         self, number: int, call: Mapping[str, Any], results: Mapping[int, Mapping[str, Any]]
@@ -270,7 +253,7 @@ def _draw_turn(turn: AgentTurn, *, is_begun: bool) -> Markup:
 
 def draw_checkpoint(run: RunSummary, checkpoint: LineageSave) -> Markup:
     """Return the line of a checkpoint, with the command that goes on from it."""
-    command = "" if checkpoint.removed_at else fork_command(run, checkpoint)
+    command = "" if checkpoint.removed_at else RunSave(run, checkpoint).command
     at = "" if checkpoint.time is None else f" at {checkpoint.time:.2f} s"
     gone = ", removed" if checkpoint.removed_at else ""
     words = f"○ checkpoint {checkpoint.path.name}{at}{gone} "

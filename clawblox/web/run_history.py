@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,12 +25,14 @@ from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave, list_archives
+from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import Address
 from clawblox.web.page import Ask
 from clawblox.web.site import NoSuchPage, RunSummary, Site
 
 _KEPT: Final = 4096
 """Number of runs whose history stays in memory."""
+_GENERATION: Final = re.compile(r"gen(\d+)-t(\d+)\.ckpt")
 
 
 @attrs.frozen
@@ -113,6 +116,16 @@ class RunSave:
         """Return the address of its page, or of one below it."""
         ident = ask.site.identify(self.save.path)
         return ask.links.to("run", self.run.ident, "save", ident, *below, **query)
+
+    @property
+    def command(self) -> str:
+        """The command that goes on from it; empty if that cannot be told."""
+        part, path, instances = self.run.part, self.save.path, self.run.run.instances
+        if part is not None and (generation := _GENERATION.fullmatch(path.name)):
+            place = f"{part.chain}/g{generation[1]}@{int(generation[2])}s"
+            return suggest("experiment fork", part.experiment, place)
+        again = ("--resume", path_word(path))
+        return suggest("run", instances[0].world_dir, *again) if instances else ""
 
 
 def find_save(site: Site, run_ident: str, ident: str) -> RunSave:

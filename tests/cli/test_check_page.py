@@ -107,7 +107,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("ground", ["page", "panel", "mark"])
 def test_every_text_has_contrast(theme: int, ground: str) -> None:
-    root = re.findall(r":root\{([^}]*)\}", read_rules("page"))[theme]
+    root = re.findall(r"html\{([^}]*)\}", read_rules("page"))[theme]
     colours = dict(re.findall(r"--(\w+):(#\w{6})", root))
     assert len(colours) == 10
     inks = {"ink"} if ground == "mark" else colours.keys() - {"page", "panel", "line", "mark"}

@@ -7,6 +7,7 @@ read (``window``) without its beginning.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,13 +17,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory.document import find_conversation
-from clawblox.agents.trajectory.records import (
-    Context,
-    Placer,
-    Record,
-    read_records,
-    to_record,
-)
+from clawblox.agents.trajectory.records import Context, Placer, Record, read_records, to_record
 from clawblox.agents.trajectory.steps import UsageCount
 from clawblox.agents.values import Usage
 from clawblox.telemetry.log_segments import LogArrivals
@@ -139,18 +134,13 @@ class TurnIndex:
             ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
         """
         self.arrivals.read_on()
-        try:
+        with closing(self._events), suppress(FileNotFoundError):
             if self._events.follow():
                 self._forget()
             self._events.end = self._events.log_size()
             for line in self._events.read_on():
-                record = to_record(line, self._events.path)
-                if record is not None:
+                if record := to_record(line, self._events.path):
                     self._take(record)
-        except FileNotFoundError:
-            pass
-        finally:
-            self._events.close()
 
     def _take(self, record: Record) -> None:
         last = self._marks[-1]
@@ -159,7 +149,7 @@ class TurnIndex:
         self._placer.place(record)
         self.context = self.context.after(record)
         added = self._count.take(record.type, record.data, self.context.session_id)
-        turn = self.turns[-1] if self.turns else None
+        turn = self.last
         match record.type:
             case "process.started":
                 start = record.raw_offset or 0
@@ -189,11 +179,9 @@ class TurnIndex:
             The offset; where the log has no index, the start of the turn at that time. None if
             nothing arrived since.
         """
+        later = (one.start for one in self.turns if one.ended_at is None or one.ended_at >= time)
         offset = self.arrivals.find_since(time)
-        if offset is not None:
-            return offset
-        later = (turn for turn in self.turns if turn.ended_at is None or turn.ended_at >= time)
-        return next((turn.start for turn in later), None)
+        return next(later, None) if offset is None else offset
 
     def read_events(self, first: int, last: int, *, is_end: bool) -> tuple[Context, list[Record]]:
         """Return the context of a line of the log, and the events from there on.

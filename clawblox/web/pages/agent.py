@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -29,11 +29,12 @@ from clawblox.views.agent_words import (
 from clawblox.views.formatting import count_words, format_cost, format_count, suggest
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.web.agent_log import AgentView, opened_agent
-from clawblox.web.agent_steps import StepDrawer, draw_checkpoint, fork_command
+from clawblox.web.agent_steps import StepDrawer, draw_checkpoint
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.log import draw_search
 from clawblox.web.pages.run import draw_origins
 from clawblox.web.pieces import commands, facts, moment, state_mark
+from clawblox.web.run_history import RunSave
 from clawblox.web.shared_address import share
 from clawblox.web.site import NoSuchPage
 
@@ -109,6 +110,7 @@ def _draw_facts(view: AgentView) -> Markup:
     read = own.input_tokens + own.cached_tokens + own.cache_write_tokens
     cached = f" {100 * own.cached_tokens // read} % cached" if read else ""
     came = format_cost(agent.inherited.cost_usd or None)
+    inherited = came and f" and {came} inherited"
     budget = ""
     with suppress(ClawbloxError):
         recorded = read_run_agent(view.run.directory)
@@ -121,12 +123,7 @@ def _draw_facts(view: AgentView) -> Markup:
             ("Turns", str(own.turns)),
             ("Output", format_count(own.output_tokens)),
             ("Input", _noted(format_count(read), cached)),
-            (
-                "Cost",
-                _noted(
-                    format_cost(own.cost_usd) or "not reported", came and f" and {came} inherited"
-                ),
-            ),
+            ("Cost", _noted(format_cost(own.cost_usd) or "not reported", inherited)),
             ("Budget", budget),
             ("Log", format_bytes(log_end(view.turns.directory.log_file))),
             ("Sandbox", agent.sandbox),
@@ -153,11 +150,11 @@ def _draw_now(view: AgentView, tail: Window) -> Markup | None:
 
 def _draw_commands(view: AgentView) -> Markup:
     place, is_over = view.agent.dir, view.agent.is_over
-    saved = [one for one in view.log.world.checkpoints if one.removed_at is None]
+    saved = [one for one in view.log.world.history.saves if not (one.instance or one.removed_at)]
     suggested = {
         "Tell it": "" if is_over else suggest("agent send", place, "TEXT"),
         "Stop it": "" if is_over else suggest("agent stop", place),
-        "Go on from its latest checkpoint": fork_command(view.run, saved[-1]) if saved else "",
+        "Go on from its latest checkpoint": RunSave(view.run, saved[0]).command if saved else "",
         "Export its trajectory": suggest("agent trajectory", place),
     }
     head = element("summary", "How to go on")
@@ -169,29 +166,16 @@ def _draw_commands(view: AgentView) -> Markup:
 
 def _find_time(view: AgentView) -> str | None:
     """Return the UTC time that is asked for; None for none."""
-    first = seconds_of(view.turns.turns[0].started_at) if view.turns.turns else None
-
-    def read_minute(text: str) -> str | None:
-        if first is None or not _NUMBER.fullmatch(text):
-            return None
-        return format_utc_ms(round((first + 60 * float(text)) * 1e9))
-
-    def read_simulated(text: str) -> str | None:
-        place = None
-        if _NUMBER.fullmatch(text):
-            place = view.log.world.axis.place_time(float(text))
-        return place.utc if place else None
-
-    ways: Mapping[str, Callable[[str], str | None]] = {
-        "since": parse_since,
-        "utc": parse_since,
-        "minute": read_minute,
-        "t": read_simulated,
-    }
-    for name in view.ask.query.keys() & ways.keys():
-        with suppress(ValueError):
-            return ways[name](view.ask.query[name])
-    return None
+    query, axis = view.ask.query, view.log.world.axis
+    with suppress(ValueError):
+        if utc := query.get("since") or query.get("utc"):
+            return parse_since(utc)
+    minute, simulated = (_NUMBER.fullmatch(query.get(name, "")) for name in ("minute", "t"))
+    begin = seconds_of(view.turns.turns[0].started_at) if view.turns.turns else None
+    if minute and begin is not None:
+        return format_utc_ms(round((begin + 60 * float(minute[0])) * 1e9))
+    place = axis.place_time(float(simulated[0])) if simulated else None
+    return place.utc if place else None
 
 
 def _draw_forms(view: AgentView) -> Markup:
@@ -210,18 +194,13 @@ def _draw_forms(view: AgentView) -> Markup:
 
 def _draw_strip(view: AgentView, window: Window) -> Markup:
     world, timed = view.log.world, [one for one in window.steps if "timestamp" in one]
-
-    def simulated(utc: str) -> float | None:
-        found = world.find_time(utc)
-        return None if found is None else found[1].position
-
     strip = Strip(
         turns=view.turns.turns,
         latest=view.agent.time,
         calls=[one["timestamp"] for one in timed for _ in one.get("tool_calls", ())],
         checkpoints=[(save.created_at or "", save.path.name) for save in world.checkpoints],
         view=(timed[0]["timestamp"], timed[-1]["timestamp"]) if timed else None,
-        simulated=simulated,
+        simulated=lambda utc: found[1].position if (found := world.find_time(utc)) else None,
         address=lambda turn: _to_turn(view, turn),
     )
     note = "" if world.axis.is_simulated else f" · {world.axis.note}"
@@ -314,15 +293,14 @@ def make_part(ask: Ask, ident: str, agent_ident: str) -> Page:
     text = next((texts_of(one).get(name) for one in steps if offset_of(one) == at), None)
     if text is None:
         raise NoSuchPage(f"{agent.name} has no such text at byte {at} of its log")
-    shown = pretty(text)
-    words = f"{start} to {min(start + _PART_CHARS, len(shown))} of {len(shown)} characters"
+    shown, end = pretty(text), start + _PART_CHARS
+    words = f"{start} to {min(end, len(shown))} of {len(shown)} characters"
     ways: list[Child] = [words, link("its step", view.to(at=at, fragment=f"o{at}"))]
-    places = {"↑ earlier": start - _PART_CHARS, "↓ later": start + _PART_CHARS}
-    for way, place in places.items():
+    for way, place in (("↑ earlier", start - _PART_CHARS), ("↓ later", end)):
         if -_PART_CHARS < place < len(shown):
             to = view.to("part", at=at, what=name, start=max(0, place))
             ways.append(link(way, to, data_key=way[2:]))
     head = element("p", join(ways, " · "), class_="muted")
-    body = join((head, element("pre", shown[start : start + _PART_CHARS])))
+    body = join((head, element("pre", shown[start:end])))
     above = ((run.name, ask.links.to("run", run.ident)), (agent.name, view.to()))
     return Page(f"{name.partition('-')[0]} at byte {at}", above, (Part("text", body),))

@@ -22,7 +22,6 @@ from clawblox.views.formatting import (
     format_cost,
     format_count,
     format_labels,
-    path_word,
     suggest,
 )
 from clawblox.views.html import Child, Markup, element, join, link, text
@@ -250,17 +249,15 @@ def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
     directory, part, statuses = run.directory, run.part, run.run.instances
     live = [status.name for status in statuses if status.state not in OVER]
     saved = [one.name for one in statuses if one.saved_path is not None or one.name in live]
-    archives = [path_word(save.path) for save in history.saves if not save.instance]
+    archives = [RunSave(run, save) for save in history.saves if not save.instance]
     which = ["--recording", str(len(history.recordings))] if len(history.recordings) > 1 else []
-    follow, again = ["--follow"] if live else [], ""
-    if archives and statuses:
-        again = suggest("run", statuses[0].world_dir, "--resume", archives[0])
+    follow = ["--follow"] if live else []
     return {
         "Continue the experiment": suggest("experiment resume", part.experiment) if part else "",
         "Resume it": suggest("resume", directory) if run.run.interrupted and not part else "",
         "Play in it": suggest("play", directory, live[0]) if live else "",
         "Fork it": suggest("fork", directory, saved[0]) if saved else "",
-        "Continue its latest archive": again,
+        "Continue its latest archive": archives[0].command if archives else "",
         "Read its logs": suggest("logs", directory, *follow) if statuses else "",
         "Draw its lineage": suggest("lineage", directory) if len(statuses) > _MAX_DRAWN else "",
         "Replay it": suggest("replay", directory, *which) if history.recordings else "",

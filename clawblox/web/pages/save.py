@@ -107,9 +107,7 @@ def _draw_commands(found: RunSave) -> Iterator[Markup]:
     if not found.save.instance:
         words = ("inspect", "verify")
         suggested = {f"{word.title()} it": suggest(f"ckpt {word}", path) for word in words}
-    for status in run.run.instances[:1]:
-        again = suggest("run", status.world_dir, "--resume", path_word(path))
-        suggested["Continue from it"] = again
+    suggested["Continue from it"] = found.command
     yield element("h2", "How to go on")
     yield commands(suggested)
 
