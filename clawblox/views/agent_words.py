@@ -86,7 +86,7 @@ def describe_budget(agent: RunAgent, usage: Usage) -> str:
 def describe_turn(turn: AgentTurn) -> str:
     """Return what a turn used and how it went, in a few words."""
     usage = turn.usage
-    read = usage.input_tokens + usage.cached_tokens + usage.cache_write_tokens
+    read = usage.tokens - usage.output_tokens
     words = (
         f"{format_count(usage.output_tokens)} out" if usage.output_tokens else "",
         f"{format_count(read)} in" if read else "",

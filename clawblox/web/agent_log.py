@@ -165,28 +165,26 @@ def _keep(directory: Path) -> AgentLog:
 
 def read_address(directory: Path) -> str:
     """Return the address by which an agent knows its world; empty if it has none. Blocks."""
-    try:
+    with suppress(OSError, ValueError):
         content = read_regular(AgentDir(directory).access_file, max_bytes=MAX_RECORD_BYTES)
-        address = parse_json(content).get("base_url")
-    except (OSError, ValueError, AttributeError):
-        return ""
-    return address if isinstance(address, str) else ""
+        match parse_json(content):
+            case {"base_url": str(address)}:
+                return address
+    return ""
 
 
 def _find_instance(run: RunSummary, directory: Path) -> str:
     """Return the instance that an agent acts in; empty if there is none."""
-    move, instances = path_mover(run.directory), run.run.instances
+    move, instances, known = path_mover(run.directory), run.run.instances, list[object]()
     for home in dict.fromkeys((run.directory, *(status.instance_dir for status in instances))):
         with suppress(ClawbloxError):  # there is no manifest until an instance is up
             manifest = read_manifest(home)
             for entry in objects_in(manifest.agents):
                 place = read_text(entry, "dir")
-                if place is None or move(manifest.resolve(place)) != directory:
-                    continue
-                for status in instances:
-                    if status.run_id == entry.get("run_id"):
-                        return status.name
-    return instances[0].name if instances else ""
+                if place is not None and move(manifest.resolve(place)) == directory:
+                    known.append(entry.get("run_id"))
+    own = [status.name for status in instances if status.run_id in known]
+    return next(iter([*own, *(status.name for status in instances)]), "")
 
 
 def _read_world(history: RunHistory, instance: str) -> AgentWorld:

@@ -190,19 +190,15 @@ class StepDrawer:
         if world is not None:
             verb, words = world.verb, world.words
         texts = {f"result-{place}": result["content"] for place, result in results.items()}
-        size = sum(map(len, texts.values()))
+        size = format_bytes(sum(map(len, texts.values()))) if results else ""
         if world is not None or len(text) > len(words):
             texts = {f"call-{number}": text, **texts}
         answers = [self._draw_answer(world, result) for result in results.values()]
         if not results and call["tool_call_id"] in self.unanswered:
             answers = [element("div", "→ no answer yet", class_="muted result")]
-        summary = element(
-            "summary",
-            element("b", one_line(verb, 40), class_="good" if world else None),
-            element("code", words),
-            element("small", format_bytes(size) if results else "", class_="muted"),
-            *answers,
-        )
+        name = element("b", one_line(verb, 40), class_="good" if world else None)
+        head = (name, element("code", words), element("small", size, class_="muted"))
+        summary = element("summary", *head, *answers)
         folded = (self._draw_text(text, name, _MAX_FOLDED) for name, text in texts.items())
         return element("details", summary, *folded, class_="call")
 
@@ -237,18 +233,11 @@ class StepDrawer:
 
 
 def _draw_turn(turn: AgentTurn, *, is_begun: bool) -> Markup:
-    began = "began it by itself" if turn.prompt is None else None
-    if turn.is_automatic:
-        began = "asked to continue"
-    return element(
-        "div",
-        element("h2", f"Turn {turn.number}", ", continued" if is_begun else None),
-        clock(turn.started_at, is_long=True),
-        element("span", began) if began else None,
-        element("span", describe_turn(turn), class_="right"),
-        class_="turn",
-        id=f"turn-{turn.start}",
-    )
+    heading = element("h2", f"Turn {turn.number}", ", continued" if is_begun else None)
+    began = {None: "began it by itself", AUTO_CONTINUE: "asked to continue"}.get(turn.prompt, "")
+    time, used = clock(turn.started_at, is_long=True), describe_turn(turn)
+    words = element("span", began), element("span", used, class_="right")
+    return element("div", heading, time, *words, class_="turn", id=f"turn-{turn.start}")
 
 
 def draw_checkpoint(run: RunSummary, checkpoint: LineageSave) -> Markup:

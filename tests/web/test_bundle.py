@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.cli import main
-from clawblox.views.html import join, link
+from clawblox.views.html import join, link, style
 from clawblox.web.bundle import write_bundle
 from clawblox.web.outgoing import MASK, Identity, Names
 from clawblox.web.page import Ask, Page, Part
@@ -143,6 +143,12 @@ def test_a_page_of_a_trajectory_has_no_names_and_no_script(
     assert "<script" not in text
     assert "HOST" in text
     assert "Bash" in text or "turn 1" in text
+
+
+@pytest.mark.parametrize("user", ["root", "ubuntu", "admin"])
+def test_the_style_of_a_page_stays_whoever_writes_it(user: str) -> None:
+    rules = style("page", "agent").html.encode()
+    assert Names(Identity({}, [user], [])).replace(rules) == rules
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,6 @@ from clawblox.telemetry.tail import Line, read_segment
 from clawblox.typed_values import converter
 
 _TYPES: Final = frozenset(get_args(EventType))
-_MARKS: Final = (
-    *("schema_version", "time", "seq", "agent", "operation"),
-    *("type", "session_id", "turn", "raw_offset"),
-)
 _BOUNDARIES: Final = ("process.started", "process.exited")
 
 _to_usage: Final = converter(Usage)
@@ -80,18 +76,15 @@ class Context(NamedTuple):
 
     def after(self, record: Record) -> Context:
         """Return the context after another record."""
-        version, model = record.data.get("version"), record.data.get("model")
-        known = self._replace(
-            time=record.time or self.time,
-            turn=record.turn,
-            session_id=record.session_id or self.session_id,
-            version=version if isinstance(version, str) and version else self.version,
-            model=model if isinstance(model, str) and model else self.model,
-        )
+        told = {"time": record.time, "session_id": record.session_id}
+        told |= {name: record.data.get(name) for name in ("version", "model")}
+        known: dict[str, Any] = {
+            name: text for name, text in told.items() if isinstance(text, str) and text
+        }
         if record.type == "process.started":
-            start = record.raw_offset or 0
-            return known._replace(process_start=start, process_session=record.session_id)
-        return known
+            known["process_start"] = record.raw_offset or 0
+            known["process_session"] = record.session_id
+        return self._replace(turn=record.turn, **known)
 
 
 class Placer:
@@ -164,13 +157,14 @@ def to_record(line: Line, path: Path) -> Record | None:
     fields = parse_record(line.data or b"") or {}
     version = whole_number(fields.get("schema_version")) or 0
     if version > EVENTS_VERSION:
-        text = f"{path}: an event has schema_version {version}, and this clawblox reads up to"
-        raise ClawbloxError(f"{text} {EVENTS_VERSION}", hint=UPDATE_HINT)
+        text = (
+            f"an event has schema_version {version}, and this clawblox reads up to {EVENTS_VERSION}"
+        )
+        raise ClawbloxError(f"{path}: {text}", hint=UPDATE_HINT)
     if fields.get("type") not in _TYPES:
         return None
-    data = fields.get("data")
-    if not isinstance(data, dict):
-        data = {name: value for name, value in fields.items() if name not in _MARKS}
+    # The members of events of a process stand among the others.
+    data = fields["data"] if isinstance(fields.get("data"), dict) else fields
     if isinstance(data.get("usage"), dict):
         data = {**data, "usage": _read_usage(data["usage"])}
     if isinstance(data.get("files"), dict):

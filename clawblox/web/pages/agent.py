@@ -68,8 +68,7 @@ def make_page(ask: Ask, ident: str, agent_ident: str) -> Page:
             parts = [*_make_parts(view)]
     except (ClawbloxError, OSError) as error:
         words = f"Its log cannot be shown: {error}"[:_MAX_WHY]
-        why = _explain(agent, None)
-        parts = [Part("why", why), Part("log", element("p", words, class_="muted"))]
+        parts = [Part("why", _explain(agent, None)), Part("log", element("p", words))]
     return Page(
         agent.name,
         ((ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))),
@@ -107,7 +106,7 @@ def _explain(agent: AgentStatus, last: AgentTurn | None) -> Markup:
 
 def _draw_facts(view: AgentView) -> Markup:
     agent, own, context = view.agent, view.agent.own_usage, view.turns.context
-    read = own.input_tokens + own.cached_tokens + own.cache_write_tokens
+    read = own.tokens - own.output_tokens
     cached = f" {100 * own.cached_tokens // read} % cached" if read else ""
     came = format_cost(agent.inherited.cost_usd or None)
     inherited = came and f" and {came} inherited"
@@ -125,7 +124,6 @@ def _draw_facts(view: AgentView) -> Markup:
             ("Input", _noted(format_count(read), cached)),
             ("Cost", _noted(format_cost(own.cost_usd) or "not reported", inherited)),
             ("Budget", budget),
-            ("Log", format_bytes(log_end(view.turns.directory.log_file))),
             ("Sandbox", agent.sandbox),
             ("Conversation", (agent.session_id or "")[:8]),
             ("Came from", join(draw_origins(view.ask, view.run, view.log.world.history), ", ")),
