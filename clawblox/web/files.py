@@ -8,14 +8,15 @@ search for its slice of time.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
-import heapq
 import importlib
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -118,10 +119,11 @@ def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -
     Raises:
         OSError: The file cannot be read.
     """
-    size = os.fstat(fd).st_size
-    start = min(max(start, 0), size)
-    before, data = _pread(fd, start, start + max_bytes)
-    return cut_window(data, before, start, size, at)
+    window = _read(fd, start, start + max_bytes)
+    end, data = len(window.data), window.data
+    if window.end < window.size:
+        end = data.rfind(b"\n", max(at - window.start, 0)) + 1 or end - _cut_bytes(data)
+    return attrs.evolve(window, data=data[:end])
 
 
 def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> Window:
@@ -135,15 +137,14 @@ def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> Wind
     Raises:
         OSError: The file cannot be read.
     """
-    size = os.fstat(fd).st_size
-    end = min(max(end, 0), size)
-    first = max(0, end - max_bytes)
-    before, data = _pread(fd, first, end)
-    skipped = 0
-    if before not in (b"", b"\n"):
-        skipped = data.find(b"\n", 0, -1) + 1 or _start_of_characters(data)
-    starts_line = (before + data[:skipped])[-1:] in (b"", b"\n")
-    return Window(first + skipped, data[skipped:], size, starts_line)
+    end = min(end, os.fstat(fd).st_size)
+    window = _read(fd, end - max_bytes, end)
+    if window.starts_line:
+        return window
+    data = window.data
+    line = data.find(b"\n", 0, -1) + 1
+    skipped = line or next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
+    return Window(window.start + skipped, data[skipped:], window.size, line > 0)
 
 
 def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> Window:
@@ -160,40 +161,20 @@ def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> Window:
     return read_from(fd, read_before(fd, at, max_bytes // 2).start, max_bytes, at)
 
 
-def cut_window(data: bytes, lead: bytes, start: int, size: int, at: int = 0) -> Window:
-    """Return bytes of a file as a window that ends with a line.
-
-    Args:
-        data: The bytes.
-        lead: The byte before them; empty at the start of the file.
-        start: Offset of the first byte.
-        size: Length of the whole file.
-        at: Offset of a byte that the window must include.
-    """
-    end = len(data)
-    if start + end < size:
-        end = data.rfind(b"\n", max(at - start, 0)) + 1 or _end_of_characters(data)
-    return Window(start, data[:end], size, lead in (b"", b"\n"))
+def _read(fd: int, start: int, end: int) -> Window:
+    """Return a range of a file as it is."""
+    size = os.fstat(fd).st_size
+    start = min(max(start, 0), size)
+    data = os.pread(fd, max(end - start, 0), start)
+    is_line = start == 0 or os.pread(fd, 1, start - 1) == b"\n"
+    return Window(start, data, size, is_line)
 
 
-def _pread(fd: int, start: int, end: int) -> tuple[bytes, bytes]:
-    """Return the byte before a range of a file, none at the start of the file, and the range."""
-    first = max(start - 1, 0)
-    data = os.pread(fd, end - first, first)
-    return data[: start - first], data[start - first :]
-
-
-def _start_of_characters(data: bytes) -> int:
-    """Return an offset near the start at which a UTF-8 character begins."""
-    return next((at for at in range(min(4, len(data))) if data[at] & 0xC0 != 0x80), 0)
-
-
-def _end_of_characters(data: bytes) -> int:
-    """Return an offset near the end at which no UTF-8 character is cut in two."""
-    for back in range(1, min(4, len(data) - 1) + 1):
-        if data[-back] & 0xC0 != 0x80:  # the first byte of the last character
-            return len(data) - (back if data[-back] >= 0xC0 else 0)
-    return len(data)
+def _cut_bytes(data: bytes) -> int:
+    """Return the number of bytes at the end that are the beginning of a character."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return len(decoder.getstate()[0])
 
 
 # -- search ----------------------------------------------------------------------------------------
@@ -245,10 +226,11 @@ def make_finder(wanted: str, *, is_pattern: bool = False) -> Finder:
     if not 0 < len(wanted) <= MAX_WANTED:
         raise ValueError(f"q: must have 1 to {MAX_WANTED} characters, not {len(wanted)}")
     if is_pattern:
-        return partial(_find_pattern, _compile(wanted))
+        return partial(_find, _compile(wanted))
     escaped = (json.dumps(wanted, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
-    forms = {form.encode(errors="replace").lower() for form in (wanted, *escaped)}
-    return partial(_find_texts, forms)
+    forms = {re.escape(form.encode(errors="replace").lower()) for form in (wanted, *escaped)}
+    pattern = re.compile(b"|".join(sorted(forms)))
+    return lambda data: _find(pattern, data.lower())
 
 
 def search(
@@ -326,18 +308,7 @@ def _cut_match(data: bytes, place: int, first: int, last: int) -> Match:
     return Match(place + first, decode(before), decode(text), decode(after))
 
 
-def _find_texts(forms: Collection[bytes], data: bytes) -> Iterable[tuple[int, int]]:
-    lower = data.lower()
-
-    def find(form: bytes) -> Iterator[tuple[int, int]]:
-        at = -1
-        while (at := lower.find(form, at + 1)) >= 0:
-            yield at, at + len(form)
-
-    return heapq.merge(*map(find, forms))
-
-
-def _find_pattern(compiled: Any, data: bytes) -> Iterable[tuple[int, int]]:  # noqa: ANN401
+def _find(compiled: Any, data: bytes) -> Iterable[tuple[int, int]]:  # noqa: ANN401
     return (match.span() for match in compiled.finditer(data) if match.end() > match.start())
 
 

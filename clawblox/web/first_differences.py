@@ -1,39 +1,51 @@
 """Two runs or branches from their fork on: where they first act otherwise and see something else.
 
-The recordings of both say it. The n-th action of an agent is compared with its n-th action in the
-other branch, and so are observations. Agents are the same by name, the others by the order in which
-they came; their ids, addresses, sessions and times of the host differ by design.
+The recordings of both say it, or else the logs of their agents. The n-th action of an agent is
+compared with its n-th action in the other branch, and so are observations. In recordings, agents
+are the same by name, the others by the order in which they came. Names and directories of agents,
+ids, addresses, sessions and times of the host differ by design.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from clawblox.agents.trajectory import TurnIndex, read_window
 from clawblox.differences import ABSENT, find_differences
 from clawblox.foreign_values import clean_value
-from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
 from clawblox.web.axis import Axis, Piece
-from clawblox.web.descent import OpenRecording, RecordedLives
+from clawblox.web.descent import OpenRecording, RecordedLives, host_seconds
 
-ADDRESS: Final = re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b")
-UTC_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+_BY_DESIGN: Final = (
+    (re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b"), "an address"),
+    (re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "a time"),
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "an id"),
+)
+"""Parts of texts that differ by design, and what stands for them."""
 _OWN: Final = frozenset(("tick", "time", "session", "session_id"))
 """Members of an observation that differ by design."""
+_BORDERS: Final = " \t\n\"'`=(:,"
+"""Characters before a path."""
+_MAX_BYTES: Final = 16 << 20
+"""How much of each log is read."""
 
+_Rename: TypeAlias = Callable[[str], str]
 Kind: TypeAlias = Literal["action", "observation"]
-_TRACKS: Final[Mapping[Kind, Track]] = {
+KINDS: Final[Mapping[Kind, Track]] = {
     "action": Track.INPUTS,
     "observation": Track.OBSERVATIONS,
 }
-_Item: TypeAlias = tuple[str, Record]
 
 
 @attrs.frozen
@@ -41,18 +53,35 @@ class Alignment:
     """Two axes from their fork on.
 
     Attributes:
-        first: The axis of the first from there on.
-        second: The axis of the second.
+        axes: Both axes from there on.
         save: The save at which the lines part; None if they have no life in common, or none of
             them leaves the other.
         spans: The positions at both ends of either strip, from the fork or the beginning on; both
             have the same scale.
     """
 
-    first: Axis
-    second: Axis
+    axes: Sequence[Axis]
     save: LineageSave | None
     spans: Sequence[tuple[float, float]]
+
+
+@attrs.frozen
+class Event:
+    """What an agent did or saw.
+
+    Attributes:
+        agent: Name of the agent in the first branch.
+        value: The action or the observation.
+        at: When it was, in seconds of simulation time; of a call since 1970.
+        utc: The time of the host; empty if that is not known.
+        offset: The place of a call in the log of the agent.
+    """
+
+    agent: str
+    value: Any
+    at: float
+    utc: str
+    offset: int = 0
 
 
 @attrs.frozen
@@ -61,35 +90,29 @@ class FirstDifference:
 
     Attributes:
         kind: Which of the two.
-        agent: Name of the agent.
         path: Where in it; empty for all of it.
-        first: The value there in the first branch, as JSON; None where there is none.
-        second: The value in the second.
-        first_at: When that was in the first branch.
-        second_at: When that was in the second.
+        values: The value there in either branch, as JSON; None where there is none.
+        events: The whole action or observation of either.
     """
 
     kind: Kind
-    agent: str
     path: str
-    first: Any
-    second: Any
-    first_at: Moment
-    second_at: Moment
+    values: Sequence[Any]
+    events: Sequence[Event]
 
 
-def align(first: Axis, second: Axis) -> Alignment:
+def align(*axes: Axis) -> Alignment:
     """Return two axes from their fork on, or whole where they have no life in common."""
-    axes = [first, second]
+    cut = [*axes]
     common, save = _find_fork(axes)
     begins = [axis.begin for axis in axes]
     for side, life in enumerate(common):
         place = axes[side].place_save(save, life) if save else None
         if place is not None:
             begins[side] = place.position
-            axes[side] = axes[side].since(attrs.evolve(place, life=life))
-    length = max(0.0, *(axis.end - begin for axis, begin in zip(axes, begins, strict=True)))
-    return Alignment(axes[0], axes[1], save, [(begin, begin + length) for begin in begins])
+            cut[side] = axes[side].since(attrs.evolve(place, life=life))
+    length = max(0.0, *(axis.end - begin for axis, begin in zip(cut, begins, strict=True)))
+    return Alignment(cut, save, [(begin, begin + length) for begin in begins])
 
 
 def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]:
@@ -106,29 +129,71 @@ def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]
     return next(iter(common), ()), save
 
 
+def _find_first(kind: Kind, sides: Sequence[Iterable[Event]]) -> Iterator[FirstDifference]:
+    """Yield the earliest difference; nothing is read further than it takes to know that."""
+    waiting = defaultdict[str, tuple[deque[Event], deque[Event]]](lambda: (deque(), deque()))
+    first: FirstDifference | None = None
+    for both in zip_longest(*sides):
+        events = [(side, event) for side, event in enumerate(both) if event]
+        for side, event in events:
+            queues = waiting[event.agent]
+            queues[side].append(event)
+            if all(queues):
+                pair = [queue.popleft() for queue in queues]
+                if first is None or pair[0].at < first.events[0].at:
+                    first = _compare(kind, pair) or first
+        if first and min(event.at for _, event in events) > max(one.at for one in first.events):
+            break
+    if first:
+        yield first
+
+
+def _compare(kind: Kind, pair: Sequence[Event]) -> FirstDifference | None:
+    for one in find_differences(*(event.value for event in pair)):
+        sides = (one.before, one.after)
+        values = [None if side is ABSENT else clean_value(side) for side in sides]
+        return FirstDifference(kind, one.path, values, pair)
+    return None
+
+
+def _plain(value: Any, rename: _Rename, keys: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+    """Return a value without what differs by design; the depth of records is bounded."""
+    if isinstance(value, str):
+        value = rename(value)
+        for pattern, words in _BY_DESIGN:
+            value = pattern.sub(words, value)
+    if isinstance(value, dict):
+        return {keys.get(key, key): _plain(item, rename, keys) for key, item in value.items()}
+    return [_plain(item, rename, keys) for item in value] if isinstance(value, list) else value
+
+
+# -- recordings ------------------------------------------------------------------------------------
+
+
 def find_first_differences(
-    aligned: Alignment, first: RecordedLives, second: RecordedLives
+    aligned: Alignment, recorded: Sequence[RecordedLives]
 ) -> list[FirstDifference]:
     """Return the first action and the first observation that differ, as far as any does. Blocks.
 
     Args:
         aligned: Both axes; without recordings of both there is nothing to compare.
-        first: The recordings of the first.
-        second: The recordings of the second.
+        recorded: The recordings of both.
 
     Raises:
         OSError: A file cannot be read.
         RecordingError: A block is damaged.
     """
-    if not (aligned.first.is_simulated and aligned.second.is_simulated):
+    if not all(axis.is_simulated for axis in aligned.axes):
         return []
-    sides = ((aligned.first, first), (aligned.second, second))
+    sides = [*zip(aligned.axes, recorded, strict=True)]
     names = _pair_agents(*(_read_names(*side) for side in sides))
-    found = []
-    for kind, track in _TRACKS.items():
-        items = [_read(*side, track, of) for side, of in zip(sides, names, strict=True)]
-        found.append(_find_first(kind, items, names))
-    return [difference for difference in found if difference is not None]
+    return [
+        difference
+        for kind in KINDS
+        for difference in _find_first(
+            kind, [_read(*side, kind, of) for side, of in zip(sides, names, strict=True)]
+        )
+    ]
 
 
 def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, OpenRecording]]:
@@ -144,21 +209,22 @@ def _read_names(axis: Axis, recorded: RecordedLives) -> dict[str, str]:
 
 
 def _read(
-    axis: Axis, recorded: RecordedLives, track: Track, names: Mapping[str, str]
-) -> Iterator[_Item]:
-    """Yield what agents did or saw on the line, each with its name."""
+    axis: Axis, recorded: RecordedLives, kind: Kind, names: Mapping[str, str]
+) -> Iterator[Event]:
+    """Yield what agents did or saw on the line."""
     for piece, recording in _kept(axis, recorded):
-        for record in recording.reader.read_track(track, piece.begin):
+        for record in recording.reader.read_track(KINDS[kind], piece.begin):
             agent, time = names.get(str(record.fields.get("agent_id"))), record.moment.time
             if time > piece.end:
                 break
-            if track is Track.INPUTS:
+            if kind == "action":
                 is_sent = record.fields.get("event") in ("input", "chat")
                 is_wanted = is_sent and axis.is_lost(piece.life, time) is False
             else:  # who looks again at the state of a save sees nothing new
                 is_wanted = time > piece.begin
             if agent and is_wanted:
-                yield agent, record
+                value = _plain(_content(record), lambda text: names.get(text, text), names)
+                yield Event(agent, value, time, record.moment.utc)
 
 
 def _pair_agents(
@@ -178,39 +244,6 @@ def _pair_agents(
     return left, right
 
 
-def _find_first(
-    kind: Kind, sides: Sequence[Iterator[_Item]], names: Sequence[Mapping[str, str]]
-) -> FirstDifference | None:
-    """Return the earliest difference; nothing is read further than it takes to know that."""
-    waiting: dict[str, tuple[deque[Record], deque[Record]]] = {}
-    first: FirstDifference | None = None
-    for items in zip_longest(*sides):
-        for side, (agent, record) in ((n, item) for n, item in enumerate(items) if item):
-            queues = waiting.setdefault(agent, (deque(), deque()))
-            queues[side].append(record)
-            if all(queues):
-                difference = _compare(kind, agent, [queue.popleft() for queue in queues], names)
-                if difference and (first is None or difference.first_at.time < first.first_at.time):
-                    first = difference
-        times = [item[1].moment.time for item in items if item]
-        if first and min(times) > max(first.first_at.time, first.second_at.time):
-            break
-    return first
-
-
-def _compare(
-    kind: Kind, agent: str, pair: Sequence[Record], names: Sequence[Mapping[str, str]]
-) -> FirstDifference | None:
-    values = [_plain(_content(record), own) for record, own in zip(pair, names, strict=True)]
-    differences = find_differences(*values)
-    if not differences:
-        return None
-    sides = (differences[0].before, differences[0].after)
-    first, second = (None if side is ABSENT else clean_value(side) for side in sides)
-    moments = [record.moment for record in pair]
-    return FirstDifference(kind, agent, differences[0].path, first, second, *moments)
-
-
 def _content(record: Record) -> Any:  # noqa: ANN401 - JSON
     fields = record.fields
     if record.track is Track.INPUTS:
@@ -222,10 +255,67 @@ def _content(record: Record) -> Any:  # noqa: ANN401 - JSON
     return {key: value for key, value in seen.items() if key not in _OWN}
 
 
-def _plain(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
-    """Return a value without what differs by design; the depth of records is bounded."""
-    if isinstance(value, str):
-        return names.get(value) or UTC_TIME.sub("a time", ADDRESS.sub("an address", value))
-    if isinstance(value, dict):
-        return {names.get(key, key): _plain(item, names) for key, item in value.items()}
-    return [_plain(item, names) for item in value] if isinstance(value, list) else value
+# -- the calls of agents ---------------------------------------------------------------------------
+
+
+def find_call_differences(
+    agents: Sequence[Path], since: Sequence[str | None], names: Sequence[str]
+) -> list[FirstDifference]:
+    """Return the first call and the first result that differ, as far as any does. Blocks.
+
+    Args:
+        agents: Directories of both agents.
+        since: The UTC time of the fork for the one of them that went on; None for one that began
+            there. Times of saves are whole seconds.
+        names: Names of both, and of their runs.
+
+    Raises:
+        OSError: A file of an agent cannot be read.
+        ClawbloxError: No agent has run there, or a later version of clawblox wrote its files.
+    """
+    rename = partial(_rename, sorted(filter(None, names), key=len, reverse=True))
+    sides = [[*_read_calls(path, at, rename)] for path, at in zip(agents, since, strict=True)]
+    return [
+        difference
+        for kind in KINDS
+        for difference in _find_first(
+            kind, [[event for own, event in side if own == kind] for side in sides]
+        )
+    ]
+
+
+def _read_calls(
+    directory: Path, since: str | None, rename: _Rename
+) -> Iterator[tuple[Kind, Event]]:
+    """Yield the calls and the results of an agent, without those that it was loaded with."""
+    turns = TurnIndex(directory)
+    turns.read_on()
+    start = turns.first_start or 0 if since is None else turns.find_time(f"{since[:19]}.000Z")
+    last, has_later = start or 0, start is not None  # else it has done nothing since
+    while has_later and last - (start or 0) < _MAX_BYTES:
+        window = read_window(turns, last)
+        last, has_later = window.last, window.has_later and window.last > last
+        for step in window.steps:
+            utc, offset = step.get("timestamp") or "", step.get("extra", {}).get("raw_offset", 0)
+            at = host_seconds(utc) or 0.0
+            for call in step.get("tool_calls", ()):
+                value = {key: call.get(key) for key in ("function_name", "arguments")}
+                yield "action", Event("", _plain(value, rename, {}), at, utc, offset)
+            for result in step.get("observation", {}).get("results", ()):
+                value = _plain(result.get("content"), rename, {})
+                yield "observation", Event("", value, at, utc, offset)
+
+
+def _rename(names: Sequence[str], text: str) -> str:
+    """Return a text with one name instead of any of these, longest first, and of paths to them."""
+    for name in names:
+        *parts, last = text.split(name)
+        text = "".join(f"{_without_path(part)}NAME" for part in parts) + last
+    return text
+
+
+def _without_path(text: str) -> str:
+    """Return a text without the path at its end, which leads to what follows."""
+    start = max(map(text.rfind, _BORDERS)) + 1
+    slash = text.find("/", start)
+    return text if slash < 0 else text[:slash]

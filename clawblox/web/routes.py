@@ -19,7 +19,6 @@ from clawblox.web.pages import (
     run,
     runs,
     save,
-    search,
     usage,
 )
 from clawblox.web.site import NoSuchPage
@@ -33,7 +32,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("run/*/log/*", log.make_page),
     ("run/*/agent/*", agent.make_page),
     ("run/*/agent/*/part", agent.make_part),
-    ("search", search.make_page),
+    ("search", log.make_search_page),
     ("open", shared_address.make_page),
     ("experiment/*", experiment.make_page),
     ("usage", usage.make_page),

@@ -1,4 +1,4 @@
-"""What manifests tell about runs: their history, and which save came from where.
+"""What manifests tell about runs: history, which save came from where, what can be compared.
 
 Runs and saves are found wherever their directories are now.
 """
@@ -10,14 +10,15 @@ import functools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.errors import ClawbloxError
-from clawblox.rundir.lineage import Lineage, read_lineage
+from clawblox.experiment.tables.rows import Row
+from clawblox.rundir.lineage import InstanceLineage, Lineage, read_lineage
 from clawblox.rundir.lives import Life, Origin
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import normal, read_text
@@ -26,6 +27,7 @@ from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave, list_archives
 from clawblox.views.formatting import path_word, suggest
+from clawblox.rundir.status import InstanceStatus
 from clawblox.views.html import Address
 from clawblox.web.page import Ask
 from clawblox.web.site import NoSuchPage, RunSummary, Site
@@ -33,6 +35,8 @@ from clawblox.web.site import NoSuchPage, RunSummary, Site
 _KEPT: Final = 4096
 """Number of runs whose history stays in memory."""
 _GENERATION: Final = re.compile(r"gen(\d+)-t(\d+)\.ckpt")
+_MAX_RUNS: Final = 200
+_MAX_INSTANCES: Final = 12
 
 
 @attrs.frozen
@@ -237,14 +241,104 @@ def list_handed_down(site: Site, run: RunSummary) -> Iterator[tuple[Path, Path, 
         site: The site.
         run: A run of the experiment; of another one, nothing is yielded.
     """
-    if run.part is None:
-        return
+    directory, rows = _read_rows(site, run)
+    latest: dict[str, str] = {}
+    for row in rows:
+        words = "the generation before" if row.chain in latest else "the parent of the branch"
+        if source := latest.get(row.chain, row.forked_from):
+            yield directory / row.run_dir, directory / source, words
+        if row.checkpoint:
+            latest[row.chain] = row.checkpoint
+
+
+def read_scores(site: Site, run: RunSummary) -> Mapping[str, float]:
+    """Return the scores of a run as a generation of an experiment. Blocks."""
+    directory, rows = _read_rows(site, run)
+    return next((row.scores for row in rows if directory / row.run_dir == run.directory), {})
+
+
+def _read_rows(site: Site, run: RunSummary) -> tuple[Path, Sequence[Row]]:
+    """Return the directory of the experiment of a run and its results; none of other runs."""
     with contextlib.suppress(ClawbloxError):
-        record = site.read_record(run.part.experiment)
-        latest: dict[str, str] = {}
-        for row in record.results().rows():
-            words = "the generation before" if row.chain in latest else "the parent of the branch"
-            if source := latest.get(row.chain, row.forked_from):
-                yield record.directory / row.run_dir, record.directory / source, words
-            if row.checkpoint:
-                latest[row.chain] = row.checkpoint
+        if run.part is not None:
+            record = site.read_record(run.part.experiment)
+            return record.directory, record.results().rows()
+    return run.directory, ()
+
+
+# -- what can be compared --------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Subject:
+    """One of the two that are compared.
+
+    Attributes:
+        ident: Its name in addresses.
+        run: Its run.
+        instance: Its instance; None if the run has none.
+        save: The save; None if it is a run or an instance.
+    """
+
+    ident: str
+    run: RunSummary
+    instance: InstanceLineage | None
+    save: LineageSave | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+        several = len(self.run.run.instances) > 1
+        save = self.save.path.name if self.save else ""
+        names = (self.run.name, self.instance_name if several else "", save)
+        return " · ".join(filter(None, names))
+
+    @property
+    def instance_name(self) -> str:
+        """The name of its instance; empty for none."""
+        return self.instance.name if self.instance else ""
+
+    @property
+    def status(self) -> InstanceStatus | None:
+        """The status of its instance; None if it is not known."""
+        instances = self.run.run.instances
+        return next((status for status in instances if status.name == self.instance_name), None)
+
+
+def find_subject(ask: Ask, ident: str) -> Subject:
+    """Return what an address names. Blocks.
+
+    Raises:
+        NoSuchPage: It names nothing that can be compared.
+    """
+    for run in sorted(ask.site.runs(), key=lambda run: run.ident != ident):
+        for subject in _subjects_of(ask.site, run):
+            if subject.ident == ident:
+                return subject
+    raise NoSuchPage(f"There is no run, instance or save {ident} in {ask.site.root.name}")
+
+
+def _subjects_of(site: Site, run: RunSummary) -> Iterator[Subject]:
+    history = read_history(run)
+    instances = {instance.name: instance for instance in history.lineage.instances}
+    first = next(iter(instances.values()), None)
+    yield Subject(run.ident, run, first)
+    for name, instance in instances.items():
+        yield Subject(_identify(site, run, name), run, instance)
+    for save in history.saves:
+        whose = instances.get(save.instance, first)
+        yield Subject(site.identify(save.path), run, whose, save)
+
+
+def list_subjects(ask: Ask, runs: Iterable[RunSummary]) -> Iterator[tuple[str, str]]:
+    """Yield what can be chosen of some runs, the first 200: name in addresses, and words."""
+    for run in [*runs][:_MAX_RUNS]:
+        name = run.directory.name if run.part else run.name
+        yield run.ident, name
+        if len(run.run.instances) > 1:
+            for status in run.run.instances[:_MAX_INSTANCES]:
+                yield _identify(ask.site, run, status.name), f"{name} · {status.name}"
+
+
+def _identify(site: Site, run: RunSummary, instance: str) -> str:
+    return site.identify(run.directory / f"#{instance}")

@@ -13,8 +13,8 @@ import pytest
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.values import Usage
+from clawblox.web.first_differences import FirstDifference, find_call_differences
 from clawblox.web.site import NoSuchPage, Site
-from clawblox.web.subjects import CallDifference, find_call_differences
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1_SCORED
 from tests.lineages import run_of, save_of, write_run
@@ -188,7 +188,7 @@ def test_without_recordings_the_calls_and_results_of_agents_say_where_they_part(
     assert "A Begin B Begin" in part(text, "prompts")
 
 
-def differences(tmp_path: Path, *changes: tuple[str, str]) -> list[CallDifference]:
+def differences(tmp_path: Path, *changes: tuple[str, str]) -> list[FirstDifference]:
     first, second = write_agent(tmp_path / "a"), write_agent(tmp_path / "b", *changes)
     names = ("Eko", "run-a", "run-b")
     return [*find_call_differences((first.path, second.path), (None, None), names)]

@@ -51,26 +51,27 @@ def test_a_fork_and_its_parent_are_compared_from_the_save_on(run: Path) -> None:
         fork = aligned.save.time
         assert aligned.spans[0][0] == fork
         assert aligned.spans[0] == aligned.spans[1]
-        assert [piece.begin for piece in aligned.first.pieces] == [fork]
-        assert [point.kind for point in aligned.second.points] == ["save", "fork", "end"]
-        sent = [read_lanes(axis, recorded[n]) for n, axis in enumerate(aligned_axes(aligned))]
+        assert [piece.begin for piece in aligned.axes[0].pieces] == [fork]
+        assert [point.kind for point in aligned.axes[1].points] == ["save", "fork", "end"]
+        sent = [read_lanes(axis, recorded[n]) for n, axis in enumerate(aligned.axes)]
         assert [len([p for p in lanes["Ada"] if not p.is_message]) for lanes in sent] == [6, 7]
-        found = find_first_differences(aligned, *recorded)
+        found = find_first_differences(aligned, recorded)
     action, observation = found
-    assert (action.kind, action.agent, action.path, action.second) == ("action", "Ada", "data", 99)
-    assert action.first in (3, 4)
-    assert action.first_at.tick == action.second_at.tick
+    assert (action.kind, agent_of(action), action.path) == ("action", "Ada", "data")
+    assert action.values in ([3, 99], [4, 99])
+    assert action.events[0].at == action.events[1].at
     assert (observation.kind, observation.path) == ("observation", "bets")
-    assert observation.first_at.tick == observation.second_at.tick == action.first_at.tick + 6
+    ticks = [round(event.at * 60) for event in (*action.events, *observation.events)]
+    assert ticks == [ticks[0], ticks[0], ticks[0] + 6, ticks[0] + 6]
 
 
-def aligned_axes(aligned: Alignment) -> tuple[Any, Any]:
-    return aligned.first, aligned.second
+def agent_of(found: FirstDifference) -> str:
+    return found.events[0].agent
 
 
 def test_a_run_does_not_differ_from_itself(run: Path) -> None:
     with compared(run, "w000", "w000") as (aligned, recorded):
-        assert find_first_differences(aligned, *recorded) == []
+        assert find_first_differences(aligned, recorded) == []
         assert aligned.save is None
 
 
@@ -94,7 +95,7 @@ def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
             recorded.append(RecordedLives({0: [OpenRecording(reader)]}))
             lines.append(find_descent([read_lineage(run)], run, name))
         axes = [make_axis(lives, of.blocks) for lives, of in zip(lines, recorded, strict=True)]
-        return find_first_differences(align(*axes), *recorded)
+        return find_first_differences(align(*axes), recorded)
 
 
 def recording(names: dict[str, str], observations: list[Any], actions: list[Any]) -> Write:
@@ -149,15 +150,15 @@ def test_agents_are_the_same_by_name_before_they_are_by_position(tmp_path: Path)
     first = inputs((1, "Ada", 1), (2, "Bo", 2))
     second = inputs((1, "Bo", 2), (3, "Ada", 5), names=("Bo", "Ada"))
     (found,) = differences(tmp_path, first, second)
-    assert (found.agent, found.path, found.first, found.second) == ("Ada", "data", 1, 5)
-    assert (found.first_at.time, found.second_at.time) == (0.1, 0.3)
+    assert (agent_of(found), found.path, found.values) == ("Ada", "data", [1, 5])
+    assert [event.at for event in found.events] == [0.1, 0.3]
 
 
 def test_agents_with_other_names_are_the_same_by_position(tmp_path: Path) -> None:
     first = inputs((1, "Ada", 1), (2, "Bo", 2))
     second = inputs((1, "Ada", 1), (2, "Cy", 3), names=("Cy", "Ada"))
     (found,) = differences(tmp_path, first, second)
-    assert (found.agent, found.first, found.second) == ("Bo", 2, 3)
+    assert (agent_of(found), found.values) == ("Bo", [2, 3])
 
 
 def test_the_earliest_difference_is_found_where_agents_come_in_another_order(
@@ -166,7 +167,7 @@ def test_the_earliest_difference_is_found_where_agents_come_in_another_order(
     first = inputs((1, "Bo", 1), (2, "Ada", 1), (3, "Ada", 1))
     second = inputs((1, "Ada", 2), (2, "Ada", 1), (4, "Bo", 7))
     (found,) = differences(tmp_path, first, second)
-    assert (found.agent, found.first, found.second) == ("Bo", 1, 7)
+    assert (agent_of(found), found.values) == ("Bo", [1, 7])
 
 
 @pytest.mark.parametrize(("first", "second"), [([1, 2], [1]), ([1], [1, 2])])
@@ -181,6 +182,5 @@ def test_an_observation_names_the_path_and_what_is_missing(tmp_path: Path) -> No
     first = recording({"1": "Ada"}, [{"world": {"a": 1}}, {"world": {"a": 1, "b": 2}}], [])
     second = recording({"1": "Ada"}, [{"world": {"a": 1}}, {"world": {"a": 1}}], [])
     (found,) = differences(tmp_path, first, second)
-    assert (found.kind, found.path, found.first, found.second) == (
-        "observation", "world.b", 2, None,
-    )  # fmt: skip
+    assert (found.kind, found.path) == ("observation", "world.b")
+    assert found.values == [2, None]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.web.page import Page
-from clawblox.web.pages import search
+from clawblox.web.pages import log as log_page
 from clawblox.web.site import Site
 from tests.agents.support import write_status
 from tests.web.sites import html_of, links_of, make, words_of, write_log
@@ -49,7 +49,7 @@ def test_a_search_continues_until_all_runs_are_searched(
 ) -> None:
     for number in range(30):
         write_log(tmp_path / f"r{number:02}", "w000", b"needle %02d\n" % number)
-    monkeypatch.setattr(search, "_MAX_RESULTS", 7)
+    monkeypatch.setattr(log_page, "_MAX_RESULTS", 7)
     page, found, slices = results(tmp_path, "q=needle"), "", 0
     while True:
         found += words_of(page, "found")
@@ -66,8 +66,8 @@ def test_a_slice_that_ends_within_a_log_continues_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "r", "w000", b"x" * (5 << 18) + b" needle\n")
-    at_once = partial(search.search, seconds=0.0)
-    monkeypatch.setattr(search, "search", lambda *given, seconds, **more: at_once(*given, **more))
+    at_once = partial(log_page.search, seconds=0.0)
+    monkeypatch.setattr(log_page, "search", lambda *given, seconds, **more: at_once(*given, **more))
     page, slices = results(tmp_path, "q=needle"), 1
     while further := [to for to in links_of(page) if "next=" in to]:
         assert slices < 20

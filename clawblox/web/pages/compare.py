@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -13,7 +15,8 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
 from clawblox.agents.values import sum_usage
 from clawblox.errors import ClawbloxError
-from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.blocks import Track
+from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.formatting import (
@@ -28,20 +31,28 @@ from clawblox.views.svg import Picture
 from clawblox.web.axis import Axis, make_axis, read_lanes
 from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
 from clawblox.web.descent import RecordedLives, Recordings, find_descent
-from clawblox.web.first_differences import Alignment, align, find_first_differences
+from clawblox.web.first_differences import (
+    KINDS,
+    Alignment,
+    Event,
+    FirstDifference,
+    align,
+    find_call_differences,
+    find_first_differences,
+)
 from clawblox.web.observed import Points, draw_line, read_numbers
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.save import draw_differences, explained
 from clawblox.web.pieces import comparison, moment, state_mark, table
-from clawblox.web.run_history import RunSave, read_history
-from clawblox.web.saved import pair_agents, read_world
-from clawblox.web.subjects import (
-    Call,
+from clawblox.web.run_history import (
+    RunSave,
     Subject,
-    find_call_differences,
     find_subject,
     list_subjects,
+    read_history,
+    read_scores,
 )
+from clawblox.web.saved import pair_agents, read_world
 
 _MAX_CHARS: Final = 2000
 _MAX_AGENTS: Final = 12
@@ -49,8 +60,8 @@ _MAX_LANES: Final = 12
 _GOALS: Final = ("score", "point", "reward", "goal")
 """Words in the paths of numbers that are preferred."""
 
-_Found: TypeAlias = tuple[str, tuple[str, str, Sequence[Any], Sequence[Child]]]
-"""An action or an observation that differs: agent, path, both values, and both moments."""
+_Found: TypeAlias = tuple[FirstDifference, str, Sequence[Child]]
+"""What differs, the name of its agent, and links to both moments."""
 
 
 @attrs.frozen
@@ -80,7 +91,7 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
     if not all(idents):
         return Page("Compare", crumbs, (Part("choose", form),))
     subjects = [find_subject(ask, ident) for ident in idents]
-    parts = {"sides": join(_name_subjects(ask, subjects))}
+    parts = {"sides": join(map(partial(_name_subject, ask), "AB", subjects))}
     facts = _draw_facts(ask, subjects)
     with contextlib.ExitStack() as stack:
         try:
@@ -99,11 +110,10 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
     return Page("Compare", crumbs, [Part(name, body) for name, body in parts.items()])
 
 
-def _name_subjects(ask: Ask, subjects: Sequence[Subject]) -> Iterator[Markup]:
-    for letter, subject in zip("AB", subjects, strict=True):
-        run, save = subject.run, subject.save
-        to = RunSave(run, save).address(ask) if save else ask.links.to("run", run.ident)
-        yield element("p", element("b", letter), " ", link(subject.name, to))
+def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
+    run, save = subject.run, subject.save
+    to = RunSave(run, save).address(ask) if save else ask.links.to("run", run.ident)
+    return element("p", element("b", letter), " ", link(subject.name, to))
 
 
 def _open(
@@ -115,9 +125,8 @@ def _open(
         lives = find_descent(lineages, subject.run.directory, subject.instance_name)
         recorded.append(stack.enter_context(Recordings().opened_lives(lives)))
         axes.append(make_axis(lives, recorded[-1].blocks))
-    aligned = align(axes[0], axes[1])
-    pair = (aligned.first, aligned.second)
-    return aligned, [*map(_Side, "AB", subjects, pair, aligned.spans, recorded)]
+    aligned = align(*axes)
+    return aligned, [*map(_Side, "AB", subjects, aligned.axes, aligned.spans, recorded)]
 
 
 def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
@@ -153,53 +162,50 @@ def _draw_parting(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Itera
         yield from _draw_found(_find_in_calls(ask, save, sides), source)
 
 
-def _draw_found(differences: Iterator[_Found], source: str) -> Iterator[Markup]:
+def _draw_found(found: Iterable[_Found], source: str) -> Iterator[Markup]:
     """Yield the first action and the first observation that differ."""
-    found = dict(differences)
-    for kind in ("action", "observation"):
-        if kind in found:
-            agent, path, values, moments = found[kind]
+    first = {one[0].kind: one for one in reversed([*found])}
+    for kind in KINDS:
+        if kind in first:
+            difference, agent, heads = first[kind]
             yield element("h3", f"First {kind} that differs: {agent}")
-            yield element("p", f"{path or 'all of it'}, by {source}", class_="muted")
-            yield _draw_pair([*map(_show, values)], moments)
+            yield element("p", f"{difference.path or 'all of it'}, by {source}", class_="muted")
+            yield _draw_pair([*map(_show, difference.values)], heads)
         else:
             yield element("p", f"No {kind} differs, by {source}.", class_="muted")
 
 
 def _find_in_recordings(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Iterator[_Found]:
-    for one in find_first_differences(aligned, sides[0].recorded, sides[1].recorded):
-        heads = map(_link_replay, (ask, ask), sides, (one.first_at, one.second_at))
-        yield one.kind, (one.agent, one.path, (one.first, one.second), [*heads])
+    for one in find_first_differences(aligned, [side.recorded for side in sides]):
+        yield one, one.events[0].agent, [*map(partial(_link_replay, ask), sides, one.events)]
 
 
-def _link_replay(ask: Ask, side: _Side, at: Moment) -> Child:
+def _link_replay(ask: Ask, side: _Side, event: Event) -> Child:
     """Return a moment, which leads to the last recording of a side."""
-    words, run = f"{at.time:.2f} s, {at.utc[:19]}Z", side.subject.run
+    words, run = f"{event.at:.2f} s, {event.utc[:19]}Z", side.subject.run
     for number, recording in reversed([*enumerate(read_history(run).recordings, 1)]):
         if recording.instance in ("", side.subject.instance_name):
-            to = ask.links.to("run", run.ident, "replay", str(number), fragment=f"t={at.time:g}")
-            return link(words, to)
+            place = ("run", run.ident, "replay", str(number))
+            return link(words, ask.links.to(*place, fragment=f"t={event.at:g}"))
     return words
 
 
-def _find_in_calls(ask: Ask, save: LineageSave | None, sides: Sequence[_Side]) -> Iterator[_Found]:
-    subjects = [side.subject for side in sides]
+def _find_in_calls(ask: Ask, save: LineageSave | None, sides: Sequence[_Side]) -> Sequence[_Found]:
+    """Return what differs of each pair of agents, the earliest first."""
+    subjects, found = [side.subject for side in sides], list[_Found]()
     since = [save.created_at if save and save in _list_saves(one) else None for one in subjects]
-    found = []
     for agents in _pair(subjects):
         names = [*(agent.name for agent in agents), *(s.run.directory.name for s in subjects)]
         with contextlib.suppress(ClawbloxError, OSError):
-            differences = find_call_differences([agent.dir for agent in agents], since, names)
-            found += [(agents, one) for one in differences]
-    found.sort(key=lambda item: item[1].calls[0].utc, reverse=True)  # the last of a kind counts
-    for agents, one in found:
-        heads = map(_link_step, (ask, ask), subjects, agents, one.calls)
-        yield one.kind, (agents[0].name, one.path, one.values, [*heads])
+            for one in find_call_differences([agent.dir for agent in agents], since, names):
+                heads = map(partial(_link_step, ask), subjects, agents, one.events)
+                found.append((one, names[0], [*heads]))
+    return sorted(found, key=lambda item: item[0].events[0].at)
 
 
-def _link_step(ask: Ask, subject: Subject, agent: AgentStatus, call: Call) -> Child:
+def _link_step(ask: Ask, subject: Subject, agent: AgentStatus, event: Event) -> Child:
     place = ("run", subject.run.ident, "agent", ask.site.identify(agent.dir))
-    return link(call.utc, ask.links.to(*place, at=call.offset, fragment=f"o{call.offset}"))
+    return link(event.utc, ask.links.to(*place, at=event.offset, fragment=f"o{event.offset}"))
 
 
 def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
@@ -230,7 +236,7 @@ def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
     status, run = subject.status, subject.run
     own = sum_usage(agent.own_usage for agent in run.agents)
     inherited = sum_usage(agent.inherited for agent in run.agents)
-    for name, score in subject.read_scores(ask.site).items():
+    for name, score in read_scores(ask.site, subject.run).items():
         yield f"Score {name}", f"{score:g}"
     yield "Own cost", format_cost(own.cost_usd)
     yield "Own tokens", format_count(own.tokens)
@@ -339,9 +345,8 @@ def _draw_worlds(ask: Ask, sides: Sequence[_Side]) -> Iterator[Markup]:
         worlds = (read_world(ask.site.root, save.path) for save in saves)
         yield draw_differences(*worlds, names=("A", "B"))
     elif frames := _find_frames(sides):
-        time, first, second = frames
-        yield element("p", f"Recorded states at {time:.2f} s of simulated time.")
-        yield draw_differences(first, second, names=("A", "B"))
+        yield element("p", f"Recorded states at {frames[0].moment.time:.2f} s of simulated time.")
+        yield draw_differences(*(one.fields["frame"] for one in frames), names=("A", "B"))
     else:
         words = "There is no state of both at the same simulated time, neither saved nor recorded."
         yield element("p", words, class_="muted")
@@ -353,27 +358,23 @@ def _choose_saves(subjects: Sequence[Subject]) -> Sequence[LineageSave]:
     if len(chosen) == len(subjects):
         return chosen
     lists = [[subject.save] if subject.save else _list_saves(subject) for subject in subjects]
-    kept = [
-        {one.time: one for one in own if one.time is not None and one.path.is_file()}
-        for own in lists
-    ]
-    times = kept[0].keys() & kept[1].keys()
-    return [own[max(times)] for own in kept] if times else ()
+    own, other = ({one.time: one for one in saves if one.path.is_file()} for saves in lists)
+    times = [time for time in own.keys() & other.keys() if time is not None]
+    return [saves[max(times)] for saves in (own, other)] if times else ()
 
 
-def _find_frames(sides: Sequence[_Side]) -> tuple[float, Any, Any] | None:
-    """Return the last recorded states at the same simulated time, with that time."""
-    first = _find_frame(sides[0], min(side.axis.end for side in sides))
-    second = first and _find_frame(sides[1], first[0])
-    return (*first, second[1]) if first and second and first[0] == second[0] else None
-
-
-def _find_frame(side: _Side, until: float) -> tuple[float, Any] | None:
-    """Return the last recorded state of a line until a simulated time, with its time."""
-    pieces = [piece for piece in side.axis.pieces if not piece.is_lost and piece.begin <= until]
-    recordings = side.recorded.recordings.get(pieces[-1].life, ()) if pieces else ()
-    for recording in reversed(recordings):
-        for record in recording.reader.read_back(Track.FRAMES, until):
-            if "frame" in record.fields:
-                return record.moment.time, record.fields["frame"]
-    return None
+def _find_frames(sides: Sequence[_Side]) -> Sequence[Record]:
+    """Return the last recorded states, if they are at the same simulated time."""
+    until, frames = min(side.axis.end for side in sides), list[Record]()
+    for side in sides:
+        pieces = [one for one in side.axis.pieces if not one.is_lost and one.begin <= until]
+        recordings = side.recorded.recordings.get(pieces[-1].life, ()) if pieces else ()
+        records = (
+            record
+            for recording in reversed(recordings)
+            for record in recording.reader.read_back(Track.FRAMES, until)
+            if "frame" in record.fields
+        )
+        frames += islice(records, 1)
+        until = frames[-1].moment.time if frames else until
+    return frames if len({one.moment.time for one in frames}) == 1 < len(frames) else ()

@@ -40,8 +40,8 @@ from clawblox.web.pieces import (
     state_mark,
     table,
 )
+from clawblox.web.run_history import list_subjects
 from clawblox.web.site import NoSuchPage
-from clawblox.web.subjects import list_subjects
 
 _MAX_GENERATIONS: Final = 60
 _MAX_ROWS: Final = 2000

@@ -1,7 +1,9 @@
-"""The page of an instance's log: a window with the times of its lines, and ends and restarts.
+"""The page of an instance's log: lines with times, ends and restarts; and the page of a search.
 
 A place in a log is a byte counted from its first line ever, so an address stays right after the log
-was cut.
+was cut. A search finds names, labels, logs, and what agents said and did, in all runs or one log.
+It ends after a second or a page of results; its link continues from there. Runs are searched by
+name, so that this order is the same when others have started meanwhile.
 """
 
 from __future__ import annotations
@@ -9,31 +11,39 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.status import AgentStatus
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_since
-from clawblox.telemetry.log_segments import LogSegment
+from clawblox.telemetry.line_borders import find_line_start
+from clawblox.telemetry.log_segments import LogSegment, list_segments
 from clawblox.telemetry.log_times import Entry, LogTimes
+from clawblox.views.formatting import count_words, format_labels
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.web.files import (
     MAX_WANTED,
     MAX_WINDOW_BYTES,
+    Finder,
     Window,
+    make_finder,
     opened_below,
     read_around,
     read_before,
     read_from,
+    search,
 )
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import clock, state_mark
 from clawblox.web.shared_address import share
-from clawblox.web.site import RunSummary, Site
+from clawblox.web.site import RunSummary
 
 _REST: Final = 4096
 """Number of characters that are shown of an incomplete line."""
@@ -45,25 +55,49 @@ _WINDOWS: Final[Mapping[str, Callable[[int, int], Window]]] = {
     "before": read_before,
 }
 """What returns the window at the offset that a parameter gives."""
+_SECONDS: Final = 1.0
+_MAX_RESULTS: Final = 100
+_MAX_A_PLACE: Final = 10
+"""Number of results in a log, unless it is the only one that is searched."""
 
 
 @attrs.frozen
-class OpenLog:
-    """A log that is open.
+class _OpenLog:
+    """A log that is open, and what is asked for.
 
     Attributes:
+        ask: What is asked for.
+        path: The path of its page.
+        status: The instance.
         fd: Its descriptor.
         times: Its index, which has been read.
         segment: Its file; it starts at the number of bytes that cuts have removed.
     """
 
+    ask: Ask
+    path: Sequence[str]
+    status: InstanceStatus
     fd: int
     times: LogTimes
     segment: LogSegment
 
+    @property
+    def moved(self) -> int:
+        """Number of bytes that cuts have removed: the place of the first byte of the file."""
+        return self.segment.start
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether lines can still be added."""
+        return self.status.state not in OVER
+
+    def link(self, words: str, key: str | None = None, **query: str | int) -> Markup:
+        """Return a link to a place in this log."""
+        return link(words, self.ask.links.to(*self.path, fragment="", **query), data_key=key)
+
 
 @contextlib.contextmanager
-def opened_log(site: Site, run: RunSummary, status: InstanceStatus) -> Iterator[OpenLog]:
+def _opened_log(ask: Ask, run: RunSummary, status: InstanceStatus) -> Iterator[_OpenLog]:
     """Open the log of an instance while the block runs. Blocks.
 
     Raises:
@@ -72,12 +106,13 @@ def opened_log(site: Site, run: RunSummary, status: InstanceStatus) -> Iterator[
     log = shown_log(run.directory, status.log_file)
     if log is None:
         raise OSError(errno.EACCES, "is outside of the run directory", str(status.log_file))
-    with opened_below(site.root, log) as fd:
+    with opened_below(ask.site.root, log) as fd:
         times = LogTimes(log, is_watched=not status.is_detached)
         with contextlib.suppress(OSError):  # the lines can be read without their times
             times.read_on()
         moved = 0 if times.cut is None else times.cut.moved
-        yield OpenLog(fd, times, LogSegment(log, moved, moved + log.stat().st_size, 1))
+        segment = LogSegment(log, moved, moved + log.stat().st_size, 1)
+        yield _OpenLog(ask, ("run", run.ident, "log", status.name), status, fd, times, segment)
 
 
 def make_page(ask: Ask, ident: str, name: str) -> Page:
@@ -89,8 +124,8 @@ def make_page(ask: Ask, ident: str, name: str) -> Page:
     run = ask.site.find_run(ident)
     status = run.instance(name)
     try:
-        with opened_log(ask.site, run, status) as log:
-            parts = [*_make_parts(_View(ask, ("run", ident, "log", name), status, log))]
+        with _opened_log(ask, run, status) as log:
+            parts = [*_make_parts(log)]
     except OSError as error:
         why = f"The log cannot be shown: {error.filename or name}: {error.strerror or error}"
         parts = [Part("why", element("p", why))]
@@ -101,6 +136,115 @@ def make_page(ask: Ask, ident: str, name: str) -> Page:
         is_live=status.state not in OVER,
         share=share(run, "log", name),
     )
+
+
+def _make_parts(log: _OpenLog) -> Iterator[Part]:
+    why, window = _read_window(log)
+    spans = join((log.link(span, since=span) for span in _SPANS), " · ")
+    head = (
+        state_mark(log.status.state, is_bad=log.status.has_died),
+        f" · {format_bytes(window.size) or '0 B'}",
+        f" · the first {format_bytes(log.moved)} were removed" if log.moved else None,
+        f" · {why}" if why else None,
+        element("span", " · since ", spans, class_="muted"),
+    )
+    form = draw_search(log.ask, "/".join(log.path))
+    yield Part("head", join((element("p", *head, class_="summary"), form)))
+    ways = _draw_ways(log, window)
+    yield Part("ways", ways)
+    yield from _draw_log(log, window)
+    yield Part("ways-below", ways)
+
+
+def _read_window(log: _OpenLog) -> tuple[str, Window]:
+    """Return a remark on the window that is asked for, and the window."""
+    for name, read in _WINDOWS.items():
+        place = log.ask.whole(name)
+        if place is not None:
+            return "", read(log.fd, max(0, place - log.moved))
+    since, why = log.ask.query.get("since", ""), ""
+    if since and log.times.is_empty:
+        why = "the log has no index, so when its lines came is not known"
+    elif since:
+        try:
+            start, _ = log.times.find_since(parse_since(since), None)
+        except ValueError as error:
+            return f"since: {error}", read_before(log.fd)
+        if start is not None:
+            return f"since {since}", read_from(log.fd, start)
+        why = f"nothing was written since {since}"
+    return why, read_before(log.fd)
+
+
+def _draw_log(log: _OpenLog, window: Window) -> Iterator[Part]:
+    """Yield the lines, and the last one as long as it is incomplete.
+
+    A log that grows continues at the cursor that the browser has: the place of the next line, and
+    the number of notes before it.
+    """
+    notes = log.times.notes_after(None)
+    cursor = _CURSOR.fullmatch(log.ask.cursors.get("log", ""))
+    if cursor:
+        window = read_from(log.fd, int(cursor[1]) - log.moved, MAX_WINDOW_BYTES)
+        first = min(int(cursor[2]), len(notes))
+    else:
+        first = sum(note.size <= window.start for note in notes) if window.start else 0
+    is_end, end, rest = window.end == window.size, window.end, ""
+    grows = log.is_growing and (bool(cursor) or is_end)
+    lines = [*window.lines()]
+    if grows and is_end and lines and not window.data.endswith(b"\n"):
+        end, rest = lines.pop()
+    new = [note for note in notes[first:] if is_end or note.size <= end]
+    body = join(_draw_lines(log, window, lines, new))
+    yield Part("log", body, f"{end + log.moved}-{first + len(new)}" if grows else "")
+    yield Part("rest", _draw_line(None, rest[-_REST:]) if rest else join(()))
+
+
+def _draw_lines(
+    log: _OpenLog, window: Window, lines: Sequence[tuple[int, str]], notes: Sequence[Entry]
+) -> Iterator[Markup]:
+    waiting, shown, at = [*reversed(notes)], "", log.ask.whole("at")
+    at = None if at is None else at - log.moved
+    ends = [offset for offset, _ in lines[1:]] + [window.end]
+    for (offset, text), end in zip(lines, ends, strict=False):
+        while waiting and waiting[-1].size <= offset:
+            yield _draw_note(waiting.pop())
+        chosen = at if at is not None and offset <= at < end else None
+        place = f"o{log.moved + (offset if chosen is None else chosen)}"
+        arrived, time = log.times.arrival(offset), None
+        if arrived and arrived[:19] != shown:
+            shown = arrived[:19]
+            time = link(clock(arrived), Address(f"#{place}"), title=arrived)
+        is_cut = offset == window.start and not window.starts_line
+        kind = "line" if chosen is None else "line chosen"
+        yield _draw_line(time, f"… {text}" if is_cut else text, kind, place)
+    yield from map(_draw_note, reversed(waiting))
+
+
+def _draw_note(note: Entry) -> Markup:
+    return _draw_line(clock(note.at), f"— {note.text or note.event}", "line note")
+
+
+def _draw_line(time: Child, text: str, kind: str = "line", place: str | None = None) -> Markup:
+    words = element("span", text)
+    return element("div", time or element("time"), words, id=place, class_=kind)
+
+
+def _draw_ways(log: _OpenLog, window: Window) -> Markup:
+    """Return the links to the windows before and after."""
+    shown = f"{format_bytes(window.start) or '0 B'} to {format_bytes(window.end) or '0 B'}"
+    ways: list[Child] = [shown]
+    if window.start > 0:
+        earlier = log.link("earlier", "earlier", before=window.start + log.moved)
+        ways = [log.link("start", start=0), earlier, shown]
+    if window.end < window.size:
+        ways.append(log.link("later", "later", start=window.end + log.moved))
+    if window.end < window.size or not log.is_growing:
+        ways.append(log.link("end"))
+    return element("p", join(ways, " · "), class_="muted")
+
+
+# -- search ----------------------------------------------------------------------------------------
 
 
 def draw_search(ask: Ask, place: str) -> Markup:
@@ -126,138 +270,127 @@ def draw_search(ask: Ask, place: str) -> Markup:
 
 
 @attrs.frozen
-class _View:
-    """What is asked for, and of which log.
+class _Place:
+    """What is searched in a run at once.
 
     Attributes:
-        ask: What is asked for.
-        path: The path of its page.
-        status: The instance.
-        log: Its log.
+        run: The run.
+        words: Its name.
+        path: The path of the page that shows it.
+        subject: The instance or the agent whose log it is; None for names and labels.
     """
 
-    ask: Ask
+    run: RunSummary
+    words: str
     path: Sequence[str]
-    status: InstanceStatus
-    log: OpenLog
+    subject: InstanceStatus | AgentStatus | None = None
 
     @property
-    def moved(self) -> int:
-        """Number of bytes that cuts have removed: the place of the first byte of the file."""
-        return self.log.segment.start
-
-    @property
-    def is_growing(self) -> bool:
-        """Whether lines can still be added."""
-        return self.status.state not in OVER
-
-    def link(self, words: str, key: str | None = None, **query: str | int) -> Markup:
-        """Return a link to a place in this log."""
-        return link(words, self.ask.links.to(*self.path, fragment="", **query), data_key=key)
+    def key(self) -> str:
+        """Its name in addresses of searches."""
+        return "/".join(self.path)
 
 
-def _make_parts(view: _View) -> Iterator[Part]:
-    why, window = _read_window(view)
-    spans = join((view.link(span, since=span) for span in _SPANS), " · ")
-    head = (
-        state_mark(view.status.state, is_bad=view.status.has_died),
-        f" · {format_bytes(window.size) or '0 B'}",
-        f" · the first {format_bytes(view.moved)} were removed" if view.moved else None,
-        f" · {why}" if why else None,
-        element("span", " · since ", spans, class_="muted"),
-    )
-    form = draw_search(view.ask, "/".join(view.path))
-    yield Part("head", join((element("p", *head, class_="summary"), form)))
-    ways = _draw_ways(view, window)
-    yield Part("ways", ways)
-    yield from _draw_log(view, window)
-    yield Part("ways-below", ways)
+def make_search_page(ask: Ask) -> Page:
+    """Return the page of a search for ``q``, with ``re`` as a regular expression.
 
-
-def _read_window(view: _View) -> tuple[str, Window]:
-    """Return a remark on the window that is asked for, and the window."""
-    fd, times = view.log.fd, view.log.times
-    for name, read in _WINDOWS.items():
-        place = view.ask.whole(name)
-        if place is not None:
-            return "", read(fd, max(0, place - view.moved))
-    since, why = view.ask.query.get("since", ""), ""
-    if since and times.is_empty:
-        why = "the log has no index, so when its lines came is not known"
-    elif since:
-        try:
-            start, _ = times.find_since(parse_since(since), None)
-            if start is not None:
-                return f"since {since}", read_from(fd, start)
-            why = f"nothing was written since {since}"
-        except ValueError as error:
-            why = f"since: {error}"
-    return why, read_before(fd)
-
-
-def _draw_log(view: _View, window: Window) -> Iterator[Part]:
-    """Yield the lines, and the last one as long as it is incomplete.
-
-    A log that grows continues at the cursor that the browser has: the place of the next line, and
-    the number of notes before it.
+    ``place`` is the path of the page of the only log to search; it continues at byte ``at`` of the
+    place ``next``.
     """
-    notes = view.log.times.notes_after(None)
-    cursor = _CURSOR.fullmatch(view.ask.cursors.get("log", ""))
-    if cursor:
-        window = read_from(view.log.fd, int(cursor[1]) - view.moved, MAX_WINDOW_BYTES)
-        first = min(int(cursor[2]), len(notes))
-    else:
-        first = sum(note.size <= window.start for note in notes) if window.start else 0
-    is_end, end, rest = window.end == window.size, window.end, ""
-    grows = view.is_growing and (bool(cursor) or is_end)
-    lines = [*window.lines()]
-    if grows and is_end and lines and not window.data.endswith(b"\n"):
-        end, rest = lines.pop()
-    new = [note for note in notes[first:] if is_end or note.size <= end]
-    body = join(_draw_lines(view, window, lines, new))
-    yield Part("log", body, f"{end + view.moved}-{first + len(new)}" if grows else "")
-    yield Part("rest", _draw_line(None, rest[-_REST:]) if rest else join(()))
+    wanted, only = (ask.query.get(name, "").strip() for name in ("q", "place"))
+    parts = [Part("ask", draw_search(ask, only))]
+    if wanted:
+        try:
+            find = make_finder(wanted, is_pattern="re" in ask.query)
+            found = join(_search(ask, find, only))
+        except ValueError as error:
+            found = element("p", str(error), class_="bad")
+        parts.append(Part("found", found))
+    return Page("Search", ((ask.site.root.name, ask.links.to()),), parts)
 
 
-def _draw_lines(
-    view: _View, window: Window, lines: Sequence[tuple[int, str]], notes: Sequence[Entry]
-) -> Iterator[Markup]:
-    waiting, shown, at = [*reversed(notes)], "", view.ask.whole("at")
-    at = None if at is None else at - view.moved
-    ends = [offset for offset, _ in lines[1:]] + [window.end]
-    for (offset, text), end in zip(lines, ends, strict=False):
-        while waiting and waiting[-1].size <= offset:
-            yield _draw_note(waiting.pop())
-        chosen = at if at is not None and offset <= at < end else None
-        place = f"o{view.moved + (offset if chosen is None else chosen)}"
-        arrived, time = view.log.times.arrival(offset), None
-        if arrived and arrived[:19] != shown:
-            shown = arrived[:19]
-            time = link(clock(arrived), Address(f"#{place}"), title=arrived)
-        is_cut = offset == window.start and not window.starts_line
-        kind = "line" if chosen is None else "line chosen"
-        yield _draw_line(time, f"… {text}" if is_cut else text, kind, place)
-    yield from map(_draw_note, reversed(waiting))
+def _link(ask: Ask, words: str, key: str | None = None, **query: str | int | None) -> Markup:
+    """Return a link to another search for the same."""
+    query = {**{name: ask.query.get(name) for name in ("q", "re", "place")}, **query}
+    return link(words, ask.links.to("search", fragment="", **query), data_key=key)
 
 
-def _draw_note(note: Entry) -> Markup:
-    return _draw_line(clock(note.at), f"— {note.text or note.event}", "line note")
+def _search(ask: Ask, find: Finder, only: str) -> Iterator[Markup]:
+    """Yield what is found until the time is over, and how far the search has come."""
+    ends_at = time.monotonic() + _SECONDS
+    places = {place.key: place for place in _list_places(ask) if only in ("", place.key)}
+    keys, number, shown, start, to = [*places], 0, "", 0, None
+    if (begun := ask.query.get("next", "")) in places:
+        keys, start = keys[keys.index(begun) :], ask.whole("at") or 0
+    for key in keys:
+        place, left = places[key], ends_at - time.monotonic()
+        has_time = number < _MAX_RESULTS and left > 0
+        results, rest = _search_place(ask, find, place, start, left) if has_time else ((), start)
+        if results and place.run.ident != shown:
+            shown = place.run.ident
+            yield element("h2", link(place.run.name, ask.links.to("run", shown)))
+        if results:
+            yield element("ul", *results, class_="found")
+        number, start = number + len(results), 0
+        if rest is not None:
+            to = _link(ask, "Search on", "later", next=key, at=rest)
+            break
+    words = f"{count_words(number, 'result')}{' so far' if to else '; that is all'}. "
+    everywhere = _link(ask, "Search everywhere", place=None) if only else None
+    yield element("p", words, to, " ", everywhere)
 
 
-def _draw_line(time: Child, text: str, kind: str = "line", place: str | None = None) -> Markup:
-    words = element("span", text)
-    return element("div", time or element("time"), words, id=place, class_=kind)
+def _list_places(ask: Ask) -> Iterator[_Place]:
+    for run in sorted(ask.site.runs(), key=lambda run: run.name):
+        path = ("run", run.ident)
+        yield _Place(run, "names", path)
+        for status in run.run.instances:
+            yield _Place(run, f"log of {status.name}", (*path, "log", status.name), status)
+        for agent in run.agents:
+            page = (*path, "agent", ask.site.identify(agent.dir))
+            yield _Place(run, f"agent {agent.name}", page, agent)
 
 
-def _draw_ways(view: _View, window: Window) -> Markup:
-    """Return the links to the windows before and after."""
-    shown = f"{format_bytes(window.start) or '0 B'} to {format_bytes(window.end) or '0 B'}"
-    ways: list[Child] = [shown]
-    if window.start > 0:
-        earlier = view.link("earlier", "earlier", before=window.start + view.moved)
-        ways = [view.link("start", start=0), earlier, shown]
-    if window.end < window.size:
-        ways.append(view.link("later", "later", start=window.end + view.moved))
-    if window.end < window.size or not view.is_growing:
-        ways.append(view.link("end"))
-    return element("p", join(ways, " · "), class_="muted")
+def _search_place(
+    ask: Ask, find: Finder, place: _Place, start: int, seconds: float
+) -> tuple[Sequence[Markup], int | None]:
+    """Search a place; return results, and the offset at which it continues if time was over."""
+    subject, is_only = place.subject, "place" in ask.query
+    times, most = None, _MAX_RESULTS if is_only else _MAX_A_PLACE
+    try:
+        if subject is None:
+            return [*_find_names(ask, find, place)], None
+        if isinstance(subject, AgentStatus):
+            segments = list_segments(AgentDir(subject.dir).log_file)
+        else:
+            with _opened_log(ask, place.run, subject) as log:
+                segments, times = [log.segment], log.times
+        matches = search(ask.site.root, segments, find, start, most=most, seconds=seconds)
+    except OSError:
+        return (), None
+    found = []
+    for match in matches.found:
+        arrived = times.arrival(match.start - segments[0].start) if times else None
+        at = match.start
+        if isinstance(subject, AgentStatus):  # whose page has the offsets of lines
+            at = find_line_start(AgentDir(subject.dir).log_file, at)
+        to = ask.links.to(*place.path, fragment=f"o{at}", at=at)
+        words = element("code", match.before, element("mark", match.text), match.after)
+        when = clock(arrived, is_long=True)
+        found.append(element("li", link(place.words, to), " ", when, " ", words))
+    if is_only or matches.reached is None or len(found) < most:
+        return found, matches.reached
+    more = _link(ask, f"more: {place.words}", place=place.key)
+    return [*found, element("li", more)], None
+
+
+def _find_names(ask: Ask, find: Finder, place: _Place) -> Iterator[Markup]:
+    run, to = place.run, ask.links.to(*place.path)
+    names = [("run", run.name), ("run id", run.run_id)]
+    for status in run.run.instances:
+        names += [("instance", status.name), ("world", status.world)]
+        names.append(("labels", format_labels(status.labels)))
+    names += [("agent", agent.name) for agent in run.agents]
+    for kind, name in dict.fromkeys(names):
+        if any(find(name.encode(errors="replace"))):
+            yield element("li", link(f"{kind} {name[:200]}", to))

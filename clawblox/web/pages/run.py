@@ -41,10 +41,9 @@ from clawblox.web.pieces import (
     state_mark,
     table,
 )
-from clawblox.web.run_history import RunHistory, RunSave, read_history
+from clawblox.web.run_history import RunHistory, RunSave, list_subjects, read_history
 from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
-from clawblox.web.subjects import list_subjects
 
 _T = TypeVar("_T")
 _Columns: TypeAlias = Mapping[str, Callable[[_T], Cell | Child]]

@@ -26,8 +26,8 @@ from clawblox.web.pieces import (
     state_mark,
     table,
 )
+from clawblox.web.run_history import list_subjects
 from clawblox.web.site import RunSummary
-from clawblox.web.subjects import list_subjects
 
 _RUNS_A_PAGE: Final = 200
 _MAX_NAMED: Final = 6
