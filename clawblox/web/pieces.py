@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import attrs
 
 from clawblox.views.formatting import format_cost, format_count
 from clawblox.views.html import Child, Markup, element, join, void
 from clawblox.web.page import Links
+
+_T = TypeVar("_T")
 
 _SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("ready", "working", "idle", "running"), ("●", "good")),
@@ -126,6 +128,21 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
         element("thead", element("tr", *head)),
         element("tbody", *body),
     )
+
+
+def listing(
+    name: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], Cell | Child]], most: int
+) -> Markup:
+    """Return a table of the first items, and how many more there are; nothing without items.
+
+    Args:
+        name: As for :func:`table`.
+        items: The items, a row each.
+        columns: What draws an item in each column, by its heading.
+        most: Maximum number of rows.
+    """
+    rows = [[draw(item) for draw in columns.values()] for item in items[:most]]
+    return join((table(name, [*columns], rows), and_more(len(items) - most)) if rows else ())
 
 
 def _as_cell(cell: Cell | Child) -> Cell:

@@ -26,8 +26,8 @@ from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave, list_archives
-from clawblox.views.formatting import path_word, suggest
 from clawblox.rundir.status import InstanceStatus
+from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import Address
 from clawblox.web.page import Ask
 from clawblox.web.site import NoSuchPage, RunSummary, Site

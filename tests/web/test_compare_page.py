@@ -183,7 +183,7 @@ def test_without_recordings_the_calls_and_results_of_agents_say_where_they_part(
     assert HOSTILE not in text
     assert "No observation differs, by the tool calls" in parting
     assert re.search(r'href="/run/\w+/agent/\w+\?at=341#o341"', text)
-    assert "Own tokens 7 7" in part(text, "facts")
+    assert "Tokens 7 7" in part(text, "facts")
     assert "Prompts of branches differ by design" in part(text, "prompts")
     assert "A Begin B Begin" in part(text, "prompts")
 

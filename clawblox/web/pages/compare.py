@@ -13,7 +13,6 @@ import attrs
 
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
-from clawblox.agents.values import sum_usage
 from clawblox.errors import ClawbloxError
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record
@@ -21,8 +20,6 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.formatting import (
     describe_life,
-    format_cost,
-    format_count,
     format_labels,
     format_rough_seconds,
 )
@@ -42,6 +39,7 @@ from clawblox.web.first_differences import (
 )
 from clawblox.web.observed import Points, draw_line, read_numbers
 from clawblox.web.page import Ask, Page, Part
+from clawblox.web.pages.run import describe_usage
 from clawblox.web.pages.save import draw_differences, explained
 from clawblox.web.pieces import comparison, moment, state_mark, table
 from clawblox.web.run_history import (
@@ -216,10 +214,9 @@ def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
 
 
 def _show(value: Any) -> str:  # noqa: ANN401 - JSON
-    if value is None:
-        return "—"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}… ({len(text)} characters)"
+    cut = f"{text[:_MAX_CHARS]}… ({len(text)} characters)"
+    return "—" if value is None else text if len(text) <= _MAX_CHARS else cut
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -234,14 +231,9 @@ def _draw_facts(ask: Ask, subjects: Sequence[Subject]) -> Markup:
 
 def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
     status, run = subject.status, subject.run
-    own = sum_usage(agent.own_usage for agent in run.agents)
-    inherited = sum_usage(agent.inherited for agent in run.agents)
     for name, score in read_scores(ask.site, subject.run).items():
         yield f"Score {name}", f"{score:g}"
-    yield "Own cost", format_cost(own.cost_usd)
-    yield "Own tokens", format_count(own.tokens)
-    yield "Own turns", format_count(own.turns)
-    yield "Inherited tokens", format_count(inherited.tokens)
+    yield from describe_usage(run).items()
     if status is not None:
         ending = describe_life(status.state, status.exit, status.halt)
         yield "State", state_mark(ending, is_bad=status.has_died)

@@ -12,7 +12,6 @@ from clawblox.agents.values import sum_usage
 from clawblox.results import describe_end
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.lineage import InstanceLineage
-from clawblox.rundir.lives import Origin
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import OVER, InstanceStatus
@@ -30,18 +29,17 @@ from clawblox.web.files import opened_below, read_before
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
-    and_more,
     commands,
     comparison,
     cost,
     count,
     facts,
     lines,
+    listing,
     moment,
     state_mark,
-    table,
 )
-from clawblox.web.run_history import RunHistory, RunSave, list_subjects, read_history
+from clawblox.web.run_history import Origins, RunHistory, RunSave, list_subjects, read_history
 from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 
@@ -86,11 +84,8 @@ def _section(heading: str, *body: Child) -> Markup:
 
 
 def _listing(name: str, items: Sequence[_T], columns: _Columns[_T]) -> Markup:
-    """Return a section with a table of the first items; nothing without items."""
-    if not items:
-        return join(())
-    rows = [[draw(item) for draw in columns.values()] for item in items[:_MAX_ROWS]]
-    return _section(name, table(name, [*columns], rows), and_more(len(items) - len(rows)))
+    """Return a section with a table of items; nothing without items."""
+    return _section(name, listing(name, items, columns, _MAX_ROWS)) if items else join(())
 
 
 def _format_time(time: float | None) -> str:
@@ -184,17 +179,13 @@ def _explain_resume(status: InstanceStatus) -> Markup:
 
 
 def _draw_facts(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    own = sum_usage(agent.own_usage for agent in run.agents)
-    inherited = sum_usage(agent.inherited for agent in run.agents)
     statuses = run.run.instances
     labels = sorted({format_labels(status.labels) for status in statuses if status.labels})
-    unknown = "not reported" if run.agents else "no agents"
+    usage = describe_usage(run)
+    usage["Cost"] = usage["Cost"] or ("not reported" if run.agents else "no agents")
     return facts(
         (
-            ("Cost", format_cost(own.cost_usd) or unknown),
-            ("Tokens", format_count(own.tokens)),
-            ("Inherited tokens", format_count(inherited.tokens)),
-            ("Turns", format_count(own.turns)),
+            *usage.items(),
             ("Came from", join(draw_origins(ask, run, history), ", ") if statuses else None),
             ("Experiment", _draw_part(ask, run)),
             ("Started", moment(min((status.started_at for status in statuses), default=""))),
@@ -205,31 +196,36 @@ def _draw_facts(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     )
 
 
+def describe_usage(run: RunSummary) -> dict[str, str]:
+    """Return what the agents of a run used, by what it is."""
+    own = sum_usage(agent.own_usage for agent in run.agents)
+    inherited = sum_usage(agent.inherited for agent in run.agents)
+    return {
+        "Cost": format_cost(own.cost_usd),
+        "Tokens": format_count(own.tokens),
+        "Inherited tokens": format_count(inherited.tokens),
+        "Turns": format_count(own.turns),
+    }
+
+
 def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Sequence[Child]:
     """Return the saves of other runs that it began from."""
-    drawn = [_draw_origin(ask, run, origin) for origin in history.origins[:_MAX_WHY]]
+    if not history.origins:
+        return ["a fresh start"]
+    origins, drawn = Origins(ask.site.runs()), list[Child]()
+    for origin in history.origins[:_MAX_WHY]:
+        save, name, time = origins.find(origin), origin.path.name, _format_time(origin.time)
+        if save is None:
+            drawn.append(join((name, time, element("small", " not below here", class_="muted"))))
+        else:
+            whose = (
+                "an earlier run"
+                if save.run is run
+                else link(save.run.name, ask.links.to("run", save.run.ident))
+            )
+            drawn.append(join((link(name, save.address(ask)), time, " of ", whose)))
     hidden = len(history.origins) - len(drawn)
-    return [*drawn, *([f"{hidden} more"] if hidden else [])] or ["a fresh start"]
-
-
-def _draw_origin(ask: Ask, this: RunSummary, origin: Origin) -> Markup:
-    name, time = origin.path.name, _format_time(origin.time)
-    run = _find_owner(ask, origin)
-    if run is None:
-        return join((name, time, element("small", " not below here", class_="muted")))
-    save = ask.links.to("run", run.ident, "save", ask.site.identify(origin.path))
-    page = link(run.name, ask.links.to("run", run.ident)) if run is not this else "an earlier run"
-    return join((link(name, save), time, " of ", page))
-
-
-def _find_owner(ask: Ask, origin: Origin) -> RunSummary | None:
-    """Return the run in whose directory a save is, or else one that has the same save."""
-    runs, digest = ask.site.runs(), origin.sha256
-    around = [run for run in runs if origin.path.is_relative_to(run.directory)]
-    same = (run for run in runs for status in run.run.instances if status.saved_sha256 == digest)
-    if around or not digest:
-        return max(around, key=lambda run: len(run.directory.parts), default=None)
-    return next(same, None)
+    return [*drawn, f"{hidden} more"] if hidden else drawn
 
 
 def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
@@ -304,7 +300,8 @@ def _seconds(time: float | None) -> Cell:
     return Cell("" if time is None else f"{time:.1f}", is_number=True)
 
 
-def _bytes(size: int | None) -> Cell:
+def bytes_cell(size: int | None) -> Cell:
+    """Return a size as a cell."""
     return Cell(format_bytes(size), is_number=True, sort=str(size or 0))
 
 
@@ -323,16 +320,17 @@ def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
 def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     columns: _Columns[LineageSave] = {
         "Save": lambda save: link(save.path.name, RunSave(run, save).address(ask)),
-        "Kind": _describe_kind,
+        "Kind": describe_kind,
         "Instance": lambda save: save.instance,
         "Sim time": lambda save: _seconds(save.time),
-        "Size": lambda save: _bytes(save.size_bytes),
+        "Size": lambda save: bytes_cell(save.size_bytes),
         "Saved": lambda save: moment(save.created_at),
     }
     return _listing("Saves", history.saves, columns)
 
 
-def _describe_kind(save: LineageSave) -> str:
+def describe_kind(save: LineageSave) -> str:
+    """Return what kind of save it is, and whether it was removed."""
     kind = "archive" if not save.instance else "autosave" if save.is_autosave else "snapshot"
     return f"{kind}, removed" if save.removed_at else kind
 
@@ -343,6 +341,8 @@ def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     columns: _Columns[FoundRecording] = {
         "Recording": lambda one: link(one.path.name, ask.links.to(*path, numbers[one.path])),
         "Instance": lambda one: one.instance,
-        "Size": lambda one: "not finished" if one.size_bytes is None else _bytes(one.size_bytes),
+        "Size": lambda one: (
+            "not finished" if one.size_bytes is None else bytes_cell(one.size_bytes)
+        ),
     }
     return _listing("Recordings", history.recordings, columns)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clawblox.differences import ABSENT, find_differences
+from clawblox.differences import ABSENT, Difference, find_differences
 from clawblox.errors import CheckpointError
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
@@ -17,7 +17,8 @@ from clawblox.views.observations import format_inline
 from clawblox.web.files import MAX_WINDOW_BYTES, decode
 from clawblox.web.observed import draw_tree
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import Cell, and_more, code, commands, facts, moment, table
+from clawblox.web.pages.run import bytes_cell, describe_kind
+from clawblox.web.pieces import Cell, and_more, code, commands, facts, listing, moment, table
 from clawblox.web.run_history import (
     Origins,
     RunSave,
@@ -26,6 +27,7 @@ from clawblox.web.run_history import (
     list_handed_down,
 )
 from clawblox.web.saved import (
+    ArchivedFile,
     FileChange,
     Workspace,
     diff_texts,
@@ -35,13 +37,14 @@ from clawblox.web.saved import (
     pair_agents,
     read_world,
 )
-from clawblox.web.site import NoSuchPage
+from clawblox.web.site import NoSuchPage, RunSummary
 
 _MAX_ROWS: Final = 200
 _MAX_DIFFS: Final = 20
 _MAX_OPEN: Final = 2
 _MAX_OPEN_PATHS: Final = 40
 _MAX_CHARS: Final = 120
+_STARTS: Final = ("Run", "Instance", "How", "When")
 _BEGINNINGS: Final = {"start": "started", "resume": "resumed"}
 _SIGNS: Final = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warning")}
 _LINE_CLASSES: Final = {"+": "good", "-": "bad", "@": "muted"}
@@ -84,10 +87,9 @@ def _crumbs(ask: Ask, found: RunSave) -> Sequence[tuple[str, Address]]:
 
 def _draw_facts(ask: Ask, found: RunSave) -> Iterator[Markup]:
     run, save = found.run, found.save
-    kind = "autosave" if save.is_autosave else "snapshot" if save.instance else "archive"
     yield facts(
         (
-            ("Kind", kind),
+            ("Kind", describe_kind(save)),
             ("Simulated time", "" if save.time is None else f"{save.time:.1f} s"),
             ("Saved", moment(save.created_at)),
             ("Removed", moment(save.removed_at)),
@@ -113,26 +115,24 @@ def _draw_commands(found: RunSave) -> Iterator[Markup]:
 
 
 def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
+    def to_run(run: RunSummary) -> Markup:
+        return link(run.name, ask.links.to("run", run.ident))
+
     path, rows = found.save.path, list[Sequence[Child]]()
     starts = [one for one in origins.starts if one.source and one.source.save.path == path]
-    started = {start.run.ident for start in starts}
     for start in starts:
-        run, life = start.run, start.life
-        at = life.begun_at if life else next((one.started_at for one in run.run.instances), None)
+        instances, life = start.run.run.instances, start.life
+        at = life.begun_at if life else next((one.started_at for one in instances), None)
         how = _BEGINNINGS.get(life.begun_by, "restarted") if life else "from the archive"
-        to = link(run.name, ask.links.to("run", run.ident))
-        rows.append((to, start.instance, how, moment(at)))
+        rows.append((to_run(start.run), start.instance, how, moment(at)))
     handed = list_handed_down(ask.site, found.run)
     heirs = {run_dir for run_dir, source, _ in handed if source == path}
-    for run in ask.site.runs():
-        if run.directory in heirs and run.ident not in started:
-            to = link(run.name, ask.links.to("run", run.ident))
-            rows.append((to, "", "the generation after", None))
+    heirs -= {start.run.directory for start in starts}
+    runs = [run for run in ask.site.runs() if run.directory in heirs]
+    rows += [(to_run(run), "", "the generation after", None) for run in runs]
+    nothing = element("p", "Nothing below here.", class_="muted")
     yield element("h2", "What started from it")
-    if rows:
-        yield table("Starts", ("Run", "Instance", "How", "When"), rows[:_MAX_ROWS])
-    else:
-        yield element("p", "Nothing below here.", class_="muted")
+    yield table("Starts", _STARTS, rows[:_MAX_ROWS]) if rows else nothing
     yield and_more(len(rows) - _MAX_ROWS)
 
 
@@ -145,24 +145,20 @@ def _draw_world(ask: Ask, found: RunSave) -> Iterator[Child]:
 
 
 def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Child]:
+    columns: Mapping[str, Callable[[tuple[str, str, ArchivedFile]], Cell | Child]] = {
+        "File": lambda one: link(one[1], found.address(ask, "file", agent=one[0], file=one[1])),
+        "Kind": lambda one: f"link to {one[2].target}" if one[2].target else "",
+        "Size": lambda one: bytes_cell(one[2].size),
+        "SHA-256": lambda one: (one[2].sha256 or "")[:12],
+    }
     yield element("h2", "Workspaces")
     with opened_workspaces(ask.site.root, found.save.path) as workspaces:
         for agent, files in [*workspaces.items()][:_MAX_ROWS]:
             size = format_bytes(sum(file.size for file in files.values()))
             yield element("h3", agent)
             yield element("p", f"{count_words(len(files), 'file')}, {size}", class_="muted")
-            rows = [
-                (
-                    link(path, found.address(ask, "file", agent=agent, file=path)),
-                    f"link to {file.target}" if file.target else "",
-                    Cell(format_bytes(file.size), is_number=True, sort=str(file.size)),
-                    (file.sha256 or "")[:12],
-                )
-                for path, file in [*files.items()][:_MAX_ROWS]
-            ]
-            headings = ("File", "Kind", "Size", "SHA-256")
-            yield table(f"Workspace of {agent}", headings, rows) if rows else None
-            yield and_more(len(files) - len(rows))
+            rows = [(agent, path, file) for path, file in files.items()]
+            yield listing(f"Workspace of {agent}", rows, columns, _MAX_ROWS)
 
 
 # -- what has changed ------------------------------------------------------------------------------
@@ -220,15 +216,16 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     found = find_differences(before, after)
     if not found:
         return element("p", "The world documents are equal.", class_="muted")
-    rows = [
-        (one.path or "all of it", _show(one.before), _show(one.after)) for one in found[:_MAX_ROWS]
-    ]
+    columns: Mapping[str, Callable[[Difference], Child]] = {
+        "Path": lambda one: one.path or "all of it",
+        names[0]: lambda one: _show(one.before),
+        names[1]: lambda one: _show(one.after),
+    }
     return element(
         "details",
         element("summary", f"The world documents differ in {count_words(len(found), 'path')}."),
-        table("Paths that differ", ("Path", *names), rows),
-        and_more(len(found) - len(rows)),
-        open="" if len(rows) <= _MAX_OPEN_PATHS else None,
+        listing("Paths that differ", found, columns, _MAX_ROWS),
+        open="" if len(found) <= _MAX_OPEN_PATHS else None,
     )
 
 
@@ -249,12 +246,11 @@ def make_file_page(ask: Ask, run_ident: str, ident: str) -> Page:
             data = file.read()
     except (LookupError, CheckpointError) as error:
         raise NoSuchPage(f"{archive.name} has no such file: {error}") from error
-    words = f"Workspace of {agent}, {format_bytes(file.size)}"
-    body = element("pre", decode(data[:MAX_WINDOW_BYTES]))
+    words = element("p", f"Workspace of {agent}, {format_bytes(file.size)}")
+    body, rest = element("pre", decode(data[:MAX_WINDOW_BYTES])), file.size - MAX_WINDOW_BYTES
+    more = f"… and {format_bytes(rest)} more" if rest > 0 else None
     if b"\0" in data:
-        body = element("p", "This is not a text.", class_="muted")
-    elif file.size > MAX_WINDOW_BYTES:
-        rest = format_bytes(file.size - MAX_WINDOW_BYTES)
-        body = join((body, element("p", f"… and {rest} more", class_="muted")))
+        body, more = join(()), "This is not a text."
+    note = element("p", more, class_="muted") if more else None
     crumbs = (*_crumbs(ask, found), (archive.name, found.address(ask)))
-    return Page(path, crumbs, (Part("content", join((element("p", words), body))),))
+    return Page(path, crumbs, (Part("content", join((words, body, note))),))
