@@ -129,8 +129,14 @@ def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]
     return next(iter(common), ()), save
 
 
-def _find_first(kind: Kind, sides: Sequence[Iterable[Event]]) -> Iterator[FirstDifference]:
-    """Yield the earliest difference; nothing is read further than it takes to know that."""
+def _find_each(read: Callable[[Kind], Sequence[Iterable[Event]]]) -> list[FirstDifference]:
+    """Return the earliest difference of each kind, as far as there is any."""
+    found = (_find_first(kind, read(kind)) for kind in KINDS)
+    return [difference for difference in found if difference is not None]
+
+
+def _find_first(kind: Kind, sides: Sequence[Iterable[Event]]) -> FirstDifference | None:
+    """Return the earliest difference; nothing is read further than it takes to know that."""
     waiting = defaultdict[str, tuple[deque[Event], deque[Event]]](lambda: (deque(), deque()))
     first: FirstDifference | None = None
     for both in zip_longest(*sides):
@@ -144,8 +150,7 @@ def _find_first(kind: Kind, sides: Sequence[Iterable[Event]]) -> Iterator[FirstD
                     first = _compare(kind, pair) or first
         if first and min(event.at for _, event in events) > max(one.at for one in first.events):
             break
-    if first:
-        yield first
+    return first
 
 
 def _compare(kind: Kind, pair: Sequence[Event]) -> FirstDifference | None:
@@ -185,15 +190,8 @@ def find_first_differences(
     """
     if not all(axis.is_simulated for axis in aligned.axes):
         return []
-    sides = [*zip(aligned.axes, recorded, strict=True)]
-    names = _pair_agents(*(_read_names(*side) for side in sides))
-    return [
-        difference
-        for kind in KINDS
-        for difference in _find_first(
-            kind, [_read(*side, kind, of) for side, of in zip(sides, names, strict=True)]
-        )
-    ]
+    names = _pair_agents(*map(_read_names, aligned.axes, recorded))
+    return _find_each(lambda kind: [*map(partial(_read, kind), aligned.axes, recorded, names)])
 
 
 def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, OpenRecording]]:
@@ -209,7 +207,7 @@ def _read_names(axis: Axis, recorded: RecordedLives) -> dict[str, str]:
 
 
 def _read(
-    axis: Axis, recorded: RecordedLives, kind: Kind, names: Mapping[str, str]
+    kind: Kind, axis: Axis, recorded: RecordedLives, names: Mapping[str, str]
 ) -> Iterator[Event]:
     """Yield what agents did or saw on the line."""
     for piece, recording in _kept(axis, recorded):
@@ -245,11 +243,10 @@ def _pair_agents(
 
 
 def _content(record: Record) -> Any:  # noqa: ANN401 - JSON
-    fields = record.fields
     if record.track is Track.INPUTS:
-        wanted = ("content",) if fields.get("event") == "chat" else ("action", "data")
-        return {key: fields.get(key) for key in wanted}
-    seen = fields.get("observation")
+        wanted = ("content",) if record.fields.get("event") == "chat" else ("action", "data")
+        return {key: record.fields.get(key) for key in wanted}
+    seen = record.fields.get("observation")
     if not isinstance(seen, dict):
         return seen
     return {key: value for key, value in seen.items() if key not in _OWN}
@@ -275,13 +272,7 @@ def find_call_differences(
     """
     rename = partial(_rename, sorted(filter(None, names), key=len, reverse=True))
     sides = [[*_read_calls(path, at, rename)] for path, at in zip(agents, since, strict=True)]
-    return [
-        difference
-        for kind in KINDS
-        for difference in _find_first(
-            kind, [[event for own, event in side if own == kind] for side in sides]
-        )
-    ]
+    return _find_each(lambda kind: [[one for own, one in side if own == kind] for side in sides])
 
 
 def _read_calls(

@@ -68,15 +68,12 @@ class ArchivedFile:
 
     def is_same(self, other: ArchivedFile) -> bool:
         """Return whether a file of another archive is equal, by checksum without digests."""
-        facts = [
-            (
-                file.target,
-                file.member and (file.size, file.member.entry.mode, file.member.entry.crc),
-            )
-            for file in (self, other)
-        ]
+        own, others = (
+            (one.target, one.member and (one.size, one.member.entry.mode, one.member.entry.crc))
+            for one in (self, other)
+        )
         digests = {self.sha256, other.sha256}
-        return facts[0] == facts[1] and (len(digests) == 1 or None in digests)
+        return own == others and (len(digests) == 1 or None in digests)
 
     def read(self) -> bytes:
         """Return its content, of a large file the first MiB; of a link, where it leads. Blocks.

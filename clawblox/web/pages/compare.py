@@ -89,21 +89,23 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
     if not all(idents):
         return Page("Compare", crumbs, (Part("choose", form),))
     subjects = [find_subject(ask, ident) for ident in idents]
-    parts = {"sides": join(map(partial(_name_subject, ask), "AB", subjects))}
-    facts = _draw_facts(ask, subjects)
+    parts = {
+        "sides": join(map(partial(_name_subject, ask), "AB", subjects)),
+        "parting": join(()),
+        "facts": _draw_facts(ask, subjects),
+    }
     with contextlib.ExitStack() as stack:
         try:
             aligned, sides = _open(ask, subjects, stack)
             parts |= {
                 "parting": join(_draw_parting(ask, aligned, sides)),
-                "facts": facts,
                 "axis": join(_draw_axes(aligned, sides)),
                 "number": join(_draw_number(sides)),
                 "prompts": join(_draw_prompts(subjects)),
                 "world": join(explained(_draw_worlds(ask, sides))),
             }
         except (ClawbloxError, OSError, ModuleNotFoundError) as error:
-            parts |= {"why": element("p", f"✕ {error}", class_="bad"), "facts": facts}
+            parts["parting"] = element("p", f"✕ {error}", class_="bad")
     parts["choose"] = element("details", element("summary", "Compare others"), form)
     return Page("Compare", crumbs, [Part(name, body) for name, body in parts.items()])
 

@@ -141,15 +141,15 @@ def make_page(ask: Ask, ident: str, name: str) -> Page:
 def _make_parts(log: _OpenLog) -> Iterator[Part]:
     why, window = _read_window(log)
     spans = join((log.link(span, since=span) for span in _SPANS), " · ")
-    head = (
+    facts = (
         state_mark(log.status.state, is_bad=log.status.has_died),
-        f" · {format_bytes(window.size) or '0 B'}",
-        f" · the first {format_bytes(log.moved)} were removed" if log.moved else None,
-        f" · {why}" if why else None,
-        element("span", " · since ", spans, class_="muted"),
+        format_bytes(window.size) or "0 B",
+        f"the first {format_bytes(log.moved)} were removed" if log.moved else None,
+        why or None,
+        element("span", "since ", spans, class_="muted"),
     )
     form = draw_search(log.ask, "/".join(log.path))
-    yield Part("head", join((element("p", *head, class_="summary"), form)))
+    yield Part("head", join((element("p", join(facts, " · "), class_="summary"), form)))
     ways = _draw_ways(log, window)
     yield Part("ways", ways)
     yield from _draw_log(log, window)
