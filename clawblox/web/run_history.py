@@ -70,35 +70,30 @@ def read_history(run: RunSummary) -> RunHistory:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> RunHistory:
-    lineage, recordings, problems = Lineage(run_dir, ()), [], []
+    lineage, recordings, problem = Lineage(run_dir, ()), list[FoundRecording](), ""
     try:
         lineage = read_lineage(run_dir)
+        problem = "; ".join(lineage.problems)
     except ClawbloxError as error:
-        problems.append(error.headline)
+        problem = error.headline
     with contextlib.suppress(ClawbloxError):  # there is no manifest until an instance is up
         recordings = [*find_recordings(run_dir)]
-    move = path_mover(Path(os.path.realpath(run_dir)))
-    saves = [save for instance in lineage.instances for save in instance.saves]
-    origins = []
+    move, origins = path_mover(Path(os.path.realpath(run_dir))), dict[Path, Origin]()
+    saves = {save.path: save for instance in lineage.instances for save in instance.saves}
     for home in homes:
         with contextlib.suppress(ClawbloxError):  # among the problems of the lineage
             manifest = read_manifest(home)
-            saves += list_archives(manifest, move)
+            saves |= {save.path: save for save in list_archives(manifest, move)}
             if (archive := read_text(manifest.run, "resume_archive")) is not None:
-                origins.append(Origin(move(Path(normal(archive, manifest.state_root)))))
-    parents = [
-        instance.parent
-        for instance in lineage.instances
-        if instance.parent is not None and instance.parent.instance in (None, instance.name)
-    ]
-    unique = {save.path: save for save in saves}.values()
-    return RunHistory(
-        lineage,
-        sorted(unique, key=lambda save: save.created_at or "")[::-1],
-        recordings,
-        tuple({origin.path: origin for origin in origins or parents}.values()),
-        "; ".join([*problems, *lineage.problems]),
-    )
+                path = move(Path(normal(archive, manifest.state_root)))
+                origins[path] = Origin(path)
+    parents = {
+        one.parent.path: one.parent
+        for one in lineage.instances
+        if one.parent is not None and one.parent.instance in (None, one.name)
+    }
+    latest = sorted(saves.values(), key=lambda save: save.created_at or "")[::-1]
+    return RunHistory(lineage, latest, recordings, [*(origins or parents).values()], problem)
 
 
 # -- which save came from where --------------------------------------------------------------------
@@ -152,16 +147,16 @@ class Start:
     Attributes:
         run: The run that has started.
         instance: Its instance; empty for all instances of an archive.
-        life: The life that began; None for an archive, of which no life is known.
         origin: What the manifest says it began from.
         source: The save; None if no run below the directory has it.
+        life: The life that began; None for an archive, of which no life is known.
     """
 
     run: RunSummary
     instance: str
-    life: Life | None
     origin: Origin
     source: RunSave | None
+    life: Life | None = None
 
 
 class Origins:
@@ -196,8 +191,7 @@ class Origins:
 
     def address(self, ask: Ask, path: Path) -> Address | None:
         """Return the address of the page of a save; None if no run has it."""
-        found = self._by_path.get(path)
-        return None if found is None else found.address(ask)
+        return self._by_path[path].address(ask) if path in self._by_path else None
 
     def _find_starts(self, run: RunSummary) -> Iterator[Start]:
         history = read_history(run)
@@ -205,10 +199,10 @@ class Origins:
             for life in instance.lives:
                 if life.origin is not None:
                     source = self.find(life.origin, life.run_id)
-                    yield Start(run, instance.name, life, life.origin, source)
+                    yield Start(run, instance.name, life.origin, source, life)
         for origin in history.origins:
             if origin.path.suffix == ".ckpt":
-                yield Start(run, "", None, origin, self.find(origin))
+                yield Start(run, "", origin, self.find(origin))
 
 
 def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, str]:
@@ -288,10 +282,9 @@ class Subject:
     @property
     def name(self) -> str:
         """Its name for people."""
-        several = len(self.run.run.instances) > 1
+        instance = self.instance_name if len(self.run.run.instances) > 1 else ""
         save = self.save.path.name if self.save else ""
-        names = (self.run.name, self.instance_name if several else "", save)
-        return " · ".join(filter(None, names))
+        return " · ".join(filter(None, (self.run.name, instance, save)))
 
     @property
     def instance_name(self) -> str:
@@ -333,11 +326,10 @@ def _subjects_of(site: Site, run: RunSummary) -> Iterator[Subject]:
 def list_subjects(ask: Ask, runs: Iterable[RunSummary]) -> Iterator[tuple[str, str]]:
     """Yield what can be chosen of some runs, the first 200: name in addresses, and words."""
     for run in [*runs][:_MAX_RUNS]:
-        name = run.directory.name if run.part else run.name
+        name, statuses = run.directory.name if run.part else run.name, run.run.instances
         yield run.ident, name
-        if len(run.run.instances) > 1:
-            for status in run.run.instances[:_MAX_INSTANCES]:
-                yield _identify(ask.site, run, status.name), f"{name} · {status.name}"
+        for status in statuses[:_MAX_INSTANCES] if len(statuses) > 1 else ():
+            yield _identify(ask.site, run, status.name), f"{name} · {status.name}"
 
 
 def _identify(site: Site, run: RunSummary, instance: str) -> str:

@@ -143,19 +143,17 @@ def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
 
 def _draw_parting(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Iterator[Markup]:
     save = aligned.save
-    if save is None:
-        words = "They have no fork in common, so each is compared from its beginning."
-    else:
-        at = f" at {save.time:.1f} s of simulated time" if save.time is not None else ""
-        words = f"They part at {save.path.name}{at}."
+    words = "They have no fork in common, so each is compared from its beginning."
+    if save is not None:
+        place = f" at {save.time:.1f} s of simulated time" if save.time is not None else ""
+        words = f"They part at {save.path.name}{place}."
     yield element("p", words, class_="summary")
     ended = [side.letter for side in sides if save and not side.axis.pieces]
+    lives = [{one.life for one in side.axis.pieces} & {*side.recorded.recordings} for side in sides]
     if ended:
         words = f"{' and '.join(ended)} ended there, so there is nothing to compare after it."
         yield element("p", words)
-    elif all(
-        any(piece.life in side.recorded.recordings for piece in side.axis.pieces) for side in sides
-    ):
+    elif all(lives):
         yield from _draw_found(_find_in_recordings(ask, aligned, sides), "their recordings")
     else:
         source = "the tool calls and results of their agents, because not both have recordings"
@@ -312,8 +310,7 @@ def _read_numbers(side: _Side) -> Mapping[tuple[str, str], Points]:
 
 def _draw_prompts(subjects: Sequence[Subject]) -> Iterator[Markup]:
     """Yield the first messages to the agents."""
-    pairs = _pair(subjects)
-    if pairs:
+    if pairs := _pair(subjects):
         note = "Prompts of branches differ by design, so they are not searched for differences."
         yield element("h2", "Prompts")
         yield element("p", note, class_="muted")

@@ -94,27 +94,24 @@ def _draw_states(run: RunSummary) -> Markup:
 
 def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> Iterator[Child]:
     """Yield one picture of the instances of several runs, forks across them included."""
-    runs: dict[str, RunSummary] = {}
-    instances: list[InstanceLineage] = []
-    depths: dict[Path, int] = {}
-    for run in family:
-        for instance in read_history(run).lineage.instances:
-            name = run.directory.name
-            name = name if len(run.run.instances) < 2 else f"{name}/{instance.name}"
-            name = f"{run.name}/{instance.name}" if name in runs else name
-            runs[name] = run
-            parent = instance.parent
-            if parent and (found := origins.find(parent, instance.run_id)):
-                save = found.save
-                parent = Origin(save.path, save.sha256, save.instance, save.time)
-            depth = depths.get(parent.path, -1) + 1 if parent else 0
-            depths.update({save.path: depth for save in instance.saves})
-            instances.append(attrs.evolve(instance, name=name, parent=parent, depth=depth))
+    runs, depths, instances = dict[str, RunSummary](), dict[Path, int](), list[InstanceLineage]()
+    lineages = [(run, read_history(run).lineage) for run in family]
+    for run, one in ((own, one) for own, lineage in lineages for one in lineage.instances):
+        several, parent = len(run.run.instances) > 1, one.parent
+        name = f"{run.directory.name}/{one.name}" if several else run.directory.name
+        name = f"{run.name}/{one.name}" if name in runs else name
+        runs[name] = run
+        if parent and (found := origins.find(parent, one.run_id)):
+            save = found.save
+            parent = Origin(save.path, save.sha256, save.instance, save.time)
+        depth = depths.get(parent.path, -1) + 1 if parent else 0
+        depths.update({save.path: depth for save in one.saves})
+        instances.append(attrs.evolve(one, name=name, parent=parent, depth=depth))
     links = LineageLinks(
         instance=lambda instance: ask.links.to("run", runs[instance.name].ident),
         save=lambda save: origins.address(ask, save.path),
     )
-    lineage = Lineage(family[0].directory, tuple(instances[:_MAX_DRAWN]))
-    picture = draw_lineage(lineage, title=family[0].name, links=links).part()
+    drawn = Lineage(family[0].directory, tuple(instances[:_MAX_DRAWN]))
+    picture = draw_lineage(drawn, title=family[0].name, links=links).part()
     yield element("div", picture, class_="scroll", tabindex="0")
     yield and_more(len(instances) - _MAX_DRAWN)

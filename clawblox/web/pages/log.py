@@ -168,11 +168,11 @@ def _read_window(log: _OpenLog) -> tuple[str, Window]:
     elif since:
         try:
             start, _ = log.times.find_since(parse_since(since), None)
+            if start is not None:
+                return f"since {since}", read_from(log.fd, start)
+            why = f"nothing was written since {since}"
         except ValueError as error:
-            return f"since: {error}", read_before(log.fd)
-        if start is not None:
-            return f"since {since}", read_from(log.fd, start)
-        why = f"nothing was written since {since}"
+            why = f"since: {error}"
     return why, read_before(log.fd)
 
 

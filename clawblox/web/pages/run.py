@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from clawblox.agents.status import AgentStatus
@@ -103,15 +104,16 @@ def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]
     back = [one for one in history.lineage.instances if one.name in up and one.restarts]
     over = [agent for agent in run.agents if agent.is_over]
     over.sort(key=lambda agent: agent.state not in ("failed", "interrupted"))
-    yield from _first(bad, lambda status: _explain_death(ask, run, status), "died")
+    left = [status for status in statuses if status.name in run.run.interrupted]
+    yield from _first(bad, partial(_explain_death, ask, run), "died")
     yield from _first(back, _explain_return, "came back")
     yield from _first(over, _explain_agent, "have ended")
-    left = [status for status in statuses if status.name in run.run.interrupted]
     yield from _first(left, _explain_resume, "would come back")
-    well = [status for status in statuses if not status.has_died]
-    ends = [("instance", status.state, _describe_end(status)) for status in well]
-    work = [("agent", agent.state, "") for agent in run.agents if not agent.is_over]
-    for (noun, state, end), number in Counter[tuple[str, str, str]]([*ends, *work]).items():
+    counts = Counter(
+        [("instance", one.state, _describe_end(one)) for one in statuses if not one.has_died]
+        + [("agent", one.state, "") for one in run.agents if not one.is_over]
+    )
+    for (noun, state, end), number in counts.items():
         words = f": {count_words(number, noun)}{end and f', {end}'}"
         yield join((state_mark(state), words))
     if not statuses and not run.agents:
@@ -179,20 +181,19 @@ def _explain_resume(status: InstanceStatus) -> Markup:
 
 
 def _draw_facts(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    statuses = run.run.instances
+    statuses, usage = run.run.instances, describe_usage(run)
     labels = sorted({format_labels(status.labels) for status in statuses if status.labels})
-    usage = describe_usage(run)
     usage["Cost"] = usage["Cost"] or ("not reported" if run.agents else "no agents")
     return facts(
-        (
-            *usage.items(),
-            ("Came from", join(draw_origins(ask, run, history), ", ") if statuses else None),
-            ("Experiment", _draw_part(ask, run)),
-            ("Started", moment(min((status.started_at for status in statuses), default=""))),
-            ("Latest", moment(run.latest)),
-            ("Labels", "; ".join(labels[:_MAX_WHY])[:_MAX_CHARS]),
-            ("Run id", run.run_id),
-        )
+        {
+            **usage,
+            "Came from": join(draw_origins(ask, run, history), ", ") if statuses else None,
+            "Experiment": _draw_part(ask, run),
+            "Started": moment(min((status.started_at for status in statuses), default="")),
+            "Latest": moment(run.latest),
+            "Labels": "; ".join(labels[:_MAX_WHY])[:_MAX_CHARS],
+            "Run id": run.run_id,
+        }.items()
     )
 
 
@@ -264,9 +265,9 @@ def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
 
 
 def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
-    path = ("run", run.ident, "agent")
+    to = partial(ask.links.to, "run", run.ident, "agent")
     columns: _Columns[AgentStatus] = {
-        "Agent": lambda one: link(one.name, ask.links.to(*path, ask.site.identify(one.dir))),
+        "Agent": lambda one: link(one.name, to(ask.site.identify(one.dir))),
         "State": lambda one: state_mark(one.state),
         "Why": lambda one: one.reason[:_MAX_CHARS],
         "Turn": lambda one: count(one.turn),
@@ -279,7 +280,7 @@ def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
 
 
 def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
-    path = ("run", run.ident, "log")
+    to = partial(ask.links.to, "run", run.ident, "log")
     columns: _Columns[InstanceStatus] = {
         "Instance": lambda one: one.name,
         "State": lambda one: state_mark(one.state, is_bad=one.has_died),
@@ -289,7 +290,7 @@ def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
         "Restarts": lambda one: count(one.restarts),
         "Sim time": lambda one: _seconds(one.sim_time),
         "Last save": lambda one: moment(one.saved_at),
-        "Log": lambda one: link("log", ask.links.to(*path, one.name)),
+        "Log": lambda one: link("log", to(one.name)),
     }
     statuses = sorted(run.run.instances, key=lambda one: (not one.has_died, one.name))
     waiting = f"{run.run.waiting} more wait for their start" if run.run.waiting else None
@@ -309,8 +310,7 @@ def bytes_cell(size: int | None) -> Cell:
 
 
 def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    number = len(history.lineage.instances)
-    if not 0 < number <= _MAX_DRAWN:
+    if not 0 < len(history.lineage.instances) <= _MAX_DRAWN:
         return join(())
     links = LineageLinks(save=lambda save: RunSave(run, save).address(ask))
     picture = draw_lineage(history.lineage, title=run.name, links=links).part()
@@ -336,13 +336,10 @@ def describe_kind(save: LineageSave) -> str:
 
 
 def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    numbers = {found.path: str(number) for number, found in enumerate(history.recordings, 1)}
-    path = ("run", run.ident, "replay")
-    columns: _Columns[FoundRecording] = {
-        "Recording": lambda one: link(one.path.name, ask.links.to(*path, numbers[one.path])),
-        "Instance": lambda one: one.instance,
-        "Size": lambda one: (
-            "not finished" if one.size_bytes is None else bytes_cell(one.size_bytes)
-        ),
+    to = partial(ask.links.to, "run", run.ident, "replay")
+    columns: _Columns[tuple[int, FoundRecording]] = {
+        "Recording": lambda one: link(one[1].path.name, to(str(one[0]))),
+        "Instance": lambda one: one[1].instance,
+        "Size": lambda one: bytes_cell(one[1].size_bytes) if one[1].size_bytes else "not finished",
     }
-    return _listing("Recordings", history.recordings, columns)
+    return _listing("Recordings", [*enumerate(history.recordings, 1)], columns)

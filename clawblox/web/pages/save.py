@@ -54,20 +54,17 @@ def make_page(ask: Ask, run_ident: str, ident: str) -> Page:
     """Return the page of a snapshot or an archive."""
     found = find_save(ask.site, run_ident, ident)
     origins = Origins(ask.site.runs())
-    sections = {
-        "summary": _draw_facts(ask, found),
-        "commands": _draw_commands(found),
-        "starts": _draw_starts(ask, found, origins),
-        "workspaces": () if found.save.instance else _draw_workspaces(ask, found),
-        **{
-            f"since-{number}": _draw_changes(
-                ask, found.save, before, words, origins.address(ask, before)
-            )
-            for number, (before, words) in enumerate(find_before(ask.site, origins, found).items())
-        },
-        "holds": _draw_world(ask, found),
-    }
-    parts = [Part(name, join(explained(body))) for name, body in sections.items()]
+    befores = find_before(ask.site, origins, found).items()
+    changes = (_draw_changes(ask, found.save, *before, origins) for before in befores)
+    sections = [
+        ("summary", _draw_facts(ask, found)),
+        ("commands", _draw_commands(found)),
+        ("starts", _draw_starts(ask, found, origins)),
+        ("workspaces", () if found.save.instance else _draw_workspaces(ask, found)),
+        *((f"since-{number}", body) for number, body in enumerate(changes)),
+        ("holds", _draw_world(ask, found)),
+    ]
+    parts = [Part(name, join(explained(body))) for name, body in sections]
     return Page(found.save.path.name, _crumbs(ask, found), parts)
 
 
@@ -165,9 +162,9 @@ def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Child]:
 
 
 def _draw_changes(
-    ask: Ask, save: LineageSave, before: Path, words: str, to: Address | None
+    ask: Ask, save: LineageSave, before: Path, words: str, origins: Origins
 ) -> Iterator[Child]:
-    root, name = ask.site.root, before.name
+    root, name, to = ask.site.root, before.name, origins.address(ask, before)
     yield element("h2", f"Changes since {words} ", link(name, to) if to else name)
     if not save.instance:
         with opened_workspaces(root, before) as old, opened_workspaces(root, save.path) as new:
@@ -204,9 +201,9 @@ def _draw_change(change: FileChange, lines: Sequence[str], *, is_open: bool) -> 
     sign, name = _SIGNS[change.kind]
     path = element("b", f"{sign} {change.path}", class_=name)
     head = join((path, f" {change.kind}, {' → '.join(sizes)}"))
-    if not lines:
-        return element("p", head)
     shown = [element("span", f"{line}\n", class_=_LINE_CLASSES.get(line[0])) for line in lines]
+    if not shown:
+        return element("p", head)
     body = element("pre", *shown, class_="diff")
     return element("details", element("summary", head), body, open="" if is_open else None)
 
