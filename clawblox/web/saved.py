@@ -186,13 +186,9 @@ class FileChange:
 
 def find_changes(before: Workspace, after: Workspace) -> list[FileChange]:
     """Return the files that were added, removed or changed, sorted by path."""
-    changes = (
-        FileChange(path, before.get(path), after.get(path))
-        for path in sorted(before.keys() | after.keys())
-    )
-    return [
-        one for one in changes if not (one.before and one.after and one.before.is_same(one.after))
-    ]
+    paths = sorted(before.keys() | after.keys())
+    files = [FileChange(path, before.get(path), after.get(path)) for path in paths]
+    return [f for f in files if not (f.before and f.after and f.before.is_same(f.after))]
 
 
 def pair_agents(before: Collection[str], after: Iterable[str]) -> dict[str, str | None]:

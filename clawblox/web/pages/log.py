@@ -276,19 +276,14 @@ class _Place:
     Attributes:
         run: The run.
         words: Its name.
-        path: The path of the page that shows it.
+        key: The path of the page that shows it: its name in addresses of searches.
         subject: The instance or the agent whose log it is; None for names and labels.
     """
 
     run: RunSummary
     words: str
-    path: Sequence[str]
+    key: str
     subject: InstanceStatus | AgentStatus | None = None
-
-    @property
-    def key(self) -> str:
-        """Its name in addresses of searches."""
-        return "/".join(self.path)
 
 
 def make_search_page(ask: Ask) -> Page:
@@ -342,13 +337,13 @@ def _search(ask: Ask, find: Finder, only: str) -> Iterator[Markup]:
 
 def _list_places(ask: Ask) -> Iterator[_Place]:
     for run in sorted(ask.site.runs(), key=lambda run: run.name):
-        path = ("run", run.ident)
-        yield _Place(run, "names", path)
+        page = f"run/{run.ident}"
+        yield _Place(run, "names", page)
         for status in run.run.instances:
-            yield _Place(run, f"log of {status.name}", (*path, "log", status.name), status)
+            yield _Place(run, f"log of {status.name}", f"{page}/log/{status.name}", status)
         for agent in run.agents:
-            page = (*path, "agent", ask.site.identify(agent.dir))
-            yield _Place(run, f"agent {agent.name}", page, agent)
+            key = f"{page}/agent/{ask.site.identify(agent.dir)}"
+            yield _Place(run, f"agent {agent.name}", key, agent)
 
 
 def _search_place(
@@ -374,7 +369,7 @@ def _search_place(
         at = match.start
         if isinstance(subject, AgentStatus):  # whose page has the offsets of lines
             at = find_line_start(AgentDir(subject.dir).log_file, at)
-        to = ask.links.to(*place.path, fragment=f"o{at}", at=at)
+        to = ask.links.to(*place.key.split("/"), fragment=f"o{at}", at=at)
         words = element("code", match.before, element("mark", match.text), match.after)
         when = clock(arrived, is_long=True)
         found.append(element("li", link(place.words, to), " ", when, " ", words))
@@ -385,7 +380,7 @@ def _search_place(
 
 
 def _find_names(ask: Ask, find: Finder, place: _Place) -> Iterator[Markup]:
-    run, to = place.run, ask.links.to(*place.path)
+    run, to = place.run, ask.links.to("run", place.run.ident)
     names = [("run", run.name), ("run id", run.run_id)]
     for status in run.run.instances:
         names += [("instance", status.name), ("world", status.world)]
