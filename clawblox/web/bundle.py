@@ -10,14 +10,12 @@ import heapq
 import json
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import attrs
 
-from clawblox.checkpoint.secrets import known_values
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import utc_now
@@ -28,12 +26,12 @@ from clawblox.system.files import (
     rename_with,
     sweep_partials,
 )
-from clawblox.system.regular_files import PRIVATE_DIR, PRIVATE_FILE
+from clawblox.system.regular_files import PRIVATE_DIR
 from clawblox.system.trees import discard_tree
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Markup, document, element, join, link
 from clawblox.web import routes
-from clawblox.web.outgoing import Identity, Outgoing
+from clawblox.web.outgoing import Outgoing
 from clawblox.web.page import Ask, Page, Part, draw_page, read_static
 from clawblox.web.pieces import code
 from clawblox.web.site import NoSuchPage, Site
@@ -45,7 +43,6 @@ _MAX_WINDOWS: Final = 500
 _MAX_MOMENTS: Final = 50
 """Number of moments of a recording; each shows the whole world."""
 _MAX_LISTED: Final = 30
-_MAX_PAGES: Final = 20_000
 _FIRST: Final = "index.html"
 _LEFT_OUT: Final = "left-out.html"
 _SHARED: Final = "addresses.js"
@@ -63,7 +60,6 @@ _CONTROL: Final = re.compile(
     r'|<input\b(?![^>]*class="filter")[^>]*>',
     re.DOTALL,
 )
-_FILTER: Final = re.compile(r'<input\b[^>]*class="filter"')
 _SCRIPT: Final = re.compile(r"<script\b[^>]*></script>")
 _HREF: Final = re.compile(r'href="([^"#]+)')
 _SPAN: Final = re.compile(r'id="span" data-begin="([^"]+)" data-end="([^"]+)"')
@@ -74,13 +70,8 @@ _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 def write_bundle(
-    root: Path,
-    bundle: Path,
-    *,
-    redact: bool = False,
-    max_size: int = MAX_BYTES,
-    announce: Callable[[str], object] = lambda _text: None,
-) -> None:
+    root: Path, bundle: Path, *, redact: bool = False, max_size: int = MAX_BYTES
+) -> str:
     """Write the pages of a directory as files. Blocks.
 
     Args:
@@ -88,7 +79,9 @@ def write_bundle(
         bundle: The directory to make; it is complete or absent.
         redact: Whether secrets are masked; else they refuse the bundle.
         max_size: Maximum size of the bundle in bytes.
-        announce: Called with the size, for people, before anything is written.
+
+    Returns:
+        The number of pages and their size, for people.
 
     Raises:
         ConfigError: ``bundle`` exists, or its parent does not.
@@ -102,24 +95,31 @@ def write_bundle(
         hint = "make its parent directory first"
         raise ConfigError("must be in a directory", key="bundle", value=str(bundle), hint=hint)
     site = Site(root, clock=lambda: 0.0)  # which looks once, so that all pages show the same
-    agents = [agent.dir for run in site.runs() for agent in run.agents]
-    known = known_values(os.environ, agents)
-    outgoing = Outgoing(site.root, Identity.read(root), known, redact=redact)
-    files: dict[str, bytes] = {}
-    number = size = 0
-    for name, data in _draw(site, outgoing):
-        files[name] = zlib.compress(data)
-        number += name.endswith(".html")
-        size += len(data)
-        if size > max_size:
-            few = count_words(number, "page")
-            raise ClawbloxError(
-                f"the bundle is larger than {format_bytes(max_size)} after {few} already",
-                hint="give a larger max_size=, or the directory of a single run",
-            )
-    outgoing.check()
-    announce(f"The bundle has {count_words(number, 'page')}, {format_bytes(size)}")
-    _publish(files, bundle)
+    outgoing = Outgoing(root, [one.dir for run in site.runs() for one in run.agents], redact=redact)
+    sweep_partials(bundle.parent)
+    partial = bundle.parent / partial_name(bundle.name)
+    pages = size = 0
+    try:
+        for directory in (partial, partial / "static"):
+            directory.mkdir(PRIVATE_DIR)
+        for name, data in _draw(site, outgoing):
+            pages += name.endswith(".html")
+            size += len(data)
+            if size > max_size:
+                few = count_words(pages, "page")
+                raise ClawbloxError(
+                    f"the bundle is larger than {format_bytes(max_size)} after {few} already",
+                    hint="give a larger max_size=, or the directory of a single run",
+                )
+            (partial / name).write_bytes(data)
+        outgoing.check()
+        if not rename_with(NO_REPLACE, partial, bundle):
+            partial.rename(bundle)  # which replaces an empty directory at most
+        fsync_directory(bundle.parent)
+    finally:
+        if partial.exists():
+            discard_tree(partial)
+    return f"{count_words(pages, 'page')}, {format_bytes(size)}"
 
 
 def _draw(site: Site, outgoing: Outgoing) -> Iterator[tuple[str, bytes]]:
@@ -153,7 +153,6 @@ class _Walk:
         self._named: dict[str, tuple[int, int, _Key]] = {}
         self._waiting: list[tuple[int, int, _Key]] = []
         self._drawn: tuple[int, tuple[str, ...]] = 0, ()
-        self._lacks_frame = False
 
     def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
         """Return the file of a page, which is drawn if the drawn page links to it."""
@@ -167,8 +166,7 @@ class _Walk:
         return Address.make("static", name)
 
     def frame(self, run: str, number: str) -> None:
-        """Note that the page would show a renderer, for which there is no address."""
-        self._lacks_frame = True
+        """Return None: a renderer needs a server."""
 
     def _add(self, key: _Key) -> str:
         """Give a page a name and a place; windows reached from their own page come first."""
@@ -179,12 +177,8 @@ class _Walk:
             self._windows[path] = number = self._windows.get(path, 0) + 1
             if number > (_MAX_MOMENTS if given.keys() & {"t", "utc"} else _MAX_WINDOWS):
                 return self._find_nearest(path, given.get("t"))
-            rank = rank if path == drawn else 1
-        else:
-            rank = 0
+        rank = (rank if path == drawn else 1) if query else 0
         number = len(self._names)
-        if number >= _MAX_PAGES:
-            return _LEFT_OUT
         kind = path[::2][-1]  # the words between ids
         word = kind if re.fullmatch("[a-z]{1,20}", kind) else "page"
         self._names[key] = name = f"{word}-{number:04}.html" if number else _FIRST
@@ -193,15 +187,12 @@ class _Walk:
 
     def _find_nearest(self, path: tuple[str, ...], time: str | None) -> str:
         """Return the page of the moment of a recording that is nearest to one without a page."""
-        if time is None:
-            return _LEFT_OUT
-        moments = {
-            float(dict(query)["t"]): name
+        moments = [
+            (abs(float(dict(query)["t"]) - float(time)), name)
             for (other, query), name in self._names.items()
-            if other == path and dict(query).keys() == {"t"}
-        }
-        nearest = min(moments, key=lambda moment: abs(moment - float(time)), default=None)
-        return _LEFT_OUT if nearest is None else moments[nearest]
+            if time is not None and other == path and dict(query).keys() == {"t"}
+        ]
+        return min(moments, default=(0.0, _LEFT_OUT))[1]
 
     def draw(self) -> Iterator[tuple[str, str]]:
         """Yield names and contents of the pages."""
@@ -210,12 +201,10 @@ class _Walk:
         while self._waiting:
             rank, _, key = heapq.heappop(self._waiting)
             self._drawn = rank, key[0]
-            self._lacks_frame = False
             yield self._names[key], self._draw_page(key)
-        self._lacks_frame = False
         why = (
-            f"This page is not in the bundle, which has at most {_MAX_WINDOWS} windows of a log, "
-            f"{_MAX_MOMENTS} moments of a recording, and {_MAX_PAGES} pages."
+            f"This page is not in the bundle, which has at most {_MAX_WINDOWS} windows of a log "
+            f"and {_MAX_MOMENTS} moments of a recording."
         )
         yield _LEFT_OUT, self._finish(routes.make_missing(Ask(self._site, self), why), _LEFT_OUT)
 
@@ -245,10 +234,12 @@ class _Walk:
     def _finish(self, page: Page, name: str) -> str:
         """Return a page as a document that needs no server, and let what it links to wait."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
-        if self._lacks_frame:
-            parts.insert(0, Part("no-frame", _say("The 3D view needs a program: ")))
-        made = f"Made {utc_now():%Y-%m-%d %H:%M} UTC. Changes, searches and the 3D view: "
-        parts.append(Part("bundle", element("footer", _say(made))))
+        words = (
+            f"Made {utc_now():%Y-%m-%d %H:%M} UTC. Changes, forms and the 3D view need a program: "
+        )
+        parts.append(
+            Part("bundle", element("footer", element("p", words, code(_COMMAND), class_="muted")))
+        )
         page = attrs.evolve(page, parts=parts, is_live=False)
         head, body = draw_page(page, self)
         if name == _FIRST:
@@ -264,10 +255,6 @@ class _Walk:
         return html
 
 
-def _say(words: str) -> Markup:
-    return element("p", words, code(_COMMAND), class_="muted")
-
-
 def _drop_controls(body: Markup) -> Markup:
     """Return the content of a page without what needs a server.
 
@@ -275,31 +262,6 @@ def _drop_controls(body: Markup) -> Markup:
     """
 
     def drop(form: re.Match[str]) -> str:
-        rest = _CONTROL.sub("", form[1])
-        note = "" if _FILTER.search(rest) else _say("The controls need a program: ").html
-        return f'<div class="row">{rest}{note}</div>'
+        return f'<div class="row">{_CONTROL.sub("", form[1])}</div>'
 
     return Markup(_SCRIPT.sub("", _FORM.sub(drop, body.html)))
-
-
-def _publish(files: Mapping[str, bytes], bundle: Path) -> None:
-    """Write compressed contents into a new directory, and give it its name at the end."""
-    sweep_partials(bundle.parent)
-    partial = bundle.parent / partial_name(bundle.name)
-    try:
-        for directory in (partial, partial / "static"):
-            directory.mkdir(PRIVATE_DIR)
-        for name, data in files.items():
-            fd = os.open(partial / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-            with os.fdopen(fd, "wb") as file:
-                file.write(zlib.decompress(data))
-        try:
-            if not rename_with(NO_REPLACE, partial, bundle):
-                partial.rename(bundle)  # which replaces an empty directory at most
-        except OSError as error:
-            reason = str(error.strerror)
-            raise ConfigError(reason, key="bundle", value=str(bundle)) from error
-        fsync_directory(bundle.parent)
-    finally:
-        if partial.exists():
-            discard_tree(partial)

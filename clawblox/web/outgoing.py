@@ -12,13 +12,13 @@ import os
 import pwd
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets import KnownValues, Scanner
+from clawblox.checkpoint.secrets import Scanner, known_values
 from clawblox.checkpoint.secrets.findings import make_finding
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, find_anchors, spelling_pattern
@@ -27,16 +27,14 @@ from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_name
 from clawblox.results import Finding
-from clawblox.system.regular_files import open_directory, open_file
-from clawblox.system.trees import TreeWalk
+from clawblox.system.regular_files import open_file
 
 MASK: Final = b"[secret]"
 _MIN_NAME: Final = 3
 """Shorter names of user and host are replaced only before ``@`` and in paths."""
 _MAX_SHOWN: Final = 20
-_MAX_FILES: Final = 20_000
-_MAX_FILE_BYTES: Final = 256 << 20
-_TAG: Final = re.compile(rb"<[^<>]*>")
+_PIECE: Final = re.compile(rb"<[^<>]*>|[^<]+")
+"""A tag, or text."""
 _ATTRIBUTE: Final = re.compile(rb' ([\w-]+)="([^"]*)"')
 _LEADING: Final = (b"href", b"src", b"action")
 _OWN: Final = frozenset(
@@ -51,26 +49,50 @@ _LEFT: Final = (
     + b"|".join(b"(?<=" + end + b")" for end in (*ESCAPES, *_COLOURED))
     + b")"
 )
-_CUT: Final = b"(?=\xe2\x80\xa6|\\Z)"
-"""Where a text that was cut ends: before an ellipsis, or at the end of its element."""
+_ELLIPSIS: Final = "…".encode()
 
 
 @attrs.frozen
-class Identity:
-    """The names that tell whose machine this is.
+class _Name:
+    """A name to replace: literals of which each spelling has one, the spellings, what replaces."""
 
-    Attributes:
+    anchors: Sequence[bytes]
+    pattern: re.Pattern[bytes]
+    word: bytes
+
+
+class Names:
+    """Replaces the names that tell whose machine this is.
+
+    Args:
         directories: Paths, and what replaces each.
         users: Names of the user.
         hosts: Names of the host.
+
+    Raises:
+        ClawbloxError: A path has characters that pages show as escapes.
     """
 
-    directories: Mapping[str, str]
-    users: Sequence[str]
-    hosts: Sequence[str]
+    def __init__(
+        self, directories: Mapping[str, str], users: Iterable[str], hosts: Iterable[str]
+    ) -> None:
+        for path in directories:
+            if printable_name(path) != path:
+                raise ClawbloxError(
+                    f"the path {path!r} cannot be replaced in pages: it has control characters, "
+                    "or bytes that are not UTF-8",
+                    hint="rename or copy the directory",
+                )
+        words = {**dict.fromkeys(users, "USER"), **dict.fromkeys(hosts, "HOST")}
+        self._names = [
+            name
+            for spell, names in ((_spell_path, directories), (_spell_word, words))
+            for text in sorted(filter(None, names), key=len, reverse=True)
+            for name in spell(text, names[text].encode())
+        ]
 
     @classmethod
-    def read(cls, root: Path) -> Identity:
+    def read(cls, root: Path) -> Names:
         """Return the names on this machine. Blocks.
 
         Args:
@@ -88,144 +110,96 @@ class Identity:
             **{path: "~" for home in homes for path in (home, os.path.realpath(home))},
             **dict.fromkeys((str(root.absolute()), os.path.realpath(root)), "DIR"),
         }
-        hosts = [name for name in (host, host.partition(".")[0]) if name != "localhost"]
-        return cls(directories, users, hosts)
-
-
-@attrs.frozen
-class _Name:
-    """A name to replace: literals of which each spelling has one, the spellings, what replaces."""
-
-    anchors: tuple[bytes, ...]
-    pattern: re.Pattern[bytes]
-    word: bytes
-
-
-class Names:
-    """Replaces names in pages.
-
-    Args:
-        identity: The names.
-
-    Raises:
-        ClawbloxError: A path has characters that pages show as escapes.
-    """
-
-    def __init__(self, identity: Identity) -> None:
-        for path in identity.directories:
-            if printable_name(path) != path:
-                raise ClawbloxError(
-                    f"the path {path!r} cannot be replaced in pages: it has control characters, "
-                    "or bytes that are not UTF-8",
-                    hint="rename or copy the directory",
-                )
-        paths = sorted(identity.directories.items(), key=lambda item: -len(item[0]))
-        words = [
-            *((name, "HOST") for name in sorted(set(identity.hosts), key=len, reverse=True)),
-            *((name, "USER") for name in set(identity.users)),
-        ]
-        self._names = [
-            *(found for path, word in paths for found in _spell_path(path, word)),
-            *(found for name, word in words if name for found in _spell_word(name, word)),
-        ]
+        return cls(directories, users, {host, host.partition(".")[0]} - {"localhost"})
 
     def replace(self, page: bytes) -> bytes:
         """Return a page, or any other text, without the names."""
-        folded = page.lower()
-        names = [name for name in self._names if any(part in folded for part in name.anchors)]
-        if not names:
-            return page
+        names = _find_present(self._names, page)
 
-        return b"".join(
-            _replace(page[start:end], names) if is_foreign else page[start:end]
-            for start, end, is_foreign in _split(page)
-        )
+        def change(start: int, end: int) -> bytes:
+            piece = page[start:end]
+            for name in _find_present(names, piece):
+                piece = name.pattern.sub(name.word, piece)
+            return piece
 
-
-def _replace(piece: bytes, names: Sequence[_Name]) -> bytes:
-    folded = piece.lower()
-    for name in names:
-        if any(part in folded for part in name.anchors):
-            piece = name.pattern.sub(name.word, piece)
-            folded = piece.lower()
-    return piece
+        return _change(page, change) if names else page
 
 
-def _spell_path(path: str, word: str) -> Iterator[_Name]:
+def _find_present(names: Iterable[_Name], text: bytes) -> Sequence[_Name]:
+    folded = text.lower()
+    return [name for name in names if any(anchor in folded for anchor in name.anchors)]
+
+
+def _spell_path(path: str, word: bytes) -> Iterator[_Name]:
     if len(path.rstrip("/")) < _MIN_NAME:
         return
-    spellings = spelling_pattern(path).pattern + rb"(?![A-Za-z0-9_])"
-    yield _make_name(path, spellings, word)
+    whole = spelling_pattern(path).pattern + rb"(?![A-Za-z0-9_])"
     first = path.find("/", 1)
     if first < 0:
+        yield _make_name(find_anchors(path), whole, word)
         return
     # Programs name directories after paths: -home-me-project.
-    dashed = re.sub(r"[^A-Za-z0-9]", "-", path)
-    yield _make_name(path, re.escape(dashed.encode()) + rb"(?![A-Za-z0-9])", word)
-    starts = [path[:end] for end in range(len(path) - 1, first + 1, -1)]
-    if starts:
-        cut = b"|".join(re.escape(start.encode()) for start in starts)
-        anchor = starts[-1].encode().lower()
-        yield _Name((anchor,), re.compile(b"(?:" + cut + b")" + _CUT, re.IGNORECASE), word.encode())
+    dashed = re.sub(r"[^A-Za-z0-9]", "-", path).encode()
+    whole += b"|" + re.escape(dashed) + rb"(?![A-Za-z0-9])"
+    yield _make_name(find_anchors(path), whole, word)
+    yield from _cut(path, first + 2, b"", b"(?=" + _ELLIPSIS + rb"|\Z)", word)
 
 
-def _spell_word(name: str, word: str) -> Iterator[_Name]:
+def _spell_word(name: str, word: bytes) -> Iterator[_Name]:
     right = rb"(?![A-Za-z0-9])" if len(name) >= _MIN_NAME else b"(?=@)"
-    yield _make_name(name, _LEFT + spelling_pattern(name).pattern + right, word)
-    starts = [re.escape(name[:end].encode()) for end in range(len(name) - 1, _MIN_NAME - 1, -1)]
+    yield _make_name(find_anchors(name), _LEFT + spelling_pattern(name).pattern + right, word)
+    yield from _cut(name, _MIN_NAME, _LEFT, b"(?=" + _ELLIPSIS + b")", word)
+
+
+def _cut(name: str, least: int, left: bytes, right: bytes, word: bytes) -> Iterator[_Name]:
+    """Yield the starts of a name, as they are where a text was cut."""
+    starts = [name[:end].encode() for end in range(len(name) - 1, least - 1, -1)]
     if starts:
-        cut = _LEFT + b"(?:" + b"|".join(starts) + b")(?=\xe2\x80\xa6)"
-        yield _Name((b"\xe2\x80\xa6",), re.compile(cut, re.IGNORECASE), word.encode())
+        pattern = left + b"(?:" + b"|".join(map(re.escape, starts)) + b")" + right
+        yield _make_name(starts[-1:], pattern, word)
 
 
-def _make_name(name: str, pattern: bytes, word: str) -> _Name:
-    anchors = tuple(anchor.lower() for anchor in find_anchors(name))
-    return _Name(anchors, re.compile(pattern, re.IGNORECASE), word.encode())
+def _make_name(anchors: Iterable[bytes], pattern: bytes, word: bytes) -> _Name:
+    folded = [anchor.lower() for anchor in anchors]
+    return _Name(folded, re.compile(pattern, re.IGNORECASE), word)
 
 
-def _split(page: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Yield the pieces of a page in order, and whether each can be foreign text."""
-    at = 0
+def _change(page: bytes, change: Callable[[int, int], bytes]) -> bytes:
+    """Return a page with other texts between tags and in attributes."""
+    pieces, at = [], 0
     for start, end in _find_foreign(page):
-        if start > at:
-            yield at, start, False
-        yield start, end, True
+        pieces += [page[at:start], change(start, end)]
         at = end
-    yield at, len(page), False
+    return b"".join((*pieces, page[at:]))
 
 
 def _find_foreign(page: bytes) -> Iterator[tuple[int, int]]:
-    at = 0
-    for tag in _TAG.finditer(page):
-        if tag.start() > at:
-            yield at, tag.start()
-        at = tag.end()
-        for attribute in _ATTRIBUTE.finditer(page, tag.start(), tag.end()):
+    for piece in _PIECE.finditer(page):
+        if page[piece.start()] != ord("<"):
+            yield piece.span()
+            continue
+        for attribute in _ATTRIBUTE.finditer(page, *piece.span()):
             start, end = attribute.span(2)
             if attribute[1] in _LEADING:  # our own file; what follows # may be foreign
                 start = page.find(b"#", start, end) + 1 or end
             if start < end and attribute[1] not in _OWN:
                 yield start, end
-    if at < len(page):
-        yield at, len(page)
 
 
 class Outgoing:
     """Clears pages for others to see: secrets are found or masked, names are replaced.
 
     Args:
-        root: The directory that the pages show.
-        identity: The names to replace.
-        known: Secrets by a label that may be shown.
+        root: The directory that the pages show; it is replaced by ``DIR``.
+        agents: The directories of the agents, whose credentials are secrets.
         redact: Whether secrets are masked; else :meth:`check` refuses them.
     """
 
-    def __init__(
-        self, root: Path, identity: Identity, known: Mapping[str, str], *, redact: bool
-    ) -> None:
+    def __init__(self, root: Path, agents: Iterable[Path], *, redact: bool) -> None:
+        known = known_values(os.environ, agents)
         self._root = root
-        self._names = Names(identity)
-        self._known = KnownSecrets(KnownValues(known))
+        self._names = Names.read(root)
+        self._known = KnownSecrets(known)
         self._scanner = Scanner(known)
         self._redact = redact
         self._found: dict[str, tuple[Finding, bytes]] = {}
@@ -244,11 +218,9 @@ class Outgoing:
             if self._redact:
                 page = _mask(page, matches)
                 findings = self._scanner.scan(name, (page,))
-            secrets = {make_finding(match, name, None, 0).fingerprint: match for match in matches}
-            for finding in findings:
-                match = secrets.get(finding.fingerprint)
-                secret = b"" if match is None else match.secret
-                self._found.setdefault(finding.fingerprint, (finding, secret))
+            secrets = {make_finding(one, name, None, 0).fingerprint: one.secret for one in matches}
+            for one in findings:
+                self._found.setdefault(one.fingerprint, (one, secrets.get(one.fingerprint, b"")))
         return self._names.replace(page)
 
     def check(self) -> None:
@@ -259,59 +231,42 @@ class Outgoing:
         """
         if not self._found:
             return
-        places = [self._describe(*found) for found in self._found.values()]
-        more = [f"and {len(places) - _MAX_SHOWN} more"] if len(places) > _MAX_SHOWN else []
-        raise ClawbloxError(
-            "\n".join(["the pages contain what looks like a secret", *places[:_MAX_SHOWN], *more]),
-            hint="these cannot be masked: remove them from the files"
-            if self._redact
-            else "remove them from the files, or give redact=True, which masks them in the pages",
-        )
-
-    def _describe(self, finding: Finding, secret: bytes) -> str:
-        source = _find_source(self._root, secret) if secret else None
-        where = source or f"{finding.path}:{finding.line or 1}"
-        page = "" if source is None else f", shown by {finding.path}"
-        return f"{where}: {finding.rule} {finding.preview}{page}"
+        hint = "remove them from the files, or give redact=True, which masks them in the pages"
+        if self._redact:
+            hint = "these cannot be masked: remove them from the files"
+        places = ["the pages contain what looks like a secret"]
+        for finding, secret in [*self._found.values()][:_MAX_SHOWN]:
+            page = f"{finding.path}:{finding.line or 1}"
+            source = _find_source(self._root, secret) if secret else None
+            where = page if source is None else f"{source} (shown by {page})"
+            places.append(f"{where}: {finding.rule} {finding.preview}")
+        if (more := len(self._found) - _MAX_SHOWN) > 0:
+            places.append(f"and {more} more")
+        raise ClawbloxError("\n".join(places), hint=hint)
 
 
 def _mask(page: bytes, matches: Iterable[Match]) -> bytes:
     """Replace secrets; tags between their lines stay."""
     spans = sorted((match.start, match.end) for match in matches)
-    pieces, at = [], 0
-    for start, end, is_foreign in _split(page):
-        for first, last in spans if is_foreign else ():
-            begin, stop = max(first, start, at), min(last, end)
+
+    def change(start: int, end: int) -> bytes:
+        pieces, at = [], start
+        for first, last in spans:
+            begin, stop = max(first, at), min(last, end)
             if begin < stop:
                 pieces += [page[at:begin], MASK]
                 at = stop
-    return b"".join((*pieces, page[at:]))
+        return b"".join((*pieces, page[at:end]))
+
+    return _change(page, change)
 
 
 def _find_source(root: Path, secret: bytes) -> str | None:
-    """Return the file below a directory that has a secret, and its line; logs come first."""
-    for path in sorted(_list_files(root), key=lambda path: (not path.endswith(".log"), path)):
-        with (
-            contextlib.suppress(OSError),
-            os.fdopen(open_file(root, path), "rb") as file,
-        ):
-            if os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
-                continue
+    """Return the file below a directory that has a secret, and its line."""
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        with contextlib.suppress(OSError), os.fdopen(open_file(root, name), "rb") as file:
             for number, line in enumerate(file, 1):
                 if secret in line:
-                    return f"{path}:{number}"
+                    return f"{name}:{number}"
     return None
-
-
-def _list_files(root: Path) -> list[str]:
-    files: list[str] = []
-    with contextlib.suppress(OSError), TreeWalk(open_directory(root)) as walk:
-        for entry in walk:
-            with contextlib.suppress(OSError):
-                if entry.kind == "directory":
-                    walk.enter(entry.name)
-                elif entry.kind == "file":
-                    files.append(walk.path_to(entry.name))
-            if len(files) >= _MAX_FILES:
-                break
-    return files
