@@ -5,7 +5,6 @@ They are part of its page, or a file by itself that can be sent: style inside, n
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,6 @@ import attrs
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory import AgentTurn, TurnIndex, read_window
-from clawblox.checkpoint.secrets import known_values
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import publish_bytes
@@ -32,7 +30,7 @@ from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Child, Markup, document, element, link, style
 from clawblox.views.world_calls import Observed, WorldCall, read_world_call
 from clawblox.web.agent_log import AgentView, read_address
-from clawblox.web.outgoing import Identity, Outgoing
+from clawblox.web.outgoing import Outgoing
 from clawblox.web.pieces import clock, code
 from clawblox.web.run_history import RunSave
 from clawblox.web.site import RunSummary
@@ -66,8 +64,7 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
     """
     turns = TurnIndex(directory)
     turns.read_on()
-    known = known_values(os.environ, [directory])
-    outgoing = Outgoing(root, Identity.read(root), known, redact=redact)
+    outgoing = Outgoing(root, [directory], redact=redact)
     window = read_window(turns, 0)
     first, steps = window.first, [*window.steps]
     while window.has_later and window.last - first < _MAX_BYTES:

@@ -6,14 +6,14 @@ of its path relative to the directory, and looked up among what was found.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -37,20 +37,30 @@ from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 from clawblox.web.descent import Recordings
 
 _ID_DIGITS: Final = 10
-_SEARCH_S: Final = 5.0
-_ENDED_LOOK_S: Final = 10.0
-_LIVE_LOOK_S: Final = 0.5
 _MAX_RECORDS: Final = 4
 _SHARE: Final = 20
 """Each kind of look takes at most one in this many seconds."""
 _SETTLED_NS: Final = 2_000_000_000
 """Age of a change after which the clock of every file system shows another one as later."""
 
-_Stamp = tuple[object, ...]
+_Stamps = Mapping[str, tuple[int, ...] | None]
+"""What changes with each file, its modification first; None if it does not exist."""
+_T = TypeVar("_T")
 
 
 class NoSuchPage(LookupError):  # noqa: N818 - names the condition
     """There is no page at an address; the message says why, for people."""
+
+
+def first(found: Iterable[_T], why: str) -> _T:
+    """Return the first thing that was found.
+
+    Raises:
+        NoSuchPage: There is none.
+    """
+    for one in found:
+        return one
+    raise NoSuchPage(why)
 
 
 @attrs.frozen
@@ -73,7 +83,7 @@ class RunSummary:
     agents: Sequence[AgentStatus]
     part: ExperimentPart | None
 
-    @property
+    @functools.cached_property
     def is_live(self) -> bool:
         """Whether an instance or an agent has not ended."""
         return any(status.state not in OVER for status in self.run.instances) or any(
@@ -85,7 +95,7 @@ class RunSummary:
         """The id of its run, wherever the directory is; empty for a run of an older version."""
         return next((status.run_id for status in self.run.instances if status.run_id), "")
 
-    @property
+    @functools.cached_property
     def latest(self) -> str:
         """UTC time of its latest start, end or event of an agent; empty if none is known."""
         stamps = [status.ended_at or status.started_at for status in self.run.instances]
@@ -97,49 +107,8 @@ class RunSummary:
         Raises:
             NoSuchPage: There is no such instance.
         """
-        for status in self.run.instances:
-            if status.name == name:
-                return status
-        raise NoSuchPage(f"{self.name} has no instance {name!r}")
-
-
-@attrs.define
-class _Pace:
-    """Does something again and again, at most a twentieth of the time."""
-
-    clock: Callable[[], float]
-    least_s: float
-    _due: float = -math.inf
-
-    def do(self, look: Callable[[], None]) -> bool:
-        """Do it if it is due; return whether it was."""
-        begun = self.clock()
-        if begun < self._due:
-            return False
-        look()
-        took = self.clock() - begun
-        self._due = begun + max(self.least_s, took * _SHARE)
-        return True
-
-
-@attrs.define
-class _Known:
-    """What is known about a run directory.
-
-    Attributes:
-        stamps: The stamps of what was read: None if it did not exist, empty if it may have changed.
-        summary: The run; None if it cannot be read.
-        is_live: Whether it has not ended.
-    """
-
-    stamps: Mapping[str, _Stamp | None]
-    summary: RunSummary | None
-    is_live: bool
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether a file may have changed. Blocks."""
-        return any(_read_stamp(path) != stamp for path, stamp in self.stamps.items())
+        why = f"{self.name} has no instance {name!r}"
+        return first((status for status in self.run.instances if status.name == name), why)
 
 
 class Site:
@@ -157,17 +126,21 @@ class Site:
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root.resolve()
         self.recordings = Recordings()
+        self._clock = clock
         self._lock = threading.Lock()
         self._search = RunSearch(self.root)
-        self._search_pace = _Pace(clock, _SEARCH_S)
-        self._ended_pace = _Pace(clock, _ENDED_LOOK_S)
-        self._live_pace = _Pace(clock, _LIVE_LOOK_S)
-        self._experiments_pace = _Pace(clock, _LIVE_LOOK_S)
-        self._runs: dict[Path, _Known] = {}
-        self._experiments: dict[Path, tuple[_Stamp, ExperimentOverview]] = {}
+        self._looks = {
+            self._look_at_ended: 10.0,
+            self._look_at_live: 0.5,
+            self._search_again: 5.0,
+            self._look_at_experiments: 0.5,
+        }
+        """The least time between two looks of a kind, in seconds."""
+        self._due: dict[Callable[[], None], float] = {}
+        self._runs: dict[Path, tuple[_Stamps, RunSummary | None]] = {}
+        """No stamps for a live run, which is always read again; no run if it cannot be read."""
+        self._experiments: dict[Path, tuple[Hashable, ExperimentOverview]] = {}
         self._version = 0
-        self._sorted: tuple[int, Sequence[RunSummary]] = (-1, ())
-        self._records: dict[Path, tuple[_Stamp, ExperimentRecord]] = {}
 
     def version(self) -> int:
         """Return what grows with each change of what was found.
@@ -182,19 +155,15 @@ class Site:
         """Return the runs: live ones first, then the latest."""
         with self._lock:
             self._look()
-            if self._sorted[0] != self._version:
-                runs = [known.summary for known in self._runs.values() if known.summary is not None]
-                runs.sort(key=lambda run: (run.is_live, run.latest), reverse=True)
-                self._sorted = self._version, runs
-            return self._sorted[1]
+            runs = [run for _, run in self._runs.values() if run is not None]
+        return sorted(runs, key=lambda run: (run.is_live, run.latest), reverse=True)
 
-    def experiments(self) -> Mapping[str, ExperimentOverview]:
-        """Return the experiments by their names in addresses, the latest first."""
+    def experiments(self) -> Sequence[ExperimentOverview]:
+        """Return the experiments, the latest first."""
         with self._lock:
             self._look()
             overviews = [overview for _, overview in self._experiments.values()]
-        overviews.sort(key=lambda overview: overview.changed_at or "", reverse=True)
-        return {self.identify(overview.directory): overview for overview in overviews}
+        return sorted(overviews, key=lambda overview: overview.changed_at or "", reverse=True)
 
     def find_run(self, ident: str) -> RunSummary:
         """Return a run by its name in addresses.
@@ -202,18 +171,8 @@ class Site:
         Raises:
             NoSuchPage: There is no such run.
         """
-        return self._find(ident, self.runs(), "run")
-
-    def find_experiment(self, ident: str) -> ExperimentOverview:
-        """Return an experiment by its name in addresses.
-
-        Raises:
-            NoSuchPage: There is no such experiment.
-        """
-        found = self.experiments().get(ident)
-        if found is None:
-            raise NoSuchPage(f"There is no experiment {ident} in {self.root.name}")
-        return found
+        why = f"There is no run {ident} in {self.root.name}"
+        return first((run for run in self.runs() if run.ident == ident), why)
 
     def find_agent(self, run: RunSummary, ident: str) -> AgentStatus:
         """Return an agent of a run by its name in addresses.
@@ -221,10 +180,8 @@ class Site:
         Raises:
             NoSuchPage: There is no such agent.
         """
-        for agent in run.agents:
-            if self.identify(agent.dir) == ident:
-                return agent
-        raise NoSuchPage(f"{run.name} has no agent {ident}")
+        why = f"{run.name} has no agent {ident}"
+        return first((one for one in run.agents if self.identify(one.dir) == ident), why)
 
     def read_record(self, directory: Path) -> ExperimentRecord:
         """Return an experiment whole; the latest few are kept until their journals change.
@@ -232,18 +189,7 @@ class Site:
         Raises:
             ClawbloxError: It cannot be read.
         """
-        stamp = (file_stamp(directory / JOURNAL_NAME), file_stamp(directory / PLAN_NAME))
-        with self._lock:
-            known = self._records.get(directory)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        record = read_experiment(directory)
-        with self._lock:
-            self._records.pop(directory, None)
-            self._records[directory] = stamp, record
-            while len(self._records) > _MAX_RECORDS:
-                del self._records[next(iter(self._records))]
-        return record
+        return _read_record(directory, _stamp_experiment(directory))
 
     def judged(self) -> Sequence[Path]:
         """Return the worlds, runs and experiments below the directory that a report can be of."""
@@ -251,7 +197,7 @@ class Site:
         for run in self.runs():
             found.add(run.directory)
             found.update(status.world_dir.resolve() for status in run.run.instances)
-        found.update(overview.directory for overview in self.experiments().values())
+        found.update(overview.directory for overview in self.experiments())
         return sorted(path for path in found if path.is_relative_to(self.root))
 
     def name(self, path: Path) -> str:
@@ -262,65 +208,60 @@ class Site:
         """Return the name of a path in addresses."""
         return identify(self.name(path))
 
-    def _find(self, ident: str, runs: Iterable[RunSummary], what: str) -> RunSummary:
-        for run in runs:
-            if run.ident == ident:
-                return run
-        raise NoSuchPage(f"There is no {what} {ident} in {self.root.name}")
-
     def _look(self) -> None:
         """Bring what is known up to date, as far as that is due."""
-        self._ended_pace.do(self._look_at_ended)
-        self._live_pace.do(self._look_at_live)
-        if self._search_pace.do(self._search_again):
-            found = {*self._search.runs}
-            self._read([path for path in self._search.runs if path not in self._runs])
-            for directory in self._runs.keys() - found:
-                self._forget(self._runs, directory)
-            for directory in self._experiments.keys() - {*self._search.experiments}:
-                self._forget(self._experiments, directory)
-        self._experiments_pace.do(self._look_at_experiments)
+        for look, least_s in self._looks.items():
+            begun = self._clock()
+            if begun >= self._due.get(look, begun):
+                look()
+                took = self._clock() - begun
+                self._due[look] = begun + max(least_s, took * _SHARE)
+        self._read([path for path in self._search.runs if path not in self._runs])
 
     def _search_again(self) -> None:
-        self._search.look()
+        before, search = len(self._runs) + len(self._experiments), self._search
+        search.look()
         if make_scope(self.root, wants_ended=True, labels={}).is_one_run:
-            self._search.runs = [self.root]
-
-    def _forget(self, known: MutableMapping[Path, Any], directory: Path) -> None:
-        del known[directory]
-        self._version += 1
+            search.runs = [self.root]
+        self._runs = {path: self._runs[path] for path in search.runs if path in self._runs}
+        self._experiments = {
+            path: self._experiments[path]
+            for path in search.experiments
+            if path in self._experiments
+        }
+        self._version += before - len(self._runs) - len(self._experiments)
 
     def _look_at_ended(self) -> None:
-        ended = [(path, known) for path, known in self._runs.items() if not known.is_live]
-        self._read([path for path, known in ended if known.has_changed])
+        changed = (
+            path
+            for path, (stamps, _) in self._runs.items()
+            if any(_read_stamp(file) != stamp for file, stamp in stamps.items())
+        )
+        self._read([*changed])
 
     def _look_at_live(self) -> None:
-        self._read([path for path, known in self._runs.items() if known.is_live])
+        self._read([path for path, (stamps, _) in self._runs.items() if not stamps])
 
     def _read(self, directories: Sequence[Path]) -> None:
         begun_ns = time.time_ns()
         runs = {run.directory: run for run in read_runs(directories)}
         for directory in directories:
-            run = runs.get(directory)
-            summary = None if run is None else self._summarise(run)
-            earlier = self._runs.get(directory)
-            if earlier is None or not _is_same(earlier.summary, summary):
+            summary = self._summarise(runs[directory]) if directory in runs else None
+            known = self._runs.get(directory)
+            if known is None or _unmeasured(known[1]) != _unmeasured(summary):
                 self._version += 1
             is_live = summary is not None and summary.is_live
             stamps = {} if is_live else _stamp_run(directory, summary, begun_ns)
-            self._runs[directory] = _Known(stamps, summary, is_live)
+            self._runs[directory] = stamps, summary
 
     def _summarise(self, run: Run) -> RunSummary:
-        name = self.name(run.directory)
-        part = find_experiment_part(run.directory)
-        return RunSummary(
-            identify(name), name, run.directory, run, read_agents(run.directory), part
-        )
+        name, directory = self.name(run.directory), run.directory
+        part, agents = find_experiment_part(directory), read_agents(directory)
+        return RunSummary(identify(name), name, directory, run, agents, part)
 
     def _look_at_experiments(self) -> None:
         for directory in self._search.experiments:
-            files = (file_stamp(directory / name) for name in (JOURNAL_NAME, PLAN_NAME))
-            stamp = (*files, find_experiment_owner(directory))
+            stamp = _stamp_experiment(directory), find_experiment_owner(directory)
             known = self._experiments.get(directory)
             if known is None or known[0] != stamp:
                 self._experiments[directory] = stamp, read_overview(directory)
@@ -332,24 +273,27 @@ def identify(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:_ID_DIGITS]
 
 
-def _is_same(one: RunSummary | None, other: RunSummary | None) -> bool:
-    """Return whether pages that show no measurements of processes show two summaries alike."""
-    if one is None or other is None:
-        return one is other
-    return one.agents == other.agents and _unmeasured(one.run) == _unmeasured(other.run)
+@functools.lru_cache(maxsize=_MAX_RECORDS)
+def _read_record(directory: Path, _stamp: Hashable) -> ExperimentRecord:
+    return read_experiment(directory)
 
 
-def _unmeasured(run: Run) -> Run:
+def _stamp_experiment(directory: Path) -> Hashable:
+    return file_stamp(directory / JOURNAL_NAME), file_stamp(directory / PLAN_NAME)
+
+
+def _unmeasured(summary: RunSummary | None) -> RunSummary | None:
+    """Return a summary without measurements of processes, which the pages of it do not show."""
+    if summary is None:
+        return None
     instances = (
         attrs.evolve(status, uptime_s=None, rss_bytes=None, cpu_s=None, rate=None)
-        for status in run.instances
+        for status in summary.run.instances
     )
-    return attrs.evolve(run, instances=tuple(instances))
+    return attrs.evolve(summary, run=attrs.evolve(summary.run, instances=tuple(instances)))
 
 
-def _stamp_run(
-    directory: Path, summary: RunSummary | None, read_ns: int
-) -> Mapping[str, _Stamp | None]:
+def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _Stamps:
     """Return the stamps of what changes when anything of a run is written that its summary shows.
 
     Args:

@@ -224,12 +224,12 @@ def test_a_new_generation_of_an_experiment_is_seen(site: Site, clock: Clock) -> 
     lines = journal.read_bytes().splitlines(keepends=True)
     last = max(at for at, line in enumerate(lines) if json.loads(line)["type"] == "committed")
     journal.write_bytes(b"".join(lines[:last]))
-    (before,) = site.experiments().values()
+    (before,) = site.experiments()
     version = site.version()
     with journal.open("ab") as file:
         file.write(b"".join(lines[last:]))
     clock.now += LIVE_S
-    (after,) = site.experiments().values()
+    (after,) = site.experiments()
     assert after.committed == before.committed + 1
     assert site.version() > version
     shutil.rmtree(site.root / "exp")
@@ -243,10 +243,10 @@ def test_an_experiment_whose_process_ends_runs_no_longer(site: Site, clock: Cloc
     make_private_dir(lock.parent)
     held = lock_file(lock)
     assert held is not None
-    assert [one.state for one in site.experiments().values()] == ["running"]
+    assert [one.state for one in site.experiments()] == ["running"]
     unlock_file(lock, held)
     clock.now += LIVE_S
-    assert [one.state for one in site.experiments().values()] == ["done"]
+    assert [one.state for one in site.experiments()] == ["done"]
 
 
 def test_a_change_within_a_tick_of_the_disks_clock_is_seen(site: Site, clock: Clock) -> None:

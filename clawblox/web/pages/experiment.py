@@ -41,7 +41,7 @@ from clawblox.web.pieces import (
     table,
 )
 from clawblox.web.run_history import list_subjects
-from clawblox.web.site import NoSuchPage
+from clawblox.web.site import NoSuchPage, first
 
 _MAX_GENERATIONS: Final = 60
 _MAX_ROWS: Final = 2000
@@ -62,7 +62,10 @@ FindRun: TypeAlias = Callable[[Row], Address | None]
 
 def make_page(ask: Ask, ident: str) -> Page:
     """Return the page of an experiment."""
-    found = ask.site.find_experiment(ident)
+    found = first(
+        (one for one in ask.site.experiments() if ask.site.identify(one.directory) == ident),
+        f"There is no experiment {ident} in {ask.site.root.name}",
+    )
     try:
         record = ask.site.read_record(found.directory)
         status = record.status(pid=find_experiment_owner(record.directory))

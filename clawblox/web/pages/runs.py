@@ -44,7 +44,7 @@ def make_page(ask: Ask) -> Page:
     experiments = ask.site.experiments()
     parts = [
         Part("summary", _summarise(runs)),
-        Part("experiments", _draw_experiments(ask, experiments.values())),
+        Part("experiments", _draw_experiments(ask, experiments)),
         Part("filter", _draw_filter(ask)),
         Part("runs", _draw_runs(ask, shown, len(runs))),
         Part("compare", _draw_comparison(ask, shown)),
