@@ -27,7 +27,8 @@ from clawblox.checkpoint.secrets.patterns.shapes import Match
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_name
 from clawblox.results import Finding
-from clawblox.system.regular_files import open_file
+from clawblox.system.regular_files import open_directory, open_regular
+from clawblox.system.trees import TreeWalk
 
 MASK: Final = b"[secret]"
 _MIN_NAME: Final = 3
@@ -262,11 +263,15 @@ def _mask(page: bytes, matches: Iterable[Match]) -> bytes:
 
 
 def _find_source(root: Path, secret: bytes) -> str | None:
-    """Return the file below a directory that has a secret, and its line."""
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root))
-        with contextlib.suppress(OSError), os.fdopen(open_file(root, name), "rb") as file:
-            for number, line in enumerate(file, 1):
-                if secret in line:
-                    return f"{name}:{number}"
+    """Return a file below a directory that has a secret, and its line."""
+    with contextlib.suppress(OSError), TreeWalk(open_directory(root)) as walk:
+        for entry in walk:
+            with contextlib.suppress(OSError):
+                if entry.kind == "directory":
+                    walk.enter(entry.name)
+                    continue
+                with os.fdopen(open_regular(entry.name, dir_fd=walk.fd), "rb") as file:
+                    for number, line in enumerate(file, 1):
+                        if secret in line:
+                            return f"{walk.path_to(entry.name)}:{number}"
     return None
