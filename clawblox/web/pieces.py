@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
 from clawblox.views.formatting import format_cost, format_count
-from clawblox.views.html import Child, Markup, element, join, void
-from clawblox.web.page import Links
+from clawblox.views.html import Address, Child, Markup, element, join, void
+from clawblox.web.page import Ask, Links
 
 _T = TypeVar("_T")
-
 _SIGNS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("ready", "working", "idle", "running"), ("●", "good")),
+    **dict.fromkeys(
+        ("ready", "working", "idle", "running", "preparing", "saving", "scoring"), ("●", "good")
+    ),
     **dict.fromkeys(
         ("starting", "restarting", "stopping", "waiting", "paused", "blocked", "new"),
         ("◐", "warning"),
     ),
     **dict.fromkeys(("failed", "halted", "died", "unreadable"), ("✕", "bad")),
     "interrupted": ("◇", "lost"),
+    "imported": ("□", "muted"),
 }
-_ENDED: Final = ("■", "muted")
+
+
+def find_sign(state: str) -> tuple[str, str]:
+    """Return the sign of a state and its kind, by which it is coloured."""
+    return _SIGNS.get(state, ("■", "muted"))
 
 
 def state_mark(state: str, *, is_bad: bool = False) -> Markup:
@@ -32,7 +38,7 @@ def state_mark(state: str, *, is_bad: bool = False) -> Markup:
         state: The state of an instance, an agent, a chain or an experiment.
         is_bad: Whether it ended badly, where the word alone does not say so.
     """
-    sign, kind = ("✕", "bad") if is_bad else _SIGNS.get(state, _ENDED)
+    sign, kind = ("✕", "bad") if is_bad else find_sign(state)
     return element(
         "span", element("span", sign, aria_hidden="true"), " ", state, class_=f"state {kind}"
     )
@@ -99,6 +105,10 @@ class Cell:
     sort: str = ""
 
 
+Columns: TypeAlias = Mapping[str, Callable[[_T], Cell | Child]]
+"""What a table shows of each thing, by its heading."""
+
+
 def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Child]]) -> Markup:
     """Return a table; on a narrow screen, each row becomes a list with the headings as labels.
 
@@ -107,7 +117,7 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
         headings: The headings; a column without any content is left out.
         rows: The cells of each row; the first one is its heading.
     """
-    cells = [[_as_cell(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     used = [
         place
         for place in range(len(headings))
@@ -130,31 +140,31 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
     )
 
 
-def listing(
-    name: str, items: Sequence[_T], columns: Mapping[str, Callable[[_T], Cell | Child]], most: int
-) -> Markup:
-    """Return a table of the first items, and how many more there are; nothing without items.
-
-    Args:
-        name: As for :func:`table`.
-        items: The items, a row each.
-        columns: What draws an item in each column, by its heading.
-        most: Maximum number of rows.
-    """
-    rows = [[draw(item) for draw in columns.values()] for item in items[:most]]
-    return join((table(name, [*columns], rows), and_more(len(items) - most)) if rows else ())
-
-
-def _as_cell(cell: Cell | Child) -> Cell:
-    return cell if isinstance(cell, Cell) else Cell(cell)
-
-
 def _draw_cell(cell: Cell, heading: str, place: int) -> Markup:
     kind = "number" if cell.is_number else None
     sort = cell.sort or None
     if place == 0:
         return element("th", cell.content, scope="row", class_=kind, data_sort=sort)
     return element("td", cell.content, class_=kind, data_label=heading, data_sort=sort)
+
+
+def listing(name: str, things: Sequence[_T], columns: Columns[_T], *, most: int) -> Markup:
+    """Return a table of the first things, and how many more there are; nothing without things.
+
+    Args:
+        name: As for :func:`table`.
+        things: The things, a row each.
+        columns: What to show of each.
+        most: Maximum number of rows.
+    """
+    rows = [[draw(thing) for draw in columns.values()] for thing in things[:most]]
+    return join((table(name, [*columns], rows), and_more(len(things) - most)) if rows else ())
+
+
+def section(heading: str, things: Sequence[_T], columns: Columns[_T], *, most: int) -> Markup:
+    """Return a heading and a listing; nothing without things. See :func:`listing`."""
+    drawn = listing(heading, things, columns, most=most)
+    return join((element("h2", heading), drawn) if things else ())
 
 
 def count(number: int | None) -> Cell:
@@ -177,37 +187,47 @@ def and_more(number: int) -> Markup | None:
     return element("p", f"and {number} more", class_="muted") if number > 0 else None
 
 
-def filter_field(part: str, value: str, words: str) -> Markup:
-    """Return a field whose words the rows of a part must contain.
+def filters(
+    ask: Ask, to: Address, part: str, words: str, choices: Mapping[str, Sequence[str]], *more: Child
+) -> Markup:
+    """Return a form by which a page is asked again for some of its rows.
 
     Args:
-        part: Name of the part.
-        value: The words so far.
-        words: Description, for example of the columns that are searched.
+        ask: What the page is asked for.
+        to: Address of the page.
+        part: Name of the part whose rows must contain the words of the field.
+        words: Description of the field, for example of the columns that are searched.
+        choices: Parameters of the address, and the options of each; an empty option means all.
+        more: What follows.
     """
-    return void(
+    field = void(
         "input",
         type="search",
         name="q",
-        value=value,
+        value=ask.query.get("q", ""),
         placeholder=words,
         aria_label=f"Filter: {words}",
         class_="filter",
         data_part=part,
     )
-
-
-def selection(name: str, words: str, options: Sequence[str], chosen: str) -> Markup:
-    """Return a choice among options; an empty option means all."""
     made = [
-        element("option", option or "all", value=option, selected="" if option == chosen else None)
-        for option in options
+        _choice(
+            name, name.capitalize(), [(one, one or "all") for one in options], ask.query.get(name)
+        )
+        for name, options in choices.items()
     ]
-    return element("label", words, " ", element("select", *made, name=name))
+    button = element("button", "Show", type="submit")
+    return element("form", field, *made, button, *more, method="get", action=to, class_="row")
+
+
+def has_words(ask: Ask, texts: Iterable[str]) -> bool:
+    """Return whether texts contain all words of the field of :func:`filters`."""
+    text = " ".join(texts).lower()
+    return all(word in text for word in ask.query.get("q", "").lower().split())
 
 
 def comparison(
-    links: Links, options: Sequence[tuple[str, str]], chosen: tuple[str, str] = ("", "")
+    links: Links, options: Sequence[tuple[str, str]], chosen: Sequence[str] = ("", "")
 ) -> Markup:
     """Return a form that leads to the comparison of two of several things.
 
@@ -216,15 +236,20 @@ def comparison(
         options: Their names in addresses, and their words.
         chosen: Those that are chosen already, by their names in addresses.
     """
-    if chosen == ("", "") and len(options) > 1:
+    if not any(chosen) and len(options) > 1:
         chosen = (options[0][0], options[1][0])
-    fields = []
-    for name, value in zip("ab", chosen, strict=True):
-        made = [
-            element("option", words, value=ident, selected="" if ident == value else None)
-            for ident, words in options
-        ]
-        choice = element("select", *made, name=name)
-        fields.append(element("label", f"{name.upper()} ", choice, class_="choice"))
+    fields = [
+        _choice(name, name.upper(), options, one) for name, one in zip("ab", chosen, strict=True)
+    ]
     button = element("button", "Compare", type="submit")
     return element("form", *fields, button, method="get", action=links.to("compare"), class_="row")
+
+
+def _choice(
+    name: str, words: str, options: Iterable[tuple[str, str]], chosen: str | None
+) -> Markup:
+    made = [
+        element("option", shown, value=value, selected="" if value == chosen else None)
+        for value, shown in options
+    ]
+    return element("label", f"{words} ", element("select", *made, name=name), class_="choice")

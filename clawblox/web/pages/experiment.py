@@ -7,11 +7,11 @@ from typing import Final, TypeAlias
 
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.tables.estimates import Estimate
+from clawblox.experiment.tables.groups import Difference
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.experiment.tables.text_tables import format_cell
-from clawblox.printable import printable
 from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiments import (
     describe_counts,
@@ -30,13 +30,16 @@ from clawblox.views.score_svg import draw_scores
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
+    Columns,
     code,
     comparison,
     cost,
     count,
-    filter_field,
+    filters,
+    find_sign,
+    has_words,
+    section,
     moment,
-    selection,
     state_mark,
     table,
 )
@@ -47,14 +50,10 @@ _MAX_GENERATIONS: Final = 60
 _MAX_ROWS: Final = 2000
 _MAX_SCORES: Final = 12
 _MAX_CHARS: Final = 300
-_SIGNS: Final[Mapping[str, tuple[str, str]]] = {
-    "committed": ("■", "muted"),
-    "imported": ("□", "muted"),
-    "failed": ("✕", "bad"),
-    "paused": ("◐", "warning"),
-    "interrupted": ("◇", "lost"),
-}
-_UNDER_WAY: Final = ("●", "good")
+_LEGEND: Final = (
+    "■ committed · □ imported · ● under way · ◐ starting or paused · ✕ failed · ◇ interrupted · "
+    "■ 2 after two attempts"
+)
 
 FindRun: TypeAlias = Callable[[Row], Address | None]
 """Returns the page of the run of a generation; None if its directory is gone."""
@@ -73,11 +72,10 @@ def make_page(ask: Ask, ident: str) -> Page:
     except ClawbloxError as error:
         raise NoSuchPage(f"{found.name} cannot be read: {error.headline}") from error
     own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
-    runs = {run.directory: run.ident for run in own}
+    pages = {run.directory: ask.links.to("run", run.ident) for run in own}
 
     def address(row: Row) -> Address | None:
-        run = runs.get(record.directory / row.run_dir) if row.run_dir else None
-        return None if run is None else ask.links.to("run", run)
+        return pages.get(record.directory / row.run_dir)
 
     rows = results.rows()
     parts = [
@@ -85,12 +83,12 @@ def make_page(ask: Ask, ident: str) -> Page:
         Part("chains", _draw_chains(status, rows, address)),
         Part("results", _draw_results(ask, ident, results)),
         Part("filter", _draw_filter(ask, ident, rows)),
-        Part("rows", _draw_rows(ask, rows, address)),
+        Part("rows", _draw_rows([*_choose(ask, rows)], address)),
         Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
     crumbs = ((ask.site.root.name, ask.links.to()),)
     is_live = status.pid is not None
-    return Page(printable(record.plan.name), crumbs, parts, is_live=is_live, is_of_site=True)
+    return Page(record.plan.name, crumbs, parts, is_live=is_live, is_of_site=True)
 
 
 def _summarise(status: ExperimentStatus) -> Markup:
@@ -126,63 +124,46 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
     by_place = {(row.chain, row.generation): row for row in rows}
     most = min(max((chain.generations for chain in status.chains), default=0), _MAX_GENERATIONS)
     labels = {row.chain: format_labels(row.labels) for row in rows}
-    numbers = [str(number) for number in range(1, most + 1)]
-    headings = ("Chain", "Condition", "State", "Why", *numbers, "Score", "Cost")
+    numbers = range(1, most + 1)
+    headings = ("Chain", "Condition", "State", "Why", *map(str, numbers), "Score", "Cost")
     body = [
         (
-            printable(chain.name),
-            printable(labels.get(chain.name, "")),
+            chain.name,
+            labels.get(chain.name, ""),
             state_mark(chain.state),
-            _cut(describe_last(chain)),
-            *(_mark(by_place.get((chain.name, int(number))), address) for number in numbers),
+            describe_last(chain)[:_MAX_CHARS],
+            *(_mark(by_place.get((chain.name, number)), address) for number in numbers),
             _scores(chain.scores),
             cost(chain.cost_usd),
         )
         for chain in status.chains
     ]
-    legend = " · ".join(f"{sign} {word}" for word, (sign, _) in _SIGNS.items())
-    legend += " · ● under way · ■ 2 after two attempts"
-    return join(
-        (
-            element("h2", f"{count_words(len(status.chains), 'chain')} and their generations"),
-            element(
-                "div",
-                table("Chains and generations", headings, body),
-                class_="scroll grid",
-                tabindex="0",
-            ),
-            element("p", legend, class_="muted"),
-        )
-    )
+    heading = f"{count_words(len(status.chains), 'chain')} and their generations"
+    grid = element("div", table(heading, headings, body), class_="scroll grid", tabindex="0")
+    return join((element("h2", heading), grid, element("p", _LEGEND, class_="muted")))
 
 
 def _mark(row: Row | None, address: FindRun) -> Child:
     if row is None:
         return "·"
-    sign, kind = _SIGNS.get(row.status, _UNDER_WAY)
-    scores = ", ".join(f"{name} {value:g}" for name, value in row.scores.items())
-    words = ", ".join(
-        filter(
-            None,
-            (
-                f"{row.chain} generation {row.generation}: {row.status}",
-                row.ended_by,
-                _cut(row.error),
-                count_words(row.attempts, "attempt"),
-                scores,
-            ),
-        )
-    )
+    sign, kind = find_sign(row.status)
+    place = f"{row.chain} generation {row.generation}: {row.status}"
+    tried = count_words(row.attempts, "attempt")
+    words = (place, row.ended_by, row.error[:_MAX_CHARS], tried, _format_scores(row.scores))
+    title = ", ".join(filter(None, words))
     tries = f" {row.attempts}" if row.attempts > 1 else ""
-    shown = element("span", sign, tries, class_=kind, title=words)
+    shown = element("span", sign, tries, class_=kind, title=title)
     to = address(row)
-    return shown if to is None else link(shown, to, aria_label=words)
+    return shown if to is None else link(shown, to, aria_label=title)
+
+
+def _format_scores(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in list(scores.items())[:_MAX_SCORES])
 
 
 def _scores(scores: Mapping[str, float]) -> Cell:
-    shown = ", ".join(f"{name} {value:g}" for name, value in list(scores.items())[:_MAX_SCORES])
-    first = next(iter(scores.values()), 0.0)
-    return Cell(printable(shown), is_number=True, sort=f"{first:.9g}")
+    first_score = next(iter(scores.values()), 0.0)
+    return Cell(_format_scores(scores), is_number=True, sort=f"{first_score:.9g}")
 
 
 # -- results ------------------------------------------------------------------------------------
@@ -190,45 +171,44 @@ def _scores(scores: Mapping[str, float]) -> Cell:
 
 def _draw_results(ask: Ask, ident: str, results: Results) -> Markup:
     names = sorted({name for row in results.rows() if row.is_over for name in row.scores})
+    names = names[:_MAX_SCORES]
     if not names:
         return join(())
-    chosen = ask.query.get("score") if ask.query.get("score") in names else names[0]
-    by = results.conditions() or ["chain"]
-    links = [
-        element("b", printable(name))
+    asked = ask.query.get("score", "")
+    chosen = asked if asked in names else names[0]
+    links = (
+        element("b", name)
         if name == chosen
-        else link(printable(name), ask.links.to("experiment", ident, score=name))
-        for name in names[:_MAX_SCORES]
-    ]
+        else link(name, ask.links.to("experiment", ident, score=name))
+        for name in names
+    )
     try:
-        picture = draw_scores(results, str(chosen), title=str(chosen)).part()
+        picture = draw_scores(results, chosen, title=chosen).part()
     except ConfigError as error:
         picture = element("p", error.headline, class_="muted")
+    differences = ((name, one) for name in names for one in results.differences(name))
     return join(
         (
-            element("h2", "Results by condition"),
-            element("p", join(links, " · ")) if len(links) > 1 else None,
-            _draw_groups(results, names[:_MAX_SCORES], by),
-            *_draw_differences(results, names[:_MAX_SCORES]),
+            _draw_groups(results, names),
+            section("Branches and controls", [*differences], _DIFFERENCES, most=_MAX_ROWS),
+            element("p", join(links, " · ")) if len(names) > 1 else None,
             element("div", picture, class_="scroll", tabindex="0"),
         )
     )
 
 
-def _draw_groups(results: Results, names: Sequence[str], by: Sequence[str]) -> Markup:
-    estimates = {
-        name: {tuple(group.by.values()): group.estimate for group in results.summary(name, by=by)}
-        for name in names
-    }
-    groups = sorted({key for found in estimates.values() for key in found}, key=repr)
+def _draw_groups(results: Results, names: Sequence[str]) -> Markup:
+    by = results.conditions() or ["chain"]
+    groups = zip(*(results.summary(name, by=by) for name in names), strict=True)
     rows: list[Sequence[Cell | Child]] = [
         (
-            *(printable(format_cell(value)) for value in key),
-            *(_estimate(estimates[name].get(key)) for name in names),
+            *(format_cell(value) for value in of_scores[0].by.values()),
+            *(_estimate(group.estimate) for group in of_scores),
         )
-        for key in groups
+        for of_scores in groups
     ]
-    return table("Results by condition", (*by, *map(printable, names)), rows)
+    heading = "Results by condition"
+    return join((element("h2", heading), table(heading, (*by, *names), rows)))
 
 
 def _estimate(found: Estimate | None) -> Cell:
@@ -238,83 +218,52 @@ def _estimate(found: Estimate | None) -> Cell:
     return Cell(f"{found.mean:.4g}{error} (n {found.n})", is_number=True, sort=f"{found.mean:.9g}")
 
 
-def _draw_differences(results: Results, names: Sequence[str]) -> Iterator[Markup]:
-    """Yield how branches differ from the control branches of their checkpoints."""
-    rows = []
-    for name in names:
-        for found in results.differences(name):
-            interval = ""
-            if found.interval is not None:
-                interval = f"{found.interval[0]:.3g} to {found.interval[1]:.3g}"
-            by = ", ".join(f"{key}={value}" for key, value in found.by.items())
-            control = Cell(f"{found.control:.4g}" if found.control is not None else "", True)
-            rows.append((by, name, control, _estimate(found.estimate), interval))
-    if rows:
-        headings = ("Branches", "Score", "Control", "Difference", "95 % interval")
-        yield table("Branches and controls", headings, rows)
+_DIFFERENCES: Final[Columns[tuple[str, Difference]]] = {
+    "Branches": lambda one: ", ".join(f"{key}={value}" for key, value in one[1].by.items()),
+    "Score": lambda one: one[0],
+    "Control": lambda one: "" if one[1].control is None else f"{one[1].control:.4g}",
+    "Difference": lambda one: _estimate(one[1].estimate),
+    "95 % interval": lambda one: " to ".join(f"{end:.3g}" for end in one[1].interval or ()),
+}
+"""What is shown of a difference of a score between branches."""
 
 
 # -- rows ---------------------------------------------------------------------------------------
 
 
 def _draw_filter(ask: Ask, ident: str, rows: Sequence[Row]) -> Markup:
-    states = sorted({row.status for row in rows})
-    return element(
-        "form",
-        filter_field("rows", ask.query.get("q", ""), "chain, condition, reason"),
-        selection("state", "State", ("", *states), ask.query.get("state", "")),
-        element("button", "Show", type="submit"),
-        method="get",
-        action=ask.links.to("experiment", ident),
-        class_="row",
-    )
+    states = {"state": ("", *sorted({row.status for row in rows}))}
+    to = ask.links.to("experiment", ident)
+    return filters(ask, to, "rows", "chain, condition, reason", states)
 
 
-def _draw_rows(ask: Ask, rows: Sequence[Row], address: FindRun) -> Markup:
-    state, words = ask.query.get("state", ""), ask.query.get("q", "").lower().split()
-    wanted = [
-        row
-        for row in rows
-        if (not state or row.status == state) and all(word in _searched(row) for word in words)
-    ]
-    headings = (
-        *("Generation", "Condition", "State", "Why", "Attempts", "Turns", "Output", "Cost"),
-        *("All attempts", "Active", "Score", "Ended"),
-    )
-    body = [_draw_row(row, address) for row in wanted[:_MAX_ROWS]]
-    more = len(wanted) - len(body)
-    return join(
-        (
-            element("h2", count_words(len(wanted), "generation")),
-            table("Generations", headings, body),
-            element("p", f"and {more} more: filter them", class_="muted") if more else None,
-        )
-    )
+def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the generations that are asked for."""
+    for row in rows:
+        words = row.chain, format_labels(row.labels), row.status, row.ended_by, row.error
+        if ask.query.get("state", "") in ("", row.status) and has_words(ask, words):
+            yield row
 
 
-def _draw_row(row: Row, address: FindRun) -> Sequence[Cell | Child]:
-    name, to = printable(f"{row.chain}/g{row.generation:03}"), address(row)
-    return (
-        name if to is None else link(name, to),
-        printable(format_labels(row.labels)),
-        element("span", row.status, class_=_SIGNS.get(row.status, _UNDER_WAY)[1]),
-        _cut(": ".join(filter(None, (row.ended_by, row.error)))),
-        count(row.attempts),
-        count(row.turns),
-        count(row.output_tokens),
-        cost(row.cost_usd),
-        cost(row.spent_usd),
-        Cell(format_rough_seconds(row.active_s), is_number=True, sort=f"{row.active_s:.1f}"),
-        _scores(row.scores),
-        moment(row.ended_at),
-    )
+def _draw_rows(rows: Sequence[Row], address: FindRun) -> Markup:
+    def name(row: Row) -> Child:
+        words, to = f"{row.chain}/g{row.generation:03}", address(row)
+        return words if to is None else link(words, to)
 
-
-def _searched(row: Row) -> str:
-    pieces = (row.chain, format_labels(row.labels), row.status, row.ended_by, row.error)
-    return " ".join(pieces).lower()
-
-
-def _cut(text: str) -> str:
-    shown = printable(text)
-    return shown if len(shown) <= _MAX_CHARS else f"{shown[:_MAX_CHARS]}…"
+    columns: Columns[Row] = {
+        "Generation": name,
+        "Condition": lambda row: format_labels(row.labels),
+        "State": lambda row: state_mark(row.status),
+        "Why": lambda row: ": ".join(filter(None, (row.ended_by, row.error)))[:_MAX_CHARS],
+        "Attempts": lambda row: count(row.attempts),
+        "Turns": lambda row: count(row.turns),
+        "Output": lambda row: count(row.output_tokens),
+        "Cost": lambda row: cost(row.cost_usd),
+        "All attempts": lambda row: cost(row.spent_usd),
+        "Active": lambda row: Cell(
+            format_rough_seconds(row.active_s), is_number=True, sort=f"{row.active_s:.1f}"
+        ),
+        "Score": lambda row: _scores(row.scores),
+        "Ended": lambda row: moment(row.ended_at),
+    }
+    return section(count_words(len(rows), "generation"), rows, columns, most=_MAX_ROWS)

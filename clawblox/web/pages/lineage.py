@@ -84,7 +84,7 @@ def _draw_family(
         ),
         "Latest": lambda one: moment(one[0].latest),
     }
-    yield listing("Runs, each below its parent", family, columns, _MAX_RUNS)
+    yield listing("Runs, each below its parent", family, columns, most=_MAX_RUNS)
 
 
 def _draw_states(run: RunSummary) -> Markup:

@@ -155,7 +155,7 @@ def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Child]:
             yield element("h3", agent)
             yield element("p", f"{count_words(len(files), 'file')}, {size}", class_="muted")
             rows = [(agent, path, file) for path, file in files.items()]
-            yield listing(f"Workspace of {agent}", rows, columns, _MAX_ROWS)
+            yield listing(f"Workspace of {agent}", rows, columns, most=_MAX_ROWS)
 
 
 # -- what has changed ------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     return element(
         "details",
         element("summary", f"The world documents differ in {count_words(len(found), 'path')}."),
-        listing("Paths that differ", found, columns, _MAX_ROWS),
+        listing("Paths that differ", found, columns, most=_MAX_ROWS),
         open="" if len(found) <= _MAX_OPEN_PATHS else None,
     )
 

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
-
-import attrs
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 from clawblox.agents.run_agent import read_run_agent
+from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import ClawbloxError
-from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_cost
 from clawblox.views.html import Markup, element, join
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import cost, count, table
+from clawblox.web.pieces import Columns, cost, count, section
 from clawblox.web.site import RunSummary
 
 _MAX_ROWS: Final = 500
-_NOT_KNOWN: Final = "not known"
-
-
-@attrs.frozen
-class _Used:
-    """The usage of one agent in one run directory."""
-
-    experiment: str
-    model: str
-    day: str
-    own: Usage
-    inherited: Usage
+_Group: TypeAlias = tuple[str, Sequence[AgentStatus], Usage]
+"""The name of a group, its agents, and their own usage."""
 
 
 def make_page(ask: Ask) -> Page:
     """Return the page of usage."""
-    used = [one for run in ask.site.runs() for one in _read(ask, run)]
-    own, inherited = (
-        sum_usage(getattr(one, name) for one in used) for name in ("own", "inherited")
-    )
+    agents: list[AgentStatus] = []
+    groups: dict[str, defaultdict[str, list[AgentStatus]]] = {
+        name: defaultdict(list) for name in ("experiment", "model", "day")
+    }
+    for run in ask.site.runs():
+        agents += run.agents
+        experiment = run.part.experiment.name if run.part else "other runs"
+        models = _find_models(ask, run)
+        for agent in run.agents:
+            model = f"{agent.driver}, {models.get(agent.name) or 'not known'}"
+            for name, key in zip(groups, (experiment, model, agent.time[:10]), strict=True):
+                groups[name][key].append(agent)
+    own, inherited = _sum(agents), sum_usage(agent.inherited for agent in agents)
     words = [
-        count_words(len(used), "agent"),
+        count_words(len(agents), "agent"),
         f"{own.turns} turns",
         format_cost(own.cost_usd) or "cost not reported",
     ]
@@ -50,27 +48,14 @@ def make_page(ask: Ask) -> Page:
     ]
     parts = [
         Part("summary", element("p", " · ".join(words), class_="summary")),
-        *(
-            Part(name, _draw(used, name, heading))
-            for name, heading in (("experiment", "Experiment"), ("model", "Model"), ("day", "Day"))
-        ),
+        *(Part(name, _draw(name, found)) for name, found in groups.items()),
         Part("notes", join(element("p", note, class_="muted") for note in notes)),
     ]
     return Page("Usage", ((ask.site.root.name, ask.links.to()),), parts)
 
 
-def _read(ask: Ask, run: RunSummary) -> Iterator[_Used]:
-    experiment = "" if run.part is None else run.part.experiment.name
-    models = _find_models(ask, run)
-    for agent in run.agents:
-        model = models.get(agent.name) or _NOT_KNOWN
-        yield _Used(
-            experiment or "other runs",
-            f"{agent.driver}, {model}",
-            agent.time[:10],
-            agent.own_usage,
-            agent.inherited,
-        )
+def _sum(agents: Sequence[AgentStatus]) -> Usage:
+    return sum_usage(agent.own_usage for agent in agents)
 
 
 def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
@@ -85,25 +70,21 @@ def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
     return {} if agent is None else {agent.options.agent_name: agent.options.model}
 
 
-def _draw(used: list[_Used], name: str, heading: str) -> Markup:
-    groups: dict[str, list[_Used]] = {}
-    for one in used:
-        groups.setdefault(getattr(one, name), []).append(one)
-    totals = {key: sum_usage(one.own for one in group) for key, group in groups.items()}
-    order = sorted(totals, key=lambda key: (totals[key].cost_usd or 0.0, totals[key].tokens))[::-1]
-    if name == "day":
-        order = sorted(totals, reverse=True)
-    headings = (heading, "Agents", "Turns", "Input", "Cached", "Output", "Cost")
-    rows = [
-        (
-            printable(key),
-            count(len(groups[key])),
-            count(totals[key].turns),
-            count(totals[key].input_tokens),
-            count(totals[key].cached_tokens),
-            count(totals[key].output_tokens),
-            cost(totals[key].cost_usd),
-        )
-        for key in order[:_MAX_ROWS]
-    ]
-    return join((element("h2", f"By {name}"), table(f"Usage by {name}", headings, rows)))
+def _draw(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup:
+    groups = [(key, agents, _sum(agents)) for key, agents in found.items()]
+    groups.sort(
+        key=lambda group: (
+            (group[0],) if name == "day" else (group[2].cost_usd or 0, group[2].tokens)
+        ),
+        reverse=True,
+    )
+    columns: Columns[_Group] = {
+        name.capitalize(): lambda group: group[0],
+        "Agents": lambda group: count(len(group[1])),
+        "Turns": lambda group: count(group[2].turns),
+        "Input": lambda group: count(group[2].input_tokens),
+        "Cached": lambda group: count(group[2].cached_tokens),
+        "Output": lambda group: count(group[2].output_tokens),
+        "Cost": lambda group: cost(group[2].cost_usd),
+    }
+    return section(f"By {name}", groups, columns, most=_MAX_ROWS)
