@@ -19,7 +19,6 @@ from clawblox.web.pages import (
     run,
     runs,
     save,
-    usage,
 )
 from clawblox.web.site import NoSuchPage
 
@@ -35,7 +34,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("search", log.make_search_page),
     ("open", shared_address.make_page),
     ("experiment/*", experiment.make_page),
-    ("usage", usage.make_page),
+    ("usage", runs.make_usage_page),
     ("reports", reports.make_page),
     ("check/*", reports.make_report_page),
     ("run/*/replay", replay.make_page),

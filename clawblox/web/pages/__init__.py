@@ -1,13 +1,12 @@
 """The pages, a module each: pure functions of the site and an address.
 
-- ``runs``: what runs, and what has run.
+- ``runs``: what runs, what has run, and what it used by experiment, model and day.
 - ``run``: why a run is as it is, what it cost, where it comes from, how to go on.
 - ``log``: the log of an instance.
 - ``agent``: why an agent is as it is, its turns over time, its steps, and its long texts.
 - ``search``: a search over all runs.
 - ``shared``: a choice of runs, for an address that leads to several.
 - ``experiment``: chains, generations, money and results.
-- ``usage``: tokens and cost by experiment, model and day.
 - ``reports``: what ``clawblox check`` and ``clawblox verify`` have left.
 - ``save``: a save, its workspaces, and what has changed in it.
 - ``compare``: two runs, instances or saves.

@@ -246,6 +246,9 @@ def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _draw_rows(rows: Sequence[Row], address: FindRun) -> Markup:
+    if not rows:
+        return element("p", "No generation matches.", class_="muted")
+
     def name(row: Row) -> Child:
         words, to = f"{row.chain}/g{row.generation:03}", address(row)
         return words if to is None else link(words, to)

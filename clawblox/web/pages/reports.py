@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from clawblox.conformance.kept_check import read_check
 from clawblox.conformance.report import Report
 from clawblox.errors import ClawbloxError
-from clawblox.printable import printable
 from clawblox.replay.kept_verification import read_verification
 from clawblox.replay.verified_run import VerifiedRun
 from clawblox.views.check_page import draw_report
@@ -17,58 +16,50 @@ from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import moment, table
-from clawblox.web.site import NoSuchPage
+from clawblox.web.pieces import lines, moment, table
+from clawblox.web.site import NoSuchPage, first
 from clawblox.world.kept_reports import KeptReport
 
 _MAX_FILES: Final = 5
 _MAX_REPORTS: Final = 500
+_NONE: Final = "No report was left here: clawblox check and clawblox verify leave them."
 
 _Kept: TypeAlias = KeptReport[Report] | KeptReport[VerifiedRun]
 
 
 def make_page(ask: Ask) -> Page:
     """Return the list of all reports."""
-    rows: list[tuple[Child, ...]] = []
+    rows: list[Sequence[Child]] = []
     for directory in ask.site.judged():
         name = ask.site.name(directory)
-        try:
-            found = list(_read(directory))
-        except ClawbloxError as error:
-            rows.append((printable(name), "", printable(error.headline), None))
-            continue
         to = ask.links.to("check", ask.site.identify(directory))
-        rows += (
-            (link(printable(name), to), _kind(kept), printable(_sum_up(kept)), moment(kept.made_at))
-            for kept in found
-        )
-    body = (
-        table("Reports", ("Of", "Command", "Result", "Made"), rows[:_MAX_REPORTS])
-        if rows
-        else element("p", "No report was left here: clawblox check and clawblox verify leave them.")
-    )
+        try:
+            rows += (
+                (link(name, to), _kind(kept), _sum_up(kept), moment(kept.made_at))
+                for kept in _read(directory)
+            )
+        except ClawbloxError as error:
+            rows.append((name, "", error.headline, None))
+    body = table("Reports", ("Of", "Command", "Result", "Made"), rows[:_MAX_REPORTS])
+    if not rows:
+        body = element("p", _NONE)
     return Page("Reports", ((ask.site.root.name, ask.links.to()),), (Part("reports", body),))
 
 
 def make_report_page(ask: Ask, ident: str) -> Page:
     """Return the reports of one world, run or experiment."""
-    directory = next(
-        (found for found in ask.site.judged() if ask.site.identify(found) == ident), None
+    directory = first(
+        (path for path in ask.site.judged() if ask.site.identify(path) == ident),
+        "There is no such world, run or experiment.",
     )
-    if directory is None:
-        raise NoSuchPage("There is no such world, run or experiment.")
     try:
-        found = list(_read(directory))
+        parts = [Part(_kind(kept), _draw(kept)) for kept in _read(directory)]
     except ClawbloxError as error:
         raise NoSuchPage(error.headline) from error
-    if not found:
-        raise NoSuchPage("No report was left there: clawblox check and clawblox verify leave them.")
-    crumbs = (
-        (ask.site.root.name, ask.links.to()),
-        ("Reports", ask.links.to("reports")),
-    )
-    parts = [Part(_kind(kept), _draw(kept)) for kept in found]
-    return Page(printable(ask.site.name(directory)), crumbs, parts)
+    if not parts:
+        raise NoSuchPage(_NONE)
+    crumbs = (ask.site.root.name, ask.links.to()), ("Reports", ask.links.to("reports"))
+    return Page(ask.site.name(directory), crumbs, parts)
 
 
 def _read(directory: Path) -> Iterator[_Kept]:
@@ -87,35 +78,25 @@ def _sum_up(kept: _Kept) -> str:
 
 
 def _draw(kept: _Kept) -> Markup:
-    report = kept.report
+    report, changes = kept.report, kept.find_changes()
     if isinstance(report, Report):
         body = draw_report(report)
     else:
-        lines = [element("p", describe_replay(replay)) for replay in report.replays]
-        attempts = format_attempts(report)
-        body = join((element("h2", sum_up(report)), *lines, element("pre", attempts)))
+        replays = lines(describe_replay(replay) for replay in report.replays)
+        attempts = element("pre", format_attempts(report))
+        body = join((element("h2", sum_up(report)), replays, attempts))
+    words = "The files that were judged have not changed since."
+    if changes is None:
+        words = "Whether its files have changed since is not known."
+    elif changes:
+        more = f" and {len(changes) - _MAX_FILES} more" if len(changes) > _MAX_FILES else ""
+        words = f"Out of date: {', '.join(changes[:_MAX_FILES])}{more} changed since."
+    is_same = changes is not None and not changes
+    by = f" by clawblox {kept.clawblox}; a report is not signed"
     return join(
         (
-            _draw_changes(kept),
-            element(
-                "p",
-                "made ",
-                moment(kept.made_at),
-                f" by clawblox {printable(kept.clawblox)}; a report is not signed",
-                class_="muted",
-            ),
+            element("p", words, class_="muted" if is_same else "old"),
+            element("p", "made ", moment(kept.made_at), by, class_="muted"),
             body,
         )
     )
-
-
-def _draw_changes(kept: _Kept) -> Markup:
-    """Say whether what was judged is still what it was."""
-    changes = kept.find_changes()
-    if changes is None:
-        return element("p", "Whether its files have changed since is not known.", class_="old")
-    if not changes:
-        return element("p", "The files that were judged have not changed since.", class_="muted")
-    shown = ", ".join(printable(name) for name in changes[:_MAX_FILES])
-    more = f" and {len(changes) - _MAX_FILES} more" if len(changes) > _MAX_FILES else ""
-    return element("p", f"Out of date: {shown}{more} changed since.", class_="old")

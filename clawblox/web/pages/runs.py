@@ -1,16 +1,19 @@
-"""The first page: what runs, and what has run, below the directory."""
+"""The first page: what runs, and what has run, below the directory; and what all of it has used."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
+from clawblox.agents.run_agent import read_run_agent
+from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
+from clawblox.errors import ClawbloxError
 from clawblox.experiment.overview import ExperimentOverview
 from clawblox.results import format_label
 from clawblox.rundir.status import InstanceStatus
-from clawblox.views.formatting import count_words
+from clawblox.views.formatting import count_words, format_cost
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
@@ -34,7 +37,9 @@ _RUNS_A_PAGE: Final = 200
 _MAX_NAMED: Final = 6
 _OF_ATTEMPTS: Final = ("chain", "experiment", "generation")
 """Labels that every attempt of an experiment has."""
-_MAX_EXPERIMENTS: Final = 200
+_MAX_ROWS: Final = 500
+_Group: TypeAlias = tuple[str, Sequence[AgentStatus], Usage]
+"""The name of a group of agents, these, and their own usage."""
 
 
 def make_page(ask: Ask) -> Page:
@@ -77,7 +82,7 @@ def _draw_experiments(ask: Ask) -> Markup:
         "Changed": lambda one: moment(one.changed_at),
         "Why": lambda one: one.error,
     }
-    return section("Experiments", ask.site.experiments(), columns, most=_MAX_EXPERIMENTS)
+    return section("Experiments", ask.site.experiments(), columns, most=_MAX_ROWS)
 
 
 def _draw_filter(ask: Ask) -> Markup:
@@ -116,8 +121,10 @@ def _labels(status: InstanceStatus, hidden: Collection[str] = ()) -> Iterator[st
 
 def _draw_runs(ask: Ask, runs: Sequence[RunSummary]) -> Markup:
     total = len(ask.site.runs())
-    if not total:
-        return element("p", "Nothing has run in this directory or below.", class_="muted")
+    if not runs:
+        words = f"None of {count_words(total, 'run')} matches."
+        nothing = "Nothing has run in this directory or below."
+        return element("p", words if total else nothing, class_="muted")
     start = (ask.whole("start") or 0) // _RUNS_A_PAGE * _RUNS_A_PAGE
     kept = {name: ask.query[name] for name in ("q", "state", "sort") if ask.query.get(name)}
     others = (
@@ -137,16 +144,16 @@ def _columns(ask: Ask) -> Columns[RunSummary]:
         "State": _states,
         "World": lambda run: ", ".join(sorted({one.world for one in run.run.instances})),
         "Agents": lambda run: lines(_agents(ask, run)),
-        "Turns": lambda run: count(_usage(run).turns),
-        "Tokens": lambda run: count(_usage(run).tokens),
-        "Cost": lambda run: cost(_usage(run).cost_usd),
+        "Turns": lambda run: count(_sum(run.agents).turns),
+        "Tokens": lambda run: count(_sum(run.agents).tokens),
+        "Cost": lambda run: cost(_sum(run.agents).cost_usd),
         "Labels": _describe_labels,
         "Latest": lambda run: moment(run.latest),
     }
 
 
-def _usage(run: RunSummary) -> Usage:
-    return sum_usage(agent.own_usage for agent in run.agents)
+def _sum(agents: Iterable[AgentStatus]) -> Usage:
+    return sum_usage(agent.own_usage for agent in agents)
 
 
 def _has_died(run: RunSummary) -> bool:
@@ -160,9 +167,9 @@ _STATES: Final[Mapping[str, Callable[[RunSummary], bool]]] = {
 }
 _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
     "name": lambda run: run.name,
-    "cost": lambda run: -(_usage(run).cost_usd or 0.0),
-    "tokens": lambda run: -_usage(run).tokens,
-    "turns": lambda run: -_usage(run).turns,
+    "cost": lambda run: -(_sum(run.agents).cost_usd or 0.0),
+    "tokens": lambda run: -_sum(run.agents).tokens,
+    "turns": lambda run: -_sum(run.agents).turns,
 }
 
 
@@ -193,3 +200,71 @@ def _agents(ask: Ask, run: RunSummary) -> Iterator[Child]:
         turn = f" turn {agent.turn}" if agent.turn else ""
         yield join((link(agent.name, to), " ", state_mark(agent.state), turn))
     yield and_more(len(run.agents) - _MAX_NAMED)
+
+
+# -- usage -----------------------------------------------------------------------------------------
+
+
+def make_usage_page(ask: Ask) -> Page:
+    """Return the page of usage."""
+    agents: list[AgentStatus] = []
+    groups: dict[str, defaultdict[str, list[AgentStatus]]] = {
+        name: defaultdict(list) for name in ("experiment", "model", "day")
+    }
+    for run in ask.site.runs():
+        agents += run.agents
+        experiment = run.part.experiment.name if run.part else "other runs"
+        models = _find_models(ask, run)
+        for agent in run.agents:
+            model = f"{agent.driver}, {models.get(agent.name) or 'not known'}"
+            for name, key in zip(groups, (experiment, model, agent.time[:10]), strict=True):
+                groups[name][key].append(agent)
+    own, inherited = _sum(agents), sum_usage(agent.inherited for agent in agents)
+    words = [
+        count_words(len(agents), "agent"),
+        f"{own.turns} turns",
+        format_cost(own.cost_usd) or "cost not reported",
+    ]
+    notes = [
+        "Own usage: what a fork inherited from its parent is not counted again"
+        + (f" ({inherited.tokens} tokens in all)." if inherited.tokens else "."),
+        "A cost is what the programs reported; the day is that of an agent's latest event.",
+    ]
+    parts = [
+        Part("summary", element("p", " · ".join(words), class_="summary")),
+        *(Part(name, _draw_usage(name, found)) for name, found in groups.items()),
+        Part("notes", join(element("p", note, class_="muted") for note in notes)),
+    ]
+    return Page("Usage", ((ask.site.root.name, ask.links.to()),), parts)
+
+
+def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
+    """Return the models that were asked for, by the names of the agents."""
+    try:
+        if run.part is not None:
+            rows = ask.site.read_record(run.part.experiment).results().agents()
+            return {row.name: row.model for row in rows}
+        agent = read_run_agent(run.directory)
+    except ClawbloxError:
+        return {}
+    return {} if agent is None else {agent.options.agent_name: agent.options.model}
+
+
+def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup:
+    groups = [(key, agents, _sum(agents)) for key, agents in found.items()]
+    groups.sort(
+        key=lambda group: (
+            (group[0],) if name == "day" else (group[2].cost_usd or 0, group[2].tokens)
+        ),
+        reverse=True,
+    )
+    columns: Columns[_Group] = {
+        name.capitalize(): lambda group: group[0],
+        "Agents": lambda group: count(len(group[1])),
+        "Turns": lambda group: count(group[2].turns),
+        "Input": lambda group: count(group[2].input_tokens),
+        "Cached": lambda group: count(group[2].cached_tokens),
+        "Output": lambda group: count(group[2].output_tokens),
+        "Cost": lambda group: cost(group[2].cost_usd),
+    }
+    return section(f"By {name}", groups, columns, most=_MAX_ROWS)
