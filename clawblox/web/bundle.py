@@ -213,10 +213,8 @@ class _Walk:
         ask = Ask(self._site, self, dict(query))
         try:
             page = routes.make_page(ask, "/".join(path))
-        except NoSuchPage as error:
+        except (NoSuchPage, ClawbloxError, OSError) as error:
             page = routes.make_missing(ask, str(error))
-        except (ClawbloxError, OSError) as error:
-            page = routes.make_missing(ask, f"This page cannot be drawn: {error}")
         if path[::2][-1] == "replay":
             page = attrs.evolve(page, parts=[*self._draw_moments(path, page), *page.parts])
         return self._finish(page, self._names[key])

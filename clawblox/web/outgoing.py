@@ -136,14 +136,12 @@ def _spell_path(path: str, word: bytes) -> Iterator[_Name]:
         return
     whole = spelling_pattern(path).pattern + rb"(?![A-Za-z0-9_])"
     first = path.find("/", 1)
-    if first < 0:
-        yield _make_name(find_anchors(path), whole, word)
-        return
-    # Programs name directories after paths: -home-me-project.
-    dashed = re.sub(r"[^A-Za-z0-9]", "-", path).encode()
-    whole += b"|" + re.escape(dashed) + rb"(?![A-Za-z0-9])"
+    if first >= 0:
+        # Programs name directories after paths: -home-me-project.
+        dashed = re.sub(r"[^A-Za-z0-9]", "-", path).encode()
+        whole += b"|" + re.escape(dashed) + rb"(?![A-Za-z0-9])"
+        yield from _cut(path, first + 2, b"", b"(?=" + _ELLIPSIS + rb"|\Z)", word)
     yield _make_name(find_anchors(path), whole, word)
-    yield from _cut(path, first + 2, b"", b"(?=" + _ELLIPSIS + rb"|\Z)", word)
 
 
 def _spell_word(name: str, word: bytes) -> Iterator[_Name]:
@@ -193,7 +191,7 @@ class Outgoing:
     Args:
         root: The directory that the pages show; it is replaced by ``DIR``.
         agents: The directories of the agents, whose credentials are secrets.
-        redact: Whether secrets are masked; else :meth:`check` refuses them.
+        redact: Whether masked secrets are allowed; else :meth:`check` refuses them.
     """
 
     def __init__(self, root: Path, agents: Iterable[Path], *, redact: bool) -> None:
@@ -207,7 +205,7 @@ class Outgoing:
         """By fingerprint: where each secret is found first, and the secret."""
 
     def clear(self, name: str, page: bytes) -> bytes:
-        """Return a page, or any other text, as others may see it.
+        """Return a page, or any other text, as others may see it; its secrets are masked.
 
         Args:
             name: Name of its file.
@@ -216,8 +214,8 @@ class Outgoing:
         findings = self._scanner.scan(name, (page,))
         if findings:
             matches = list(find_matches(page, self._known))
+            page = _mask(page, matches)
             if self._redact:
-                page = _mask(page, matches)
                 findings = self._scanner.scan(name, (page,))
             secrets = {make_finding(one, name, None, 0).fingerprint: one.secret for one in matches}
             for one in findings:

@@ -46,10 +46,7 @@ def state_mark(state: str, *, is_bad: bool = False) -> Markup:
 
 def moment(utc: str | None) -> Markup | None:
     """Return a UTC time; the browser writes how long ago that is, so that the page stays equal."""
-    if not utc:
-        return None
-    shown = utc[:19].replace("T", " ") + " UTC"
-    return element("time", shown, datetime=utc)
+    return element("time", _format_utc(utc), datetime=utc) if utc else None
 
 
 def clock(utc: str | None, *, is_long: bool = False) -> Markup | None:
@@ -61,8 +58,12 @@ def clock(utc: str | None, *, is_long: bool = False) -> Markup | None:
     """
     if not utc:
         return None
-    shown = f"{utc[:19].replace('T', ' ')} UTC" if is_long else utc[11:19]
+    shown = _format_utc(utc) if is_long else utc[11:19]
     return element("time", shown, datetime=utc, data_fixed="")
+
+
+def _format_utc(utc: str) -> str:
+    return f"{utc[:19].replace('T', ' ')} UTC"
 
 
 def code(words: str) -> Markup:
@@ -141,8 +142,7 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
 
 
 def _draw_cell(cell: Cell, heading: str, place: int) -> Markup:
-    kind = "number" if cell.is_number else None
-    sort = cell.sort or None
+    kind, sort = "number" if cell.is_number else None, cell.sort or None
     if place == 0:
         return element("th", cell.content, scope="row", class_=kind, data_sort=sort)
     return element("td", cell.content, class_=kind, data_label=heading, data_sort=sort)

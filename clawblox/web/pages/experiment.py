@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from clawblox.errors import ClawbloxError, ConfigError
@@ -55,8 +55,8 @@ _LEGEND: Final = (
     "■ 2 after two attempts"
 )
 
-FindRun: TypeAlias = Callable[[Row], Address | None]
-"""Returns the page of the run of a generation; None if its directory is gone."""
+_Pages: TypeAlias = Mapping[str, Address]
+"""The pages of runs, by their directories in the experiment; without those that are gone."""
 
 
 def make_page(ask: Ask, ident: str) -> Page:
@@ -72,18 +72,19 @@ def make_page(ask: Ask, ident: str) -> Page:
     except ClawbloxError as error:
         raise NoSuchPage(f"{found.name} cannot be read: {error.headline}") from error
     own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
-    pages = {run.directory: ask.links.to("run", run.ident) for run in own}
-
-    def address(row: Row) -> Address | None:
-        return pages.get(record.directory / row.run_dir)
-
+    pages = {
+        str(run.directory.relative_to(record.directory)): ask.links.to("run", run.ident)
+        for run in own
+    }
     rows = results.rows()
+    to, states = ask.links.to("experiment", ident), {row.status for row in rows}
+    choices = {"state": ("", *sorted(states))}
     parts = [
         Part("summary", _summarise(status)),
-        Part("chains", _draw_chains(status, rows, address)),
-        Part("results", _draw_results(ask, ident, results)),
-        Part("filter", _draw_filter(ask, ident, rows)),
-        Part("rows", _draw_rows([*_choose(ask, rows)], address)),
+        Part("chains", _draw_chains(status, rows, pages)),
+        Part("results", _draw_results(results)),
+        Part("filter", filters(ask, to, "rows", "chain, condition, reason", choices)),
+        Part("rows", _draw_rows([*_choose(ask, rows)], pages)),
         Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
     crumbs = ((ask.site.root.name, ask.links.to()),)
@@ -96,30 +97,28 @@ def _summarise(status: ExperimentStatus) -> Markup:
     facts = (describe_counts(status).plain, describe_money(status), describe_time(status))
     sentence = join((fact for fact in (state, *facts) if fact), " · ")
     needed = [
-        element(
-            "p", element("b", chain.name), " ", state_mark(chain.state), ": ", describe_last(chain)
-        )
+        element("p", f"{chain.name} ", state_mark(chain.state), ": ", describe_last(chain))
         for chain in status.chains
         if chain.state in ("failed", "paused")
-    ][:_MAX_SCORES]
-    limited = [
+    ]
+    limited = (
         element("p", f"The account {account.name} is limited: {account.reason}", class_="warning")
         for account in status.accounts
-    ]
+    )
     words = ["--retry-failed"] if status.counts.get("failed") else []
     is_open = status.counts.get("committed", 0) < status.generations and status.pid is None
     resume = suggest("experiment resume", status.directory, *words) if is_open else ""
     return join(
         (
             element("p", sentence, class_="summary"),
-            *needed,
+            *needed[:_MAX_SCORES],
             *limited,
             element("p", "Go on: ", code(resume)) if resume else None,
         )
     )
 
 
-def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun) -> Markup:
+def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], pages: _Pages) -> Markup:
     """Return the chains, each with a sign for every generation."""
     by_place = {(row.chain, row.generation): row for row in rows}
     most = min(max((chain.generations for chain in status.chains), default=0), _MAX_GENERATIONS)
@@ -132,7 +131,7 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
             labels.get(chain.name, ""),
             state_mark(chain.state),
             describe_last(chain)[:_MAX_CHARS],
-            *(_mark(by_place.get((chain.name, number)), address) for number in numbers),
+            *(_mark(by_place.get((chain.name, number)), pages) for number in numbers),
             _scores(chain.scores),
             cost(chain.cost_usd),
         )
@@ -143,7 +142,7 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], address: FindRun
     return join((element("h2", heading), grid, element("p", _LEGEND, class_="muted")))
 
 
-def _mark(row: Row | None, address: FindRun) -> Child:
+def _mark(row: Row | None, pages: _Pages) -> Child:
     if row is None:
         return "·"
     sign, kind = find_sign(row.status)
@@ -153,8 +152,11 @@ def _mark(row: Row | None, address: FindRun) -> Child:
     title = ", ".join(filter(None, words))
     tries = f" {row.attempts}" if row.attempts > 1 else ""
     shown = element("span", sign, tries, class_=kind, title=title)
-    to = address(row)
-    return shown if to is None else link(shown, to, aria_label=title)
+    return _link(shown, pages.get(row.run_dir), label=title)
+
+
+def _link(words: Child, to: Address | None, label: str | None = None) -> Child:
+    return words if to is None else link(words, to, aria_label=label)
 
 
 def _format_scores(scores: Mapping[str, float]) -> str:
@@ -169,32 +171,22 @@ def _scores(scores: Mapping[str, float]) -> Cell:
 # -- results ------------------------------------------------------------------------------------
 
 
-def _draw_results(ask: Ask, ident: str, results: Results) -> Markup:
+def _draw_results(results: Results) -> Markup:
     names = sorted({name for row in results.rows() if row.is_over for name in row.scores})
     names = names[:_MAX_SCORES]
     if not names:
         return join(())
-    asked = ask.query.get("score", "")
-    chosen = asked if asked in names else names[0]
-    links = (
-        element("b", name)
-        if name == chosen
-        else link(name, ask.links.to("experiment", ident, score=name))
-        for name in names
-    )
+    differences = [(name, one) for name in names for one in results.differences(name)]
+    listed = section("Branches and controls", differences, _DIFFERENCES, most=_MAX_ROWS)
+    return join((_draw_groups(results, names), listed, *(_plot(results, name) for name in names)))
+
+
+def _plot(results: Results, name: str) -> Markup:
     try:
-        picture = draw_scores(results, chosen, title=chosen).part()
+        picture = draw_scores(results, name, title=name).part()
     except ConfigError as error:
-        picture = element("p", error.headline, class_="muted")
-    differences = ((name, one) for name in names for one in results.differences(name))
-    return join(
-        (
-            _draw_groups(results, names),
-            section("Branches and controls", [*differences], _DIFFERENCES, most=_MAX_ROWS),
-            element("p", join(links, " · ")) if len(names) > 1 else None,
-            element("div", picture, class_="scroll", tabindex="0"),
-        )
-    )
+        return element("p", error.headline, class_="muted")
+    return element("div", picture, class_="scroll", tabindex="0")
 
 
 def _draw_groups(results: Results, names: Sequence[str]) -> Markup:
@@ -221,7 +213,7 @@ def _estimate(found: Estimate | None) -> Cell:
 _DIFFERENCES: Final[Columns[tuple[str, Difference]]] = {
     "Branches": lambda one: ", ".join(f"{key}={value}" for key, value in one[1].by.items()),
     "Score": lambda one: one[0],
-    "Control": lambda one: "" if one[1].control is None else f"{one[1].control:.4g}",
+    "Control": lambda one: Cell("" if one[1].control is None else f"{one[1].control:.4g}", True),
     "Difference": lambda one: _estimate(one[1].estimate),
     "95 % interval": lambda one: " to ".join(f"{end:.3g}" for end in one[1].interval or ()),
 }
@@ -229,12 +221,6 @@ _DIFFERENCES: Final[Columns[tuple[str, Difference]]] = {
 
 
 # -- rows ---------------------------------------------------------------------------------------
-
-
-def _draw_filter(ask: Ask, ident: str, rows: Sequence[Row]) -> Markup:
-    states = {"state": ("", *sorted({row.status for row in rows}))}
-    to = ask.links.to("experiment", ident)
-    return filters(ask, to, "rows", "chain, condition, reason", states)
 
 
 def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
@@ -245,16 +231,14 @@ def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
             yield row
 
 
-def _draw_rows(rows: Sequence[Row], address: FindRun) -> Markup:
+def _draw_rows(rows: Sequence[Row], pages: _Pages) -> Markup:
     if not rows:
         return element("p", "No generation matches.", class_="muted")
 
-    def name(row: Row) -> Child:
-        words, to = f"{row.chain}/g{row.generation:03}", address(row)
-        return words if to is None else link(words, to)
-
     columns: Columns[Row] = {
-        "Generation": name,
+        "Generation": lambda row: _link(
+            f"{row.chain}/g{row.generation:03}", pages.get(row.run_dir)
+        ),
         "Condition": lambda row: format_labels(row.labels),
         "State": lambda row: state_mark(row.status),
         "Why": lambda row: ": ".join(filter(None, (row.ended_by, row.error)))[:_MAX_CHARS],

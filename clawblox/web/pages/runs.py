@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from clawblox.agents.run_agent import read_run_agent
@@ -11,9 +11,7 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.overview import ExperimentOverview
-from clawblox.results import format_label
-from clawblox.rundir.status import InstanceStatus
-from clawblox.views.formatting import count_words, format_cost
+from clawblox.views.formatting import count_words, format_cost, format_labels
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
@@ -109,14 +107,9 @@ def _searched(run: RunSummary) -> Iterator[str]:
     """Yield the words by which a run is found."""
     yield run.name
     for status in run.run.instances:
-        yield from (status.name, status.world, status.state, *_labels(status))
+        yield from (status.name, status.world, status.state, format_labels(status.labels))
     for agent in run.agents:
         yield from (agent.name, agent.driver, agent.state, agent.reason)
-
-
-def _labels(status: InstanceStatus, hidden: Collection[str] = ()) -> Iterator[str]:
-    labels = ((name, value) for name, value in status.labels.items() if name not in hidden)
-    return (f"{name}={format_label(value)}" for name, value in labels)
 
 
 def _draw_runs(ask: Ask, runs: Sequence[RunSummary]) -> Markup:
@@ -156,14 +149,10 @@ def _sum(agents: Iterable[AgentStatus]) -> Usage:
     return sum_usage(agent.own_usage for agent in agents)
 
 
-def _has_died(run: RunSummary) -> bool:
-    return any(status.has_died for status in run.run.instances)
-
-
 _STATES: Final[Mapping[str, Callable[[RunSummary], bool]]] = {
     "live": lambda run: run.is_live,
     "ended": lambda run: not run.is_live,
-    "bad": _has_died,
+    "bad": lambda run: any(status.has_died for status in run.run.instances),
 }
 _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
     "name": lambda run: run.name,
@@ -175,7 +164,12 @@ _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
 
 def _describe_labels(run: RunSummary) -> str:
     hidden = _OF_ATTEMPTS if run.part else ()  # its name has them
-    labels = {label for status in run.run.instances for label in _labels(status, hidden)}
+    labels = {
+        format_labels({name: value})
+        for status in run.run.instances
+        for name, value in status.labels.items()
+        if name not in hidden
+    }
     return ", ".join(sorted(labels)[:_MAX_NAMED])
 
 
@@ -220,18 +214,15 @@ def make_usage_page(ask: Ask) -> Page:
             for name, key in zip(groups, (experiment, model, agent.time[:10]), strict=True):
                 groups[name][key].append(agent)
     own, inherited = _sum(agents), sum_usage(agent.inherited for agent in agents)
-    words = [
-        count_words(len(agents), "agent"),
-        f"{own.turns} turns",
-        format_cost(own.cost_usd) or "cost not reported",
-    ]
+    money = format_cost(own.cost_usd) or "cost not reported"
+    words = f"{count_words(len(agents), 'agent')} · {own.turns} turns · {money}"
     notes = [
         "Own usage: what a fork inherited from its parent is not counted again"
         + (f" ({inherited.tokens} tokens in all)." if inherited.tokens else "."),
         "A cost is what the programs reported; the day is that of an agent's latest event.",
     ]
     parts = [
-        Part("summary", element("p", " · ".join(words), class_="summary")),
+        Part("summary", element("p", words, class_="summary")),
         *(Part(name, _draw_usage(name, found)) for name, found in groups.items()),
         Part("notes", join(element("p", note, class_="muted") for note in notes)),
     ]
