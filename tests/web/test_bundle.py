@@ -21,9 +21,10 @@ from click.testing import CliRunner, Result
 
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.cli import main
+from clawblox.errors import ClawbloxError
 from clawblox.views.html import join, link, style
 from clawblox.web.bundle import write_bundle
-from clawblox.web.outgoing import MASK, Names
+from clawblox.web.outgoing import MASK, Names, Outgoing
 from clawblox.web.page import Ask, Page, Part
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1
@@ -148,7 +149,7 @@ def test_a_page_of_a_trajectory_has_no_names_and_no_script(
 @pytest.mark.parametrize("user", ["root", "ubuntu", "admin"])
 def test_the_style_of_a_page_stays_whoever_writes_it(user: str) -> None:
     rules = style("page", "agent").html.encode()
-    assert Names(Identity({}, [user], [])).replace(rules) == rules
+    assert Names({}, [user], []).replace(rules) == rules
 
 
 @pytest.mark.parametrize(
@@ -277,6 +278,16 @@ def test_a_secret_refuses_the_bundle_with_file_and_line(leaky: Path, tmp_path: P
     assert "--redact" in result.output
     assert SECRET not in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["lab"]
+
+
+def test_a_page_with_a_secret_that_refuses_the_bundle_is_masked_before_it_is_written(
+    tmp_path: Path,
+) -> None:
+    outgoing = Outgoing(tmp_path, (), redact=False)
+    page = outgoing.clear("log.html", f'<pre>{{"token": "{SECRET}"}}</pre>'.encode())
+    assert SECRET not in page.decode()
+    with pytest.raises(ClawbloxError, match=r"log\.html:1: github-token"):
+        outgoing.check()
 
 
 def test_redact_masks_a_secret(leaky: Path, tmp_path: Path) -> None:

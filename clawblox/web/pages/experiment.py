@@ -38,8 +38,8 @@ from clawblox.web.pieces import (
     filters,
     find_sign,
     has_words,
-    section,
     moment,
+    section,
     state_mark,
     table,
 )

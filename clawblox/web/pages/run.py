@@ -84,11 +84,6 @@ def _section(heading: str, *body: Child) -> Markup:
     return join((element("h2", heading), *body))
 
 
-def _listing(name: str, items: Sequence[_T], columns: _Columns[_T]) -> Markup:
-    """Return a section with a table of items; nothing without items."""
-    return _section(name, listing(name, items, columns, _MAX_ROWS)) if items else join(())
-
-
 def _format_time(time: float | None) -> str:
     return "" if time is None else f" at {time:.1f} s"
 
@@ -276,7 +271,7 @@ def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
         "Inherited": lambda one: count(one.inherited.tokens),
         "Latest": lambda one: moment(one.time),
     }
-    return _listing("Agents", run.agents, columns)
+    return section("Agents", run.agents, columns, most=_MAX_ROWS)
 
 
 def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
@@ -294,7 +289,7 @@ def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
     }
     statuses = sorted(run.run.instances, key=lambda one: (not one.has_died, one.name))
     waiting = f"{run.run.waiting} more wait for their start" if run.run.waiting else None
-    return join((_listing("Instances", statuses, columns), waiting))
+    return join((section("Instances", statuses, columns, most=_MAX_ROWS), waiting))
 
 
 def _seconds(time: float | None) -> Cell:
@@ -326,7 +321,7 @@ def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
         "Size": lambda save: bytes_cell(save.size_bytes),
         "Saved": lambda save: moment(save.created_at),
     }
-    return _listing("Saves", history.saves, columns)
+    return section("Saves", history.saves, columns, most=_MAX_ROWS)
 
 
 def describe_kind(save: LineageSave) -> str:
@@ -342,4 +337,4 @@ def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
         "Instance": lambda one: one[1].instance,
         "Size": lambda one: bytes_cell(one[1].size_bytes) if one[1].size_bytes else "not finished",
     }
-    return _listing("Recordings", [*enumerate(history.recordings, 1)], columns)
+    return section("Recordings", [*enumerate(history.recordings, 1)], columns, most=_MAX_ROWS)

@@ -24,8 +24,8 @@ from clawblox.web.pieces import (
     filters,
     has_words,
     lines,
-    section,
     moment,
+    section,
     state_mark,
 )
 from clawblox.web.run_history import list_subjects
