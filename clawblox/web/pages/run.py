@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import sum_usage
@@ -30,14 +30,15 @@ from clawblox.web.files import opened_below, read_before
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
     Cell,
+    Columns,
     commands,
     comparison,
     cost,
     count,
     facts,
     lines,
-    listing,
     moment,
+    section,
     state_mark,
 )
 from clawblox.web.run_history import Origins, RunHistory, RunSave, list_subjects, read_history
@@ -45,7 +46,6 @@ from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 
 _T = TypeVar("_T")
-_Columns: TypeAlias = Mapping[str, Callable[[_T], Cell | Child]]
 """What draws an item in each column of a table, by its heading."""
 
 _MAX_WHY: Final = 5
@@ -261,7 +261,7 @@ def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
 
 def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
     to = partial(ask.links.to, "run", run.ident, "agent")
-    columns: _Columns[AgentStatus] = {
+    columns: Columns[AgentStatus] = {
         "Agent": lambda one: link(one.name, to(ask.site.identify(one.dir))),
         "State": lambda one: state_mark(one.state),
         "Why": lambda one: one.reason[:_MAX_CHARS],
@@ -276,7 +276,7 @@ def _draw_agents(ask: Ask, run: RunSummary) -> Markup:
 
 def _draw_instances(ask: Ask, run: RunSummary) -> Markup:
     to = partial(ask.links.to, "run", run.ident, "log")
-    columns: _Columns[InstanceStatus] = {
+    columns: Columns[InstanceStatus] = {
         "Instance": lambda one: one.name,
         "State": lambda one: state_mark(one.state, is_bad=one.has_died),
         "World": lambda one: one.world,
@@ -313,7 +313,7 @@ def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
 
 
 def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    columns: _Columns[LineageSave] = {
+    columns: Columns[LineageSave] = {
         "Save": lambda save: link(save.path.name, RunSave(run, save).address(ask)),
         "Kind": describe_kind,
         "Instance": lambda save: save.instance,
@@ -332,7 +332,7 @@ def describe_kind(save: LineageSave) -> str:
 
 def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     to = partial(ask.links.to, "run", run.ident, "replay")
-    columns: _Columns[tuple[int, FoundRecording]] = {
+    columns: Columns[tuple[int, FoundRecording]] = {
         "Recording": lambda one: link(one[1].path.name, to(str(one[0]))),
         "Instance": lambda one: one[1].instance,
         "Size": lambda one: bytes_cell(one[1].size_bytes) if one[1].size_bytes else "not finished",
