@@ -8,17 +8,15 @@ line.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from clawblox.recording.reader import BlockEntry
-from clawblox.rundir.lives import Life, LifeBeginning
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import format_utc_ms
 from clawblox.views.formatting import format_rough_seconds
@@ -27,21 +25,19 @@ from clawblox.web.descent import DescentLife, RecordedLives, Sent, host_seconds
 FOLD_S: Final = 60.0
 """A longer time of the host in which nothing is recorded is folded, in seconds."""
 _INSTANT_S: Final = 1e-6
+_RESTARTS: Final = {"policy": "restart", "request": "restart"}
 _MOMENT: Final = 0
 _POSITION: Final = 1
 
 Knot: TypeAlias = tuple[float, float]
 """A time of the host in seconds since 1970, and the position at that time."""
-PointKind: TypeAlias = Literal[
-    "start", "save", "crash", "end", "restart", "resume", "fork", "pause"
-]
+_Time: TypeAlias = tuple[str | None, float | None]
+"""A time of the host as UTC, and simulated time."""
 
-_BEGINNINGS: Final[Mapping[LifeBeginning, tuple[PointKind, str]]] = {
-    "start": ("start", "started"),
-    "policy": ("restart", "restarted"),
-    "request": ("restart", "restarted on request"),
-    "resume": ("resume", "resumed"),
-}
+
+def format_position(position: float) -> str:
+    """Return a position as addresses have it."""
+    return f"{position:.3f}".rstrip("0").rstrip(".")
 
 
 @attrs.frozen
@@ -65,7 +61,7 @@ class Place:
     @property
     def address(self) -> str:
         """The address of the position within a page, for the player of a recording."""
-        return "#t=" + f"{self.position:.9f}".rstrip("0").rstrip(".")
+        return f"#t={format_position(self.position)}"
 
 
 @attrs.frozen
@@ -102,12 +98,12 @@ class Point:
     """Something that happened at a moment, or a pause: a time of the host that takes no room.
 
     Attributes:
-        kind: What it is.
+        kind: ``start``, ``save``, ``crash``, ``end``, ``restart``, ``resume``, ``fork``, ``pause``.
         label: What it is, in words; of a pause, how long it was.
         place: Where it is; of a pause, when it began.
     """
 
-    kind: PointKind
+    kind: str
     label: str
     place: Place
 
@@ -246,7 +242,7 @@ def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[Bloc
     known = {number: _order(_recorded_times(blocks)) for number, blocks in recorded.items()}
     is_simulated = any(known.values())
     if is_simulated:
-        knots = [known.get(n) or _order(_saved_times(one.life)) for n, one in enumerate(lives)]
+        knots = [known.get(number) or _order(_list_times(one)) for number, one in enumerate(lives)]
     else:
         knots = _fold_host_time(lives)
     pieces = [
@@ -259,45 +255,36 @@ def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[Bloc
     return attrs.evolve(axis, points=(*_find_points(axis), *_find_pauses(axis)))
 
 
-def _recorded_times(blocks: Iterable[BlockEntry]) -> Iterator[tuple[str | None, float | None]]:
+def _recorded_times(blocks: Iterable[BlockEntry]) -> Iterator[_Time]:
     for head in (block.header for block in blocks):
         yield from ((head.first.utc, head.first.time), (head.last.utc, head.last.time))
 
 
-def _saved_times(life: Life) -> Iterator[tuple[str | None, float | None]]:
-    """Yield what the manifest tells of a life without a recording."""
-    yield life.begun_at, life.time
-    yield from ((save.created_at, save.time) for save in life.saves)
+def _list_times(one: DescentLife) -> Iterator[_Time]:
+    """Yield the moments that manifests have of a life, with the simulated time of each."""
+    yield one.life.begun_at, one.life.time
+    yield from ((save.created_at, save.time) for save in _own_saves(one))
+    # The end of another life is the beginning of the next: it may have ended long before.
+    if one.life.ended_by == "exit" and not one.is_forked:
+        yield one.life.ended_at, None
 
 
-def _order(times: Iterable[tuple[str | None, float | None]]) -> list[Knot]:
+def _order(times: Iterable[_Time]) -> list[Knot]:
     """Return knots in the order of host time, in which the position never goes back."""
-    ordered: dict[float, float] = {}
-    last = -math.inf
     known = ((host_seconds(utc), to) for utc, to in times)
-    for at, position in sorted((at, to) for at, to in known if at is not None and to is not None):
-        last = ordered[at] = max(last, position)
-    return [*ordered.items()]
+    ordered = sorted((at, to) for at, to in known if at is not None and to is not None)
+    highest = accumulate((position for _, position in ordered), max)
+    return [*dict(zip((at for at, _ in ordered), highest, strict=True)).items()]
 
 
 def _fold_host_time(lives: Sequence[DescentLife]) -> list[list[Knot]]:
     """Return the knots of lives whose positions are host time with pauses folded."""
-    stamps = [
-        {at for utc in _stamps(one) if (at := host_seconds(utc)) is not None} for one in lives
-    ]
+    known = ((host_seconds(utc) for utc, _ in _list_times(one)) for one in lives)
+    stamps = [{at for at in moments if at is not None} for moments in known]
     ordered = sorted(set().union(*stamps))
     steps = (min(after - before, FOLD_S) for before, after in pairwise(ordered))
     positions = dict(zip(ordered, accumulate(steps, initial=0.0), strict=False))
     return [[(at, positions[at]) for at in sorted(own)] for own in stamps]
-
-
-def _stamps(one: DescentLife) -> Iterator[str | None]:
-    """Yield the moments that manifests have of a life."""
-    yield one.life.begun_at
-    yield from (save.created_at for save in _own_saves(one))
-    # The end of another life is the beginning of the next: it may have ended long before.
-    if one.life.ended_by == "exit" and not one.is_forked:
-        yield one.life.ended_at
 
 
 def _own_saves(one: DescentLife) -> Sequence[LineageSave]:
@@ -342,7 +329,7 @@ def _find_points(axis: Axis) -> Iterator[Point]:
         life, pieces = one.life, [piece for piece in axis.pieces if piece.life == number]
         if not pieces:
             continue
-        kind, words = _BEGINNINGS[life.begun_by]
+        kind = words = _RESTARTS.get(life.begun_by, life.begun_by)
         if kind == "start" and life.origin is not None:
             kind, words = "fork", f"forked from {life.origin.path.name}"
         yield Point(kind, f"{one.name}: {words}", pieces[0].place(pieces[0].knots[0]))

@@ -14,26 +14,26 @@ from clawblox.views import html, svg
 from clawblox.views.formatting import count_words, round_ticks
 from clawblox.views.html import Address, Markup
 from clawblox.views.svg import Picture
-from clawblox.web.axis import Axis, Piece, Point, PointKind
-from clawblox.web.descent import Sent
+from clawblox.web.axis import Axis, Piece, Point
+from clawblox.web.descent import MAX_POINTS, Sent
 
 LEFT: Final = 160.0
 """Where an axis begins, in pixels; its positions are spread evenly up to ``RIGHT``."""
 RIGHT: Final = 840.0
-MAX_POINTS: Final = 1400
-"""The most points of a lane that are drawn one by one; more become columns."""
 _COLUMN: Final = 2
 """Width of a column, in pixels."""
 _TOP: Final = 22.0
 _ROW: Final = 18.0
 _LANE: Final = 24.0
+_HEIGHT: Final = 40.0
+"""Height of a line of numbers."""
 _TICK: Final = 10.0
 _MAX_TICKS: Final = 8
 _MAX_NAME: Final = 18
 _SAME: Final = 2
 """Points of a kind in the same step of this many pixels share a sign."""
 _MAX_WORDS: Final = 8
-_SIGNS: Final[Mapping[PointKind, tuple[str, str]]] = {
+_SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "save": ("page lane0-line ring", "m-4.6,0a4.6,4.6,0,1,0,9.2,0a4.6,4.6,0,1,0,-9.2,0"),
     "start": ("lane0", "m-3.5,0a3.5,3.5,0,1,0,7,0a3.5,3.5,0,1,0,-7,0"),
     "crash": ("bad-line mark line", "m0,-4l8,8m0,-8l-8,8"),
@@ -47,9 +47,7 @@ _X = Callable[[float], float]
 
 
 def draw_axis(
-    axis: Axis,
-    lanes: Mapping[str, Sequence[Sent]],
-    span: tuple[float, float] | None = None,
+    axis: Axis, lanes: Mapping[str, Sequence[Sent]], span: tuple[float, float] | None = None
 ) -> Picture:
     """Return the strip of an axis.
 
@@ -59,12 +57,7 @@ def draw_axis(
         span: The positions at both ends, for strips that are compared; None means its own.
     """
     begin, end = span or (axis.begin, axis.end)
-    # Quarters, because a recording may name the largest and the least number there is.
-    scale = (RIGHT - LEFT) / ((end / 4 - begin / 4) or 1.0)
-
-    def x(position: float) -> float:
-        return LEFT + (position / 4 - begin / 4) * scale
-
+    x = _scale((begin, end), (LEFT, RIGHT))
     lost = [piece for piece in axis.pieces if piece.is_lost]
     rows = _stack(lost, x)
     y = _TOP + _ROW * (max(rows, default=0) + 1)
@@ -82,6 +75,13 @@ def draw_axis(
         shapes.append(svg.text(LEFT, 12, axis.note, "muted small"))
     whose = axis.lives[-1].instance.name if axis.lives else "nothing"
     return Picture(bottom + 8, f"Axis of time of {whose}. {axis.note}".rstrip(), shapes)
+
+
+def _scale(values: tuple[float, float], pixels: tuple[float, float]) -> _X:
+    """Return where values are; quarters, because a recording may have the largest number."""
+    (begin, end), (left, right) = values, pixels
+    share = (right - left) / ((end / 4 - begin / 4) or 1.0)
+    return lambda value: left + (value / 4 - begin / 4) * share
 
 
 def _stack(lost: Sequence[Piece], x: _X) -> list[int]:
@@ -120,10 +120,9 @@ def _draw_pauses(axis: Axis, x: _X, y: float) -> Iterator[Markup]:
     free = LEFT
     for pause in (point for point in axis.points if point.kind == "pause"):
         at, width = x(pause.place.position), svg.text_width(pause.label, svg.SMALL)
-        fold = f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z"
         shapes = [
             svg.path("muted-line hair stub", f"M{at:.1f},{_TOP:g}V{y + _TICK:.1f}"),
-            svg.path("page muted-line hair", fold),
+            svg.path("page muted-line hair", f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z"),
         ]
         if at - width / 2 > free:
             shapes.append(svg.text(at, _TOP - 6, pause.label, "ink small", anchor="middle"))
@@ -158,20 +157,21 @@ def _draw_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) ->
 
 
 def _draw_lanes(lanes: Mapping[str, Sequence[Sent]], x: _X, top: float) -> Iterator[Markup]:
-    for number, (name, points) in enumerate(lanes.items()):
+    for number, (name, sent) in enumerate(lanes.items()):
         y = top + _LANE * number
         yield svg.text(svg.MARGIN, y + 15, shorten(name, _MAX_NAME, "middle"), "ink small")
-        lost = [point for point in points if point.is_lost]
-        inputs = [point for point in points if not point.is_message]
-        messages = [point for point in points if point.is_message]
-        words = [name, count_words(len(inputs), "input"), count_words(len(messages), "message")]
+        kept = [one for one in sent if not one.is_lost]
+        lost = [one for one in sent if one.is_lost]
+        messages = sum(one.is_message for one in sent)
+        words = [count_words(len(sent) - messages, "input"), count_words(messages, "message")]
         words += [f"{len(lost)} of them lost"] if lost else []
-        shapes = [
-            _draw_marks([p for p in inputs if not p.is_lost], x, y + 20, "lane0-line hair", 11),
-            _draw_marks(lost, x, y + 7, "muted-line hair", 4),
-            _draw_marks([p for p in messages if not p.is_lost], x, y + 20, "lane1-line mark", 5),
-        ]
-        yield svg.group("lane", words, html.join(shapes))
+        rows = (
+            ([one for one in kept if not one.is_message], 20, "lane0-line hair", 11),
+            (lost, 7, "muted-line hair", 4),
+            ([one for one in kept if one.is_message], 20, "lane1-line mark", 5),
+        )
+        shapes = (_draw_marks(own, x, y + at, names, size) for own, at, names, size in rows)
+        yield svg.group("lane", [name, *words], html.join(shapes))
 
 
 def _draw_marks(points: Sequence[Sent], x: _X, y: float, names: str, size: float) -> Markup | None:
@@ -183,3 +183,23 @@ def _draw_marks(points: Sequence[Sent], x: _X, y: float, names: str, size: float
         strokes = [(column, count / most) for column, count in sorted(counts.items())]
     line = "".join(f"M{at:.1f},{y:g}v-{max(size * part, 1):.1f}" for at, part in strokes)
     return svg.path(names, line) if line else None
+
+
+def draw_line(
+    points: Sequence[tuple[float, float]],
+    values: tuple[float, float],
+    span: tuple[float, float],
+    top: float,
+) -> str:
+    """Return the ``d`` of a line that keeps each value until the next.
+
+    Args:
+        points: Times and values, in order.
+        values: The least and the greatest value.
+        span: The first and the last time.
+        top: Where the greatest value is, in pixels.
+    """
+    x, y = _scale(span, (LEFT, RIGHT)), _scale(values, (top + _HEIGHT, top))
+    places = [(x(time), y(value)) for time, value in points]
+    steps = "".join(f"H{at:.1f}V{height:.1f}" for at, height in places[1:])
+    return f"M{places[0][0]:.1f},{places[0][1]:.1f}{steps}H{max(places[-1][0], LEFT):.1f}"

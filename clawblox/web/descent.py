@@ -14,13 +14,14 @@ import itertools
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from clawblox.differences import add_key
 from clawblox.errors import ManifestError, RecordingError
+from clawblox.foreign_values import finite_number
 from clawblox.recording.blocks import Moment, Track
 from clawblox.recording.reader import BlockEntry, Record, RecordingReader
 from clawblox.rundir.lineage import InstanceLineage, Lineage
@@ -34,6 +35,15 @@ from clawblox.views.recordings import Roster
 _MAX_KEPT: Final = 16
 _MAX_STATES_BYTES: Final = 1 << 20
 """States of an answer; a single one may be larger."""
+MAX_POINTS: Final = 1400
+"""Points of a line."""
+_MAX_BLOCKS: Final = 140
+_MAX_NUMBERS: Final = 200
+_NUMBERS_DEPTH: Final = 3
+_OWN_TIME: Final = ("tick", "time")
+
+Points: TypeAlias = list[tuple[float, float]]
+"""Simulated times, in seconds, each with a value."""
 
 
 @attrs.frozen
@@ -186,12 +196,11 @@ class OpenRecording:
     """
 
     def __init__(self, reader: RecordingReader) -> None:
-        start = reader.start()
         self.reader = reader
-        files = start.get("world_files")
+        self._start = reader.start()
+        files = self._start.get("world_files")
         self.world_files = files if isinstance(files, str) else None
-        self._first = Roster(start)
-        self._roster = deepcopy(self._first)
+        self._roster = Roster(self._start)
         self._sent: list[Sent] = []
         self._others: list[Record] = []
         self._blocks = 0
@@ -206,18 +215,15 @@ class OpenRecording:
         """Read the inputs of new blocks."""
         for entry in self.reader.index[self._blocks :]:
             self._blocks += 1
-            if entry.header.track is Track.INPUTS:
-                for record in self.reader.read_block(entry):
-                    self._note(record)
-
-    def _note(self, record: Record) -> None:
-        event = record.fields.get("event")
-        if event in ("input", "chat"):
-            name = self._roster.name(record.fields.get("agent_id"))
-            self._sent.append(Sent(record.moment.time, name, event == "chat"))
-        else:
-            self._roster.note(record)
-            self._others.append(record)
+            is_wanted = entry.header.track is Track.INPUTS
+            for record in self.reader.read_block(entry) if is_wanted else ():
+                event = record.fields.get("event")
+                if event in ("input", "chat"):
+                    name = self._roster.name(record.fields.get("agent_id"))
+                    self._sent.append(Sent(record.moment.time, name, event == "chat"))
+                else:
+                    self._roster.note(record)
+                    self._others.append(record)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -233,11 +239,38 @@ class OpenRecording:
     def roster(self, time: float = math.inf) -> Roster:
         """Return the agents at a moment, at its end by default. Blocks."""
         self._read_on()
-        roster = deepcopy(self._first)
+        roster = Roster(self._start)
         for record in self._others:
             if record.moment.time <= time:
                 roster.note(record)
         return roster
+
+    def read_numbers(self) -> Mapping[tuple[str, str], Points]:
+        """Return numbers of observations that vary, by name of the agent and path. Blocks.
+
+        Of a long recording, evenly spread observations are read.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordingError: A block is damaged.
+        """
+        numbers: dict[tuple[str, str], Points] = {}
+        roster = self.roster()
+        for record in self._sample():
+            agent = roster.name(record.fields.get("agent_id"))
+            for path, number in _find_numbers(record.fields.get("observation")):
+                if (agent, path) in numbers or len(numbers) < _MAX_NUMBERS:
+                    numbers.setdefault((agent, path), []).append((record.moment.time, number))
+        return {key: known for key, known in numbers.items() if len({n for _, n in known}) > 1}
+
+    def _sample(self) -> Iterator[Record]:
+        entries = [e for e in self.reader.index if e.header.track is Track.OBSERVATIONS]
+        chosen = entries[:: math.ceil(len(entries) / _MAX_BLOCKS) or 1]
+        for entry in chosen:
+            lines = self.reader.read_lines(entry)
+            step = math.ceil(len(lines) / (MAX_POINTS // len(chosen)))
+            for number, line in [*enumerate(lines, entry.number)][::step]:
+                yield self.reader.parse_line(entry, number, line)
 
     def read_states(self, since: float, until: float) -> bytes:
         """Return states as JSON: ``[time, frame]`` each, the one at ``since`` first.
@@ -250,8 +283,7 @@ class OpenRecording:
         """
         back = self.reader.read_back(Track.FRAMES, since)
         states = [*itertools.islice((record for record in back if record.view), 1)]
-        last = states[0].number if states else -1
-        size, end = sum(len(record.view) for record in states), "null"
+        last, size, end = states[-1].number if states else -1, 0, "null"
         for record in self.reader.read_track(Track.FRAMES, since):
             if record.moment.time > until or record.number <= last or not record.view:
                 continue
@@ -262,6 +294,15 @@ class OpenRecording:
             size += len(record.view)
         pairs = (b"[%r,%b]" % (record.moment.time, record.view) for record in states)
         return b'{"states":[%b],"next":%b}' % (b",".join(pairs), end.encode())
+
+
+def _find_numbers(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:  # noqa: ANN401
+    if isinstance(value, Mapping) and depth <= _NUMBERS_DEPTH:
+        for key, member in value.items():
+            if depth or key not in _OWN_TIME:
+                yield from _find_numbers(member, add_key(path, key), depth + 1)
+    elif not isinstance(value, bool) and (number := finite_number(value)) is not None:
+        yield path, number
 
 
 @attrs.frozen

@@ -12,18 +12,16 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import anyio
 import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ClawbloxError
-from clawblox.printable import printable_lines
 from clawblox.replay.sources import find_changed_files
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.supervision.tree import SharedStop
@@ -35,14 +33,21 @@ from clawblox.world.viewer import HOST, ViewerCommand, run_viewer
 _KEY_BYTES: Final = 16
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of a file."""
-_API_VERSION: Final = 1
-_PAGE_DIR: Final = Path(str(resources.files("clawblox") / "engine" / "page"))
+_PACKAGE: Final = Path(str(resources.files("clawblox")))
 _WORLD_DIRS: Final = {"assets": "assets", "renderer-files": "renderer", "static": "static"}
-_FEED: Final = "frame_feed.js"
+_SOURCES: Final = {
+    "script-src": "'unsafe-inline'",  # the page has an import map; nothing here is trusted
+    "style-src": "'unsafe-inline'",
+    "img-src": "blob: data:",
+    "font-src": "data:",
+    "media-src": "blob: data:",
+    "connect-src": "blob: data:",
+}
+"""What the page of a frame may load besides files below its key."""
 _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 LOOK_S: Final = 10.0
 """How long an answer about a world holds: the digests of a large one take a tenth of a second."""
-_MAX_RUNNING: Final = 8
+_MAX_NAMES: Final = 3
 _KEPT_BYTES: Final = 4096
 
 RecordingKey: TypeAlias = tuple[str, str]
@@ -97,12 +102,9 @@ def find_world(
     except ClawbloxError as error:
         return RecordedWorld(problem=error.headline)
     changed = find_changed_files(found, digest, str(config.dir)) or ()
-    if not changed:
-        return RecordedWorld(config)
-    names = "" if changed == (".",) else f": {changed[0]}"
-    more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-    change = f"{config.dir} has changed since this was recorded{names}{more}."
-    return RecordedWorld(config, change=change)
+    names = ", ".join(name for name in changed[:_MAX_NAMES] if name != ".")
+    change = f"{config.dir} has changed since this was recorded: {names}".rstrip(": ") + "."
+    return RecordedWorld(config, change=change if changed else "")
 
 
 # -- frames --------------------------------------------------------------------------------------
@@ -130,31 +132,30 @@ class FrameKeys:
         raise NoSuchPage("There is no frame with this key.")
 
 
-def read_frame_file(config: WorldConfig, path: str) -> tuple[str, bytes]:
+def read_frame_file(world: RecordedWorld, path: str) -> tuple[str, bytes]:
     """Return the file at a path of a frame: a name that tells its type, and its content. Blocks.
 
     Args:
-        config: The world.
+        world: The world.
         path: The path below the key.
 
     Raises:
         NoSuchPage: There is none, it is no regular file, too large, or behind a link.
     """
+    if world.config is None:
+        raise NoSuchPage(world.problem)
     if path == "renderer/manifest":
-        return "manifest.json", json.dumps(_describe(config)).encode()
+        return "manifest.json", json.dumps(_describe(world.config)).encode()
     if path == "chat/messages":
         return "messages.json", b'{"messages":[]}'
     if path == "ui/feed.js":
-        own = resources.files("clawblox.web") / "static" / _FEED
-        return _FEED, own.read_bytes()
+        return _read(_PACKAGE / "web" / "static", "frame_feed.js")
     first, _, rest = path.partition("/")
     if first in _WORLD_DIRS:
-        try:
-            return _read(config.dir / _WORLD_DIRS[first], rest)
-        except NoSuchPage:
-            if path != "assets/player.glb":
-                raise
-    return _read(_PAGE_DIR, {"": "index.html", "ui": rest, "assets": rest}.get(first, ""))
+        with suppress(NoSuchPage):
+            return _read(world.config.dir / _WORLD_DIRS[first], rest)
+    page = {"": "index.html", "ui": rest, "assets": rest}.get(first, "")
+    return _read(_PACKAGE / "engine" / "page", page)
 
 
 def _read(root: Path, path: str) -> tuple[str, bytes]:
@@ -169,16 +170,10 @@ def _read(root: Path, path: str) -> tuple[str, bytes]:
 
 def _describe(config: WorldConfig) -> Mapping[str, object]:
     """Return what ``GET /renderer/manifest`` of an engine world says; addresses are relative."""
-    renderer = config.renderer
-    entry = renderer.get("entry")
-    return {
-        "schema_version": 1,
-        "api_version": renderer.get("api_version", _API_VERSION),
-        "name": renderer.get("name", config.name),
-        "mode": renderer.get("mode", "module"),
-        "entry_url": f"renderer-files/{entry}" if entry else None,
-        "capabilities": renderer.get("capabilities", []),
-    }
+    entry = config.renderer.get("entry")
+    usual = {"api_version": 1, "name": config.name, "mode": "module", "capabilities": []}
+    given = {name: config.renderer.get(name, value) for name, value in usual.items()}
+    return {"schema_version": 1, "entry_url": entry and f"renderer-files/{entry}", **given}
 
 
 def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
@@ -197,19 +192,11 @@ def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
     if _AUTHORITY.fullmatch(host) is None:
         raise NoSuchPage("The Host is malformed.")
     own = f"http://{host}/x/{key}/"
-    page = (
-        "sandbox allow-scripts",
-        "default-src 'none'",
-        f"script-src {own} 'unsafe-inline'",  # the page has an import map; nothing here is trusted
-        f"style-src {own} 'unsafe-inline'",
-        f"img-src {own} blob: data:",
-        f"font-src {own} data:",
-        f"media-src {own} blob: data:",
-        f"connect-src {own} blob: data:",
-        "form-action 'none'",
-        "base-uri 'none'",
-    )
-    policy = ("sandbox", "default-src 'none'") if path else page
+    policy = ["sandbox", "default-src 'none'"]
+    if not path:
+        sources = (f"{kind} {own} {more}" for kind, more in _SOURCES.items())
+        policy = ["sandbox allow-scripts", "default-src 'none'", *sources]
+        policy += ["form-action 'none'", "base-uri 'none'"]
     return {
         "Content-Security-Policy": "; ".join((*policy, f"frame-ancestors http://{host}")),
         # What that policy does not know: WebRTC, preconnect, DNS.
@@ -245,10 +232,13 @@ class RunningViewer:
         """The address that it was given."""
         return f"http://{HOST}:{self.port}/"
 
-    @property
-    def text(self) -> str:
-        """The end of what it has written, as text."""
-        return printable_lines(self.output.decode(errors="replace"))
+    def begin(self, words: list[str], port: int) -> None:
+        """Take over the command that is run, and its port."""
+        self.words, self.port = words, port
+
+    async def keep(self, data: bytes) -> None:
+        """Take over what it writes."""
+        self.output = (self.output + data)[-_KEPT_BYTES:]
 
 
 class Viewers:
@@ -271,45 +261,23 @@ class Viewers:
         async with Tasks(on_error=lambda _error: None) as self._tasks:
             yield
 
-    async def start(self, key: RecordingKey, viewer: ViewerCommand, recording: Path) -> None:
+    def start(self, key: RecordingKey, viewer: ViewerCommand, recording: Path) -> None:
         """Start a viewer, unless it runs; :meth:`find` says what became of it.
 
         Args:
             key: The recording in addresses.
             viewer: Its command.
             recording: Its file, absolute.
-
-        Raises:
-            ClawbloxError: Too many run.
-
-        Cancellation: it may have been started.
         """
-        known = self._viewers.get(key)
-        if known is not None and known.state == "running":
-            return
-        if sum(one.state == "running" for one in self._viewers.values()) >= _MAX_RUNNING:
-            raise ClawbloxError(f"{_MAX_RUNNING} viewers are running; end one of them first")
-        entry, is_begun = RunningViewer(), anyio.Event()
-        self._viewers[key] = entry
-        if self._tasks is not None:
-            self._tasks.start_soon(_run, entry, viewer, recording, is_begun)
-            await is_begun.wait()
+        known = self.find(*key)
+        if self._tasks is not None and (known is None or known.state != "running"):
+            entry = self._viewers[key] = RunningViewer()
+            self._tasks.start_soon(_run, entry, viewer, recording)
 
 
-async def _run(
-    entry: RunningViewer, viewer: ViewerCommand, recording: Path, is_begun: anyio.Event
-) -> None:
-    def begin(words: list[str], port: int) -> None:
-        entry.words, entry.port = words, port
-        is_begun.set()
-
-    async def keep(data: bytes) -> None:
-        entry.output = (entry.output + data)[-_KEPT_BYTES:]
-
+async def _run(entry: RunningViewer, viewer: ViewerCommand, recording: Path) -> None:
     try:
-        end = await run_viewer(viewer, recording, begin, keep, SharedStop())
+        end = await run_viewer(viewer, recording, entry.begin, entry.keep, SharedStop())
         entry.state, entry.why = "ended", end.signal or f"status {end.status}"
     except ClawbloxError as error:
         entry.state, entry.why = "failed", error.headline
-    finally:
-        is_begun.set()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clawblox.host_gate import ServerAddress, find_refusal
-from clawblox.views.html import Markup, document, element, join
+from clawblox.views.html import document, element, join
 
 FRAME_PREFIX: Final = "/x/"
 """Where the pages of renderers are: below a key of their own, in a sandbox."""
@@ -25,18 +24,19 @@ _POLICY: Final = (
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'self'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types server"
 )
-_HEADERS: Final = (
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-)
-_PAGE_HEADERS: Final = (
-    *_HEADERS,
-    (b"content-security-policy", _POLICY.encode()),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"x-frame-options", b"DENY"),
-)
+_HEADERS: Final = {
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_PAGE_HEADERS: Final = _HEADERS | {
+    "content-security-policy": _POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+_FRAME_IGNORES: Final = {"origin": "null", "sec-fetch-site": "cross-site"}
+"""A sandboxed frame has an opaque origin; it knows no key but that of its replay."""
 
 
 class Keys:
@@ -55,7 +55,6 @@ class Keys:
         self.key = secrets.token_urlsafe(_KEY_BYTES)
         self._clock = clock
         self._once: dict[str, tuple[float, str]] = {}
-        self._lock = threading.Lock()
 
     def open_once(self, path: str = "") -> str:
         """Return a word that leads to a page once, within a minute.
@@ -64,14 +63,12 @@ class Keys:
             path: The page, relative to the pages.
         """
         word = secrets.token_urlsafe(_KEY_BYTES)
-        with self._lock:
-            self._once[word] = self._clock() + _ONCE_S, path
+        self._once[word] = self._clock() + _ONCE_S, path
         return word
 
     def use(self, word: str) -> str | None:
         """Return the page to which a word leads, with the key; None if it leads nowhere."""
-        with self._lock:
-            until, path = self._once.pop(word, (0.0, ""))
+        until, path = self._once.pop(word, (0.0, ""))
         return f"/{self.key}/{path}" if self._clock() < until else None
 
     def has_key(self, path: str) -> bool:
@@ -104,17 +101,15 @@ def guarded(
             return
         is_frame = scope["path"].startswith(FRAME_PREFIX)
         refusal = _refuse(scope, is_own, keys, is_frame=is_frame)
-        chosen = app if refusal is None else refusal
-        if refusal is None and not is_frame:
+        if not is_frame:
             scope = {**scope, "path": scope["path"].removeprefix(f"/{keys.key}")}
-        added = _HEADERS if is_frame else _PAGE_HEADERS
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
+                MutableHeaders(scope=message).update(_HEADERS if is_frame else _PAGE_HEADERS)
             await send(message)
 
-        await chosen(scope, receive, send_with_headers)
+        await (refusal or app)(scope, receive, send_with_headers)
 
     return answer
 
@@ -122,48 +117,38 @@ def guarded(
 def _refuse(
     scope: Scope, is_own: Callable[[str], bool], keys: Keys, *, is_frame: bool
 ) -> Response | None:
-    headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+    headers, method = Headers(scope=scope), scope["method"]
 
     def read(name: str) -> list[str]:
-        values = headers.getlist(name)
-        if is_frame and name == "sec-fetch-site":
-            return []
-        # A sandboxed frame has an opaque origin; it knows no key but that of its replay.
-        return [
-            value for value in values if not (is_frame and name == "origin" and value == "null")
-        ]
+        ignored = _FRAME_IGNORES.get(name) if is_frame else None
+        return [value for value in headers.getlist(name) if value != ignored]
 
     foreign = find_refusal(is_own, method, read, has_pages=True)
     if foreign is not None:
         return PlainTextResponse(foreign[1], foreign[0])
     if method not in _METHODS or (is_frame and method == "POST"):
         return PlainTextResponse("Method not allowed", 405, {"Allow": "GET, HEAD"})
-    if is_frame or keys.has_key(path):
+    if is_frame or keys.has_key(scope["path"]):
         return None
     query = scope["query_string"].decode("latin-1")
-    if path == "/" and query.startswith("once="):
-        target = keys.use(query.removeprefix("once="))
-        if target is not None:
-            return RedirectResponse(target, 303)
-    return _explain_key()
+    word = query.removeprefix("once=") if scope["path"] == "/" else ""
+    target = keys.use(word)
+    return _explain_key() if target is None else RedirectResponse(target, 303)
 
 
 def _explain_key() -> Response:
-    def command(words: str) -> Markup:
-        return element("p", element("code", words))
-
     body = (
         element("h1", "This address is not valid any more"),
         element("p", "It belongs to an earlier start of clawblox app, or is not complete."),
         element("p", "Start it again, with the same directory:"),
-        command("clawblox app DIR"),
+        element("pre", "clawblox app DIR"),
         element(
             "p",
-            "If it still runs, open the address that it printed. To come back to this place, put "
-            "the key of that address in the place of the first part of this path. For an address "
-            "that “copy link” gave, which begins with # and stays valid:",
+            "To come back to this place, put the key of the address that it prints in the place of "
+            "the first part of this path. An address that “copy link” gave stays valid:",
         ),
-        command("clawblox app DIR --open '#…'"),
+        element("pre", "clawblox app DIR --open '#…'"),
     )
-    page = document("Not valid any more · clawblox", join(()), *body, policy=None)
-    return HTMLResponse(page, 403)
+    return HTMLResponse(
+        document("Not valid any more · clawblox", join(()), *body, policy=None), 403
+    )

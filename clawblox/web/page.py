@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from clawblox.views.html import Address, Child, Markup, element, join, link, read_rules, void
+from clawblox.views.html import Address, Markup, element, join, link, read_rules, void
 from clawblox.web.frames import Viewers
 from clawblox.web.site import Site
 
@@ -56,15 +56,15 @@ class Ask:
         site: The site.
         links: Makes addresses.
         query: The parameters of the address.
-        cursors: Where the parts that grow ended when the browser last got them, by name; a part
-            without one is returned from its start.
+        cursors: The versions of the parts that the browser has, by name: of a part that grows,
+            where it ended; a part without one is returned from its start.
         viewers: The programs that this server has started; None where it cannot start any.
     """
 
     site: Site
     links: Links
     query: Query = attrs.field(factory=dict)
-    cursors: Mapping[str, str] = attrs.field(factory=dict)
+    cursors: Query = attrs.field(factory=dict)
     viewers: Viewers | None = None
 
     def whole(self, name: str) -> int | None:
@@ -89,8 +89,8 @@ class Part:
 
     @functools.cached_property
     def version(self) -> str:
-        """What distinguishes its content from earlier content."""
-        return self.cursor or hashlib.sha256(self.body.html.encode()).hexdigest()[:12]
+        """What distinguishes its content from earlier content; never like a cursor of another."""
+        return self.cursor or f"={hashlib.sha256(self.body.html.encode()).hexdigest()[:12]}"
 
 
 @attrs.frozen
@@ -123,43 +123,34 @@ def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
         page: The page.
         links: Makes addresses.
     """
-    head = join(_head(links))
-    state = element("span", "● live", class_="good", id="live") if page.is_live else None
-    above = [piece for words, to in page.crumbs for piece in (link(words, to), " / ")]
-    share = (
-        element(
-            "button", "copy link", type="button", id="share", data_address=page.share, hidden=""
-        )
-        if page.share
-        else None
+    head = (
+        void("link", rel="stylesheet", href=links.file("style.css")),
+        void("link", rel="icon", href=links.file("icon.svg")),
+        element("script", src=links.file("app.js"), defer=""),
     )
-    bar = element(
-        "header",
+    above = [piece for words, to in page.crumbs for piece in (link(words, to), " / ")]
+    share = {"id": "share", "data_address": page.share, "hidden": ""}
+    right = (
+        element("button", "copy link", type="button", **share) if page.share else None,
+        element("span", "● live", class_="good", id="live") if page.is_live else None,
+    )
+    bar = (
         link("Skip to content", Address("#content"), class_="skip"),
         element("nav", *above, element("b", page.title), aria_label="Where this page is"),
-        element("span", share, state, class_="right"),
-        class_="bar",
+        element("span", *right, class_="right"),
     )
-    parts = [draw_part(part) for part in page.parts]
-    main = element("main", element("h1", page.title), *parts, id="content", tabindex="-1")
-    return head, join((bar, main))
+    main = (element("h1", page.title), *map(draw_part, page.parts))
+    body = (
+        element("header", *bar, class_="bar"),
+        element("main", *main, id="content", tabindex="-1"),
+    )
+    return join(head), join(body)
 
 
 def draw_part(part: Part) -> Markup:
     """Return a part with its name and version, by which the browser asks for changes."""
-    return element(
-        "section",
-        part.body,
-        id=part.name,
-        data_version=part.version,
-        data_cursor=part.cursor or None,
-    )
-
-
-def _head(links: Links) -> Iterator[Child]:
-    yield void("link", rel="stylesheet", href=links.file("style.css"))
-    yield void("link", rel="icon", href=links.file("icon.svg"))
-    yield element("script", src=links.file("app.js"), defer="")
+    known = {"data_version": part.version, "data_cursor": part.cursor or None}
+    return element("section", part.body, id=part.name, **known)
 
 
 @functools.cache

@@ -1,14 +1,26 @@
-"""Pieces that several pages share: states, times, tables, facts, commands to copy."""
+"""Pieces that several pages share: states, times, tables, facts, trees, commands to copy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from clawblox.views.formatting import format_cost, format_count
+from clawblox.differences import (
+    ABSENT,
+    Difference,
+    add_id,
+    add_index,
+    add_key,
+    find_differences,
+    objects_by_id,
+)
+from clawblox.printable import printable_name
+from clawblox.views.formatting import count_words, format_cost, format_count
 from clawblox.views.html import Address, Child, Markup, element, join, void
+from clawblox.views.observations import format_inline
 from clawblox.web.page import Ask, Links
 
 _T = TypeVar("_T")
@@ -24,6 +36,12 @@ _SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "interrupted": ("◇", "lost"),
     "imported": ("□", "muted"),
 }
+_MAX_NODES: Final = 600
+"""Nodes of a tree; further members are counted."""
+_MAX_MEMBERS: Final = 100
+_MAX_CHARS: Final = 200
+_MAX_DEPTH: Final = 20
+_OPEN_DEPTH: Final = 2
 
 
 def find_sign(state: str) -> tuple[str, str]:
@@ -253,3 +271,91 @@ def _choice(
         for value, shown in options
     ]
     return element("label", f"{words} ", element("select", *made, name=name), class_="choice")
+
+
+# -- a value -------------------------------------------------------------------------------------
+
+
+def tree(name: str, value: Any, before: Any = None) -> Markup:  # noqa: ANN401 - JSON
+    """Return a value as a tree of folds, with what has changed since an earlier value marked.
+
+    Args:
+        name: What distinguishes it from other trees of the page; folds keep their state by it.
+        value: The value.
+        before: An earlier value; None if there is none.
+    """
+    changes = [] if before is None else find_differences(before, value)
+    drawer = _Tree(name, changes)
+    is_leaf = not isinstance(value, Mapping | list)
+    body = [drawer.draw_leaf("", "", value)] if is_leaf else drawer.draw_members(value, "", 0)
+    gone = [change for change in changes if change.after is ABSENT][:_MAX_MEMBERS]
+    lost = [(element("mark", "gone"), f" {one.path}, was {_short(one.before)}") for one in gone]
+    return element("div", *body, *(element("div", *words) for words in lost), class_="tree")
+
+
+class _Tree:
+    """Draws members, up to a number of nodes."""
+
+    def __init__(self, name: str, changes: Sequence[Difference]) -> None:
+        self._name = name
+        self._changes = {one.path: one for one in changes if one.after is not ABSENT}
+        self._inside: Counter[str] = Counter(
+            one.path[:end] for one in changes for end, sign in enumerate(one.path) if sign in ".["
+        )
+        self._left = _MAX_NODES
+
+    def draw_members(self, value: Any, path: str, depth: int) -> Iterator[Child]:  # noqa: ANN401
+        members = [*_name_members(value, path)]
+        for number, (name, place, member) in enumerate(members):
+            if number >= _MAX_MEMBERS or self._left <= 0:
+                yield and_more(len(members) - number)
+                return
+            self._left -= 1
+            if depth >= _MAX_DEPTH or not _has_containers(member):
+                yield self.draw_leaf(name, place, member)
+                continue
+            size = count_words(len(member), "item" if isinstance(member, list) else "key")
+            words = (element("b", printable_name(name)), " ", _muted(size), " ", self._note(place))
+            folded = (element("summary", *words), *self.draw_members(member, place, depth + 1))
+            is_open = self._inside[place] or depth < _OPEN_DEPTH
+            fold = {"open": "" if is_open else None, "id": f"{self._name}.{place}"}
+            yield element("details", *folded, **fold)
+
+    def draw_leaf(self, name: str, path: str, value: Any) -> Markup:  # noqa: ANN401
+        shown = format_inline(value, max_chars=_MAX_CHARS)
+        content = element("mark", shown) if path in self._changes else shown
+        words = (element("b", printable_name(name)), ": ", content, " ", self._note(path))
+        return element("div", *words)
+
+    def _note(self, path: str) -> Markup | None:
+        """Return how a place has changed, or how many have changed below it."""
+        change, inside = self._changes.get(path), self._inside[path]
+        if change is None:
+            return element("mark", f"{inside} changed") if inside else None
+        is_new = change.before is ABSENT
+        return element("mark", "new") if is_new else _muted(f"was {_short(change.before)}")
+
+
+def _muted(words: str) -> Markup:
+    return element("span", words, class_="muted")
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 - JSON
+    return format_inline(value, max_chars=_MAX_CHARS // 2)
+
+
+def _has_containers(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether a value deserves a fold: it has members, or has objects or lists as items."""
+    if isinstance(value, Mapping):
+        return bool(value)
+    return isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value)
+
+
+def _name_members(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:  # noqa: ANN401
+    """Yield name, path and value of each member, with the paths of ``find_differences``."""
+    if isinstance(value, Mapping):
+        yield from ((key, add_key(path, key), member) for key, member in value.items())
+    elif value and objects_by_id(value) is not None:
+        yield from ((item["id"], add_id(path, item["id"]), item) for item in value)
+    else:
+        yield from ((str(n), add_index(path, n), item) for n, item in enumerate(value))

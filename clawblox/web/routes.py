@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from clawblox.views.html import element, link
 from clawblox.web import shared_address
@@ -22,10 +23,7 @@ from clawblox.web.pages import (
 )
 from clawblox.web.site import NoSuchPage
 
-PageFunction: TypeAlias = Callable[..., Page]
-"""Makes a page of an :class:`Ask` and the ids in its address."""
-
-_PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
+_PAGES: Final[Sequence[tuple[str, Callable[..., Page]]]] = (
     ("", runs.make_page),
     ("run/*", run.make_page),
     ("run/*/log/*", log.make_page),
@@ -46,7 +44,7 @@ _PAGES: Final[Sequence[tuple[str, PageFunction]]] = (
     ("compare", compare.make_page),
     ("compare/*/*", compare.make_page),
 )
-"""Paths of pages, in which ``*`` stands for an id."""
+"""Paths of pages, in which ``*`` stands for an id, and what makes them of an ask and these ids."""
 
 
 def make_page(ask: Ask, path: str) -> Page:
@@ -59,14 +57,10 @@ def make_page(ask: Ask, path: str) -> Page:
     Raises:
         NoSuchPage: There is none.
     """
-    pieces = path.strip("/").split("/")
     for pattern, make in _PAGES:
-        wanted = pattern.split("/")
-        if len(wanted) == len(pieces) and all(
-            want in ("*", piece) for want, piece in zip(wanted, pieces, strict=True)
-        ):
-            ids = [piece for want, piece in zip(wanted, pieces, strict=True) if want == "*"]
-            return make(ask, *ids)
+        match = re.fullmatch(pattern.replace("*", "([^/]+)"), path.strip("/"))
+        if match is not None:
+            return make(ask, *match.groups())
     raise NoSuchPage("There is no page at this address.")
 
 

@@ -12,8 +12,8 @@ from clawblox.recording.blocks import Track
 from clawblox.rundir.lineage import read_lineage
 from clawblox.views.svg import Picture
 from clawblox.web.axis import make_axis
-from clawblox.web.axis_shapes import LEFT, MAX_POINTS, RIGHT, draw_axis
-from clawblox.web.descent import DescentLife, Sent, find_descent
+from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
+from clawblox.web.descent import MAX_POINTS, DescentLife, Sent, find_descent
 from tests.lineages import make_restart, run_of, save_of, write_run
 from tests.web.test_axis import block
 

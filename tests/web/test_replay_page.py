@@ -15,9 +15,9 @@ from clawblox.recording.blocks import Track
 from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.web import frames, routes
 from clawblox.web.app import ServerLinks
-from clawblox.web.descent import Recordings
-from clawblox.web.observed import MAX_POINTS, draw_tree, read_numbers
+from clawblox.web.descent import MAX_POINTS, OpenRecording, Recordings
 from clawblox.web.page import Ask, Page
+from clawblox.web.pieces import tree
 from clawblox.web.site import NoSuchPage, Site
 from tests.recording.files import Recorded, reading
 from tests.web.descents import record_descent
@@ -48,7 +48,7 @@ def tally(tmp_path: Path) -> Path:
 def test_the_moment_of_an_address_has_its_events_and_what_agents_saw(tally: Path) -> None:
     first, later = make(tally), make(tally, t="1.0")
     assert "0.000 ▶ this moment" in words(first, "events")
-    assert "Others" not in words(first, "facts"), "it is the only recording"
+    assert "Recordings" not in words(first, "facts"), "it is the only recording"
     events, seen = words(later, "events"), words(later, "seen")
     before, _, after = events.partition("1.000 ▶ this moment")
     assert re.search(r"\d\.\d{3} [\d:.]{12} Rocky Add 3", before), before
@@ -72,7 +72,7 @@ def test_a_line_has_at_most_1400_points_however_long_the_recording_is(tmp_path: 
         if tick % 50 == 0:
             recorded.flush()
     with reading(recorded.close()) as reader:
-        numbers = read_numbers(reader)
+        numbers = OpenRecording(reader).read_numbers()
     assert [*numbers] == [("a", "x")]
     assert 400 < len(numbers["a", "x"]) <= MAX_POINTS
 
@@ -99,12 +99,12 @@ def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
     assert "has changed" not in words(make(tally), "world")
     with (tmp_path / "world" / "tally.py").open("a") as program:
         program.write("# changed\n")
-    changed, tree = make_afresh(tally), words(make(tally), "seen")
+    changed, seen = make_afresh(tally), words(make(tally), "seen")
     assert "world has changed since this was recorded: tally.py." in words(changed, "world")
     shutil.rmtree(tmp_path / "world")
     gone = make_afresh(tally)
     assert "is gone" in words(gone, "world")
-    assert (words(gone, "seen"), "Rocky" in words(gone, "axis")) == (tree, True)
+    assert (words(gone, "seen"), "Rocky" in words(gone, "axis")) == (seen, True)
 
 
 def make_afresh(root: Path) -> Page:
@@ -166,17 +166,17 @@ def test_the_axis_has_lanes_lost_lives_saves_and_pauses_of_all_recordings(tmp_pa
 def test_every_path_that_differs_is_marked_and_hostile_names_are_text() -> None:
     before = {"a": 1, "<b>": {"x": [1]}, "list": [{"id": "m", "n": 1}], "gone": 5, "deep": {}}
     after = {"a": 2, "<b>": {"x": [2]}, "list": [{"id": "m", "n": 2}], "new": {"y": {}}, "deep": {}}
-    html = draw_tree("t", after, before).html
+    html = tree("t", after, before).html
     assert html.count("<mark>2</mark>") == 2
     assert "was 1" in html
     assert "<mark>gone</mark> gone, was 5" in html
     assert "<b>&lt;b&gt;</b>" in html
-    wide = draw_tree("t", {str(number): {"x": {}} for number in range(5000)}).html
+    wide = tree("t", {str(number): {"x": {}} for number in range(5000)}).html
     assert (wide.count("<details") <= 600, "and 4900 more" in wide) == (True, True)
     deep: dict[str, object] = {}
     for _ in range(900):
         deep = {"d": deep}
-    assert draw_tree("t", deep).html.count("<details") < 30
+    assert tree("t", deep).html.count("<details") < 30
 
 
 def test_unknown_runs_and_recordings_have_no_page(tally: Path) -> None:

@@ -26,8 +26,8 @@ from clawblox.views.formatting import (
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.svg import Picture
 from clawblox.web.axis import Axis, make_axis, read_lanes
-from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
-from clawblox.web.descent import RecordedLives, Recordings, find_descent
+from clawblox.web.axis_shapes import RIGHT, draw_axis, draw_line
+from clawblox.web.descent import Points, RecordedLives, Recordings, find_descent
 from clawblox.web.first_differences import (
     KINDS,
     Alignment,
@@ -37,7 +37,6 @@ from clawblox.web.first_differences import (
     find_call_differences,
     find_first_differences,
 )
-from clawblox.web.observed import Points, draw_line, read_numbers
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.run import describe_usage
 from clawblox.web.pages.save import draw_differences, explained
@@ -283,7 +282,7 @@ def _draw_number(sides: Sequence[_Side]) -> Iterator[Markup]:
     limits, shapes = (min(values), max(values)), list[Markup]()
     for place, (side, points) in enumerate(zip(sides, (first[key], second[key]), strict=True)):
         names = f"{svg.line_colour(place)}-line line thin{' stub' if place else ''}"
-        line = svg.path(names, draw_line(points, limits, side.span, (LEFT, RIGHT), 6))
+        line = svg.path(names, draw_line(points, limits, side.span, 6))
         last = f"{side.letter} {points[-1][1]:.4g}"
         shapes.append(svg.group("number", [f"{last}; both {limits[0]:g} to {limits[1]:g}"], line))
         shapes.append(svg.text(RIGHT + 6, 20 + 18 * place, last, "ink small"))
@@ -298,10 +297,9 @@ def _read_numbers(side: _Side) -> Mapping[tuple[str, str], Points]:
     numbers: dict[tuple[str, str], Points] = {}
     for life in dict.fromkeys(piece.life for piece in side.axis.pieces if not piece.is_lost):
         for recording in side.recorded.recordings.get(life, ()):
-            roster = recording.roster()
-            for (agent, path), points in read_numbers(recording.reader).items():
+            for key, points in recording.read_numbers().items():
                 if kept := [point for point in points if point[0] >= side.span[0]]:
-                    numbers.setdefault((roster.name(agent), path), []).extend(kept)
+                    numbers.setdefault(key, []).extend(kept)
     return numbers
 
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Final
 
 import attrs
 
 from clawblox.errors import ClawbloxError
-from clawblox.printable import printable
+from clawblox.printable import printable, printable_lines
 from clawblox.recording.reader import Record
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.formatting import format_count
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
-from clawblox.web.axis import Axis, make_axis, read_lanes
+from clawblox.web.axis import Axis, format_position, make_axis, read_lanes
 from clawblox.web.axis_shapes import draw_axis
 from clawblox.web.descent import OpenRecording, Sent, find_descent
 from clawblox.web.frames import LOOK_S, RecordedWorld, find_world
-from clawblox.web.observed import draw_tree
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import and_more, code, facts, state_mark, table
+from clawblox.web.pieces import and_more, code, facts, state_mark, table, tree
 from clawblox.web.run_history import read_history
 from clawblox.web.site import NoSuchPage, RunSummary
 from clawblox.world.viewer import ViewerCommand
@@ -35,7 +35,7 @@ _MAX_AGENTS: Final = 12
 _MAX_LANES: Final = 24
 _MAX_LISTED: Final = 20
 _SPEEDS: Final = ("1", "2", "5", "10", "60", "0.25")
-_TIME: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
+_TIME: Final = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?(?:e-\d\d?)?", re.ASCII)
 
 _Lanes = Mapping[str, Sequence[Sent]]
 
@@ -45,12 +45,14 @@ class Replay:
     """A recording of a run.
 
     Attributes:
+        ask: What is asked for.
         run: The run.
         number: Its number there.
         found: The recording.
         count: How many recordings the run has.
     """
 
+    ask: Ask
     run: RunSummary
     number: str
     found: FoundRecording
@@ -61,30 +63,30 @@ class Replay:
         """Whether it can grow."""
         return self.found.sha256 is None and self.run.is_live
 
-    def address(self, ask: Ask, *path: str, time: float | None = None) -> Address:
+    @property
+    def crumbs(self) -> Sequence[tuple[str, Address]]:
+        """The pages above its page."""
+        run, to = self.run, self.ask.links.to
+        return (self.ask.site.root.name, to()), (run.name, to("run", run.ident))
+
+    def address(self, *path: str, time: float | None = None) -> Address:
         """Return the address of its page, or of one below it."""
-        given = None if time is None else _format_time(time)
-        return ask.links.to("run", self.run.ident, "replay", self.number, *path, t=given)
+        moment = None if time is None else format_position(time)
+        return self.ask.links.to("run", self.run.ident, "replay", self.number, *path, t=moment)
 
-    def crumbs(self, ask: Ask) -> Sequence[tuple[str, Address]]:
-        """Return the pages above its page."""
-        run = self.run
-        return (ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))
+    def opened(self) -> AbstractContextManager[OpenRecording]:
+        """Open it for the duration of a block; see :meth:`Recordings.opened`."""
+        return self.ask.site.recordings.opened(self.found, self.run.directory)
 
-    def find_world(self, ask: Ask) -> RecordedWorld:
+    def find_world(self) -> RecordedWorld:
         """Return its world. Blocks.
 
         Raises:
             ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
         """
-        with ask.site.recordings.opened(self.found, self.run.directory) as recording:
+        with self.opened() as recording:
             digest = recording.world_files
         return find_world(self.found, self.run.directory, digest, int(monotonic() / LOOK_S))
-
-
-def _format_time(time: float) -> str:
-    """Return a simulation time as addresses have it."""
-    return f"{time:.3f}".rstrip("0").rstrip(".")
 
 
 def find_replay(ask: Ask, ident: str, number: str) -> Replay:
@@ -95,9 +97,9 @@ def find_replay(ask: Ask, ident: str, number: str) -> Replay:
     """
     run = ask.site.find_run(ident)
     recordings = read_history(run).recordings
-    for place, found in enumerate(recordings, 1):
-        if str(place) == number:
-            return Replay(run, number, found, len(recordings))
+    numbered = {str(place): found for place, found in enumerate(recordings, 1)}
+    if number in numbered:
+        return Replay(ask, run, number, numbered[number], len(recordings))
     raise NoSuchPage(f"{run.name} has no recording {number}; start a world with --record")
 
 
@@ -111,92 +113,84 @@ def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     """
     replay = find_replay(ask, ident, number)
     try:
-        parts = _make_parts(ask, replay)
+        parts = _make_parts(replay)
     except (ClawbloxError, OSError, ModuleNotFoundError) as error:
         parts = [Part("why", element("p", f"✕ {error}", class_="bad"))]
     title = f"Replay of {replay.run.name}"
-    return Page(title, replay.crumbs(ask), parts, is_live=replay.is_live)
+    return Page(title, replay.crumbs, parts, is_live=replay.is_live)
 
 
-def _make_parts(ask: Ask, replay: Replay) -> list[Part]:
-    world, (axis, lanes) = replay.find_world(ask), _read_axis(ask, replay)
-    with ask.site.recordings.opened(replay.found, replay.run.directory) as recording:
-        time = _find_moment(ask, recording)
+def _make_parts(replay: Replay) -> list[Part]:
+    ask, world, (axis, lanes) = replay.ask, replay.find_world(), _read_axis(replay)
+    with replay.opened() as recording:
+        (begin, end), given = recording.span, _find_time(ask, "t")
+        time = begin if given is None else min(max(given, begin), end)
         can_draw = world.has_renderer and recording.has_frames
         frame = ask.links.frame(replay.run.ident, replay.number) if can_draw else None
         at = read_world_at(recording.reader, time, recording.roster(time))
         return [
-            Part("facts", _draw_facts(ask, replay, recording)),
-            Part("world", join(_draw_world(ask, replay, world, recording))),
-            Part("player", _draw_player(ask, replay, recording, frame, time), cursor="-"),
+            Part("facts", _draw_facts(replay, recording)),
+            Part("world", join(_draw_world(replay, world, recording))),
+            Part("player", _draw_player(replay, recording, frame, time), cursor="-"),
             Part("axis", _draw_axis(axis, lanes)),
-            Part("events", _draw_events(ask, replay, at)),
+            Part("events", _draw_events(replay, at)),
             Part("seen", join(_draw_seen(at, has_frame=frame is not None))),
         ]
 
 
-def _read_axis(ask: Ask, replay: Replay) -> tuple[Axis, _Lanes]:
+def _read_axis(replay: Replay) -> tuple[Axis, _Lanes]:
     """Return the axis of the instance that made a recording, and what its agents sent. Blocks."""
-    lineages = [read_history(run).lineage for run in _find_ancestors(ask, replay.run)]
-    instances = lineages[0].instances
-    name = replay.found.instance or (instances[0].name if instances else "")
+    own, site = read_history(replay.run), replay.ask.site
+    others = site.runs() if own.origins else ()
+    lineages = [own.lineage, *(read_history(run).lineage for run in others if run != replay.run)]
+    name = replay.found.instance or next((one.name for one in own.lineage.instances), "")
     lives = find_descent(lineages, replay.run.directory, name)
-    with ask.site.recordings.opened_lives(lives) as recorded:
+    with site.recordings.opened_lives(lives) as recorded:
         axis = make_axis(lives, recorded.blocks)
         return axis, read_lanes(axis, recorded)
 
 
-def _find_ancestors(ask: Ask, run: RunSummary) -> Sequence[RunSummary]:
-    """Return a run, and the runs that its instances come from. Blocks."""
-    found = {run.ident: run}
-    wanted = [run]
-    while wanted:
-        paths = [origin.path for origin in read_history(wanted.pop()).origins]
-        for other in ask.site.runs() if paths else ():
-            is_parent = any(path.is_relative_to(other.directory) for path in paths)
-            if is_parent and other.ident not in found:
-                found[other.ident] = other
-                wanted.append(other)
-    return [*found.values()]
+def read_states(ask: Ask, run: str, number: str) -> bytes:
+    """Return states of a recording as JSON, from ``from`` to ``to``. Blocks.
+
+    Raises:
+        NoSuchPage: There is no such recording, or no such moments.
+        ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
+    """
+    since, until = (_find_time(ask, name) for name in ("from", "to"))
+    if since is None or until is None:
+        raise NoSuchPage("The moments must be seconds of simulation time.")
+    with find_replay(ask, run, number).opened() as recording:
+        return recording.read_states(since, until)
 
 
-def _find_moment(ask: Ask, recording: OpenRecording) -> float:
-    """Return the moment that an address names, within the recording; its first by default."""
-    begin, end = recording.span
-    given = ask.query.get("t", "")
-    return min(max(float(given), begin), end) if _TIME.fullmatch(given) else begin
+def _find_time(ask: Ask, name: str) -> float | None:
+    given = ask.query.get(name, "")
+    return float(given) if _TIME.fullmatch(given) else None
 
 
-def _draw_facts(ask: Ask, replay: Replay, recording: OpenRecording) -> Markup:
-    begin, end = recording.span
-    index = recording.reader.index
+def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
+    (begin, end), index = recording.span, recording.reader.index
     agents = sorted({sent.name for sent in recording.sent})
     span = {"id": "span", "data_begin": repr(begin), "data_end": repr(end)}
     hosts = (index[0].header.first.utc, index[-1].header.last.utc)
+    numbers = map(str, range(1, min(replay.count, _MAX_LISTED) + 1))
+    others = [link(n, attrs.evolve(replay, number=n).address()) for n in numbers]
+    is_torn = recording.reader.torn_at is not None and not replay.is_live
     pairs: list[tuple[str, Child]] = [
         ("Recording", f"{replay.number} of {replay.count}"),
-        ("Others", _link_others(ask, replay)),
+        ("Recordings", join(others, ", ") if len(others) > 1 else None),
         ("Instance", replay.found.instance),
         ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", **span)),
         ("Host", " to ".join(utc[:19].replace("T", " ") for utc in hosts)),
         ("Inputs and messages", format_count(len(recording.sent)) or "0"),
         ("Agents", ", ".join(agents[:_MAX_AGENTS])),
+        ("End", "incomplete: its writer was killed" if is_torn else None),
     ]
-    torn = recording.reader.torn_at is not None and not replay.is_live
-    note = "Its end is incomplete: its writer was killed."
-    return join((facts(pairs), element("p", note, class_="muted") if torn else None))
+    return facts(pairs)
 
 
-def _link_others(ask: Ask, replay: Replay) -> Child:
-    numbers = [str(number) for number in range(1, min(replay.count, _MAX_LISTED) + 1)]
-    others = (attrs.evolve(replay, number=one) for one in numbers if one != replay.number)
-    links = [link(other.number, other.address(ask)) for other in others]
-    return join(links, ", ") if links else None
-
-
-def _draw_world(
-    ask: Ask, replay: Replay, world: RecordedWorld, recording: OpenRecording
-) -> Iterator[Markup]:
+def _draw_world(replay: Replay, world: RecordedWorld, recording: OpenRecording) -> Iterator[Markup]:
     """Say why nothing is drawn, what has changed since, and what else can show the recording."""
     if world.problem:
         yield element("p", "◇ ", world.problem, class_="lost")
@@ -205,34 +199,34 @@ def _draw_world(
         yield element("p", f"The world {why}: what its agents saw is shown.", class_="muted")
     if world.change:
         yield element("p", "◇ ", world.change, class_="warning")
-    if world.viewer is not None and ask.viewers is not None:
-        yield element("p", link("Start the world's own viewer…", replay.address(ask, "viewer")))
+    if world.viewer is not None and replay.ask.viewers is not None:
+        yield element("p", link("Start the world's own viewer…", replay.address("viewer")))
 
 
 def _draw_player(
-    ask: Ask, replay: Replay, recording: OpenRecording, frame: Address | None, time: float
+    replay: Replay, recording: OpenRecording, frame: Address | None, time: float
 ) -> Markup:
-    begin, end = map(_format_time, recording.span)
-    speeds = [element("option", f"{speed} times", value=speed) for speed in _SPEEDS]
-    shown, title = None, "The world at the moment, drawn by its own renderer"
-    if frame is not None:
-        shown = element("iframe", src=frame, sandbox="allow-scripts", title=title, class_="stage")
-    span = {"min": begin, "max": end, "value": _format_time(time), "step": "any"}
+    begin, end = map(format_position, recording.span)
+    speeds = (element("option", f"{speed} times", value=speed) for speed in _SPEEDS)
+    title = "The world at the moment, drawn by its own renderer"
+    stage = {"sandbox": "allow-scripts", "title": title, "class_": "stage"}
+    span = {"min": begin, "max": end, "value": format_position(time), "step": "any"}
     name = "Moment, in seconds of simulated time"
-    controls = element(
-        "form",
+    controls = (
         element("button", "Play", type="button", id="play", hidden=""),
         element("span", f"{time:.2f} s", id="now"),
         void("input", type="range", name="t", id="slider", aria_label=name, **span),
         element("select", *speeds, id="speed", aria_label="Speed", hidden=""),
         element("button", "Show", type="submit", id="show"),
-        method="get",
-        action=replay.address(ask),
-        class_="row player",
-        data_states=replay.address(ask, "states").text,
     )
-    script = element("script", src=ask.links.file("replay.js"), defer="")
-    return join((shown, controls, script))
+    states, to = replay.address("states").text, replay.address()
+    form = {"method": "get", "class_": "row player", "data_states": states}
+    pieces = (
+        element("iframe", src=frame, **stage) if frame is not None else None,
+        element("form", *controls, action=to, **form),
+        element("script", src=replay.ask.links.file("replay.js"), defer=""),
+    )
+    return join(pieces)
 
 
 def _draw_axis(axis: Axis, lanes: _Lanes) -> Markup:
@@ -242,33 +236,27 @@ def _draw_axis(axis: Axis, lanes: _Lanes) -> Markup:
     return join((strip, and_more(len(lanes) - len(shown))))
 
 
-def _draw_events(ask: Ask, replay: Replay, at: WorldAt) -> Markup:
-    rows = [_draw_event(ask, replay, at, record) for record in (*at.before, *at.after)]
+def _draw_events(replay: Replay, at: WorldAt) -> Markup:
+    rows = [_draw_event(replay, at, record) for record in (*at.before, *at.after)]
     now = (element("b", f"{at.time:.3f}"), None, None, element("b", "▶ this moment"))
     rows.insert(len(at.before), now)
     headings = ("Simulated, s", "Host, UTC", "Agent", "What")
     return join((element("h2", "Inputs and events"), table("Inputs and events", headings, rows)))
 
 
-def _draw_event(ask: Ask, replay: Replay, at: WorldAt, record: Record) -> Sequence[Child]:
+def _draw_event(replay: Replay, at: WorldAt, record: Record) -> Sequence[Child]:
     moment, what = record.moment, describe_event(record.fields)
-    name = at.roster.names.get(str(record.fields.get("agent_id")), "")
-    to = replay.address(ask, time=moment.time)
+    who: Child = at.roster.names.get(str(record.fields.get("agent_id")), "")
+    for agent in (one for one in replay.run.agents if one.name == who):
+        place = ("run", replay.run.ident, "agent", replay.ask.site.identify(agent.dir))
+        who = link(agent.name, replay.ask.links.to(*place, utc=moment.utc))
+    at_moment = {"data_t": format_position(moment.time)}
     return (
-        link(f"{moment.time:.3f}", to, data_t=_format_time(moment.time)),
+        link(f"{moment.time:.3f}", replay.address(time=moment.time), **at_moment),
         element("time", moment.utc[11:23], datetime=moment.utc, data_fixed=""),
-        _link_agent(ask, replay, name, record),
+        who,
         element("span", what, class_="muted") if moment.time > at.time else what,
     )
-
-
-def _link_agent(ask: Ask, replay: Replay, name: str, record: Record) -> Child:
-    """Return the name of an agent; of an agent of clawblox, linked to its steps of that time."""
-    for agent in replay.run.agents:
-        if agent.name == name:
-            to = ("run", replay.run.ident, "agent", ask.site.identify(agent.dir))
-            return link(name, ask.links.to(*to, utc=record.moment.utc))
-    return name
 
 
 def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
@@ -276,17 +264,16 @@ def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
     if not at.observations:
         yield element("p", "No agent in the world has seen anything yet.", class_="muted")
     for record in at.observations[:_MAX_AGENTS]:
-        ident = str(record.fields.get("agent_id"))
-        earlier = at.earlier.get(ident)
-        since = "" if earlier is None else f", changes since {earlier.moment.time:.3f} s marked"
-        heading = f"{at.roster.name(ident)} at {record.moment.time:.3f} s{since}"
-        before = None if earlier is None else earlier.fields.get("observation")
-        yield element("h3", heading)
-        yield draw_tree(f"seen-{ident}", record.fields.get("observation"), before)
+        ident, since, before = str(record.fields.get("agent_id")), "", None
+        if (earlier := at.earlier.get(ident)) is not None:
+            since = f", changes since {earlier.moment.time:.3f} s marked"
+            before = earlier.fields.get("observation")
+        yield element("h3", f"{at.roster.name(ident)} at {record.moment.time:.3f} s{since}")
+        yield tree(f"seen-{ident}", record.fields.get("observation"), before)
     yield and_more(len(at.observations) - _MAX_AGENTS)
     if at.frame is not None and not has_frame:
         yield element("h3", f"The world at {at.frame.moment.time:.3f} s, as a spectator sees it")
-        yield draw_tree("frame", at.frame.fields.get("frame"))
+        yield tree("frame", at.frame.fields.get("frame"))
 
 
 # -- the world's own viewer ------------------------------------------------------------------------
@@ -294,46 +281,38 @@ def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
 
 def make_viewer_page(ask: Ask, ident: str, number: str) -> Page:
     """Return the page of the viewer of a recording's world."""
-    replay = find_replay(ask, ident, number)
-    viewer = find_viewer(ask, replay)
+    replay, viewer = find_viewer(ask, ident, number)
     running = ask.viewers.find(ident, number) if ask.viewers else None
-    words = viewer.fill(replay.found.path, None)
-    parts: list[Child] = []
+    words = (running and running.words) or viewer.fill(replay.found.path, None)
+    where, command = (code(printable(text)) for text in (str(viewer.cwd), shlex.join(words)))
+    parts: list[Child] = [facts((("Command", command), ("In the directory", where)))]
+    is_running = running is not None and running.state == "running"
     if running is not None:
-        words = running.words or words
         parts.append(element("p", state_mark(running.state), " ", running.why))
-        if running.state == "running" and viewer.has_port:
-            given = link(running.address, replay.address(ask, "viewer", "open"))
-            parts.append(element("p", "It was given the address ", given))
-        parts.append(element("pre", running.text) if running.text else None)
-    where, command = (printable(text) for text in (str(viewer.cwd), shlex.join(words)))
-    parts.append(facts((("Command", code(command)), ("In the directory", code(where)))))
-    if running is None or running.state != "running":
-        note = (
-            "This starts a program on this machine, with your rights: the command [replay] of the "
-            "world that made the recording. It ends when clawblox app ends."
-        )
+        parts.append(element("pre", printable_lines(running.output.decode(errors="replace"))))
+    if running is not None and is_running and running.port and viewer.has_port:
+        address = link(running.address, replay.address("viewer", "open"))
+        parts.append(element("p", "It was given the address ", address))
+    if not is_running:
+        note = "This starts a program on this machine, with your rights, until clawblox app ends."
         button = element("button", "Start this program", type="submit")
-        to = replay.address(ask, "viewer")
-        parts.append(element("p", note))
-        parts.append(element("form", button, method="post", action=to, class_="row"))
-    above = (*replay.crumbs(ask), (f"replay {number}", replay.address(ask)))
+        form = {"method": "post", "class_": "row"}
+        to = replay.address("viewer")
+        parts += [element("p", note), element("form", button, action=to, **form)]
+    above = (*replay.crumbs, (f"replay {number}", replay.address()))
     part = Part("viewer", join(parts))
     return Page("The world's own viewer", above, (part,), is_live=running is not None)
 
 
-def find_viewer(ask: Ask, replay: Replay) -> ViewerCommand:
-    """Return the command of the viewer of a recording's world. Blocks.
+def find_viewer(ask: Ask, ident: str, number: str) -> tuple[Replay, ViewerCommand]:
+    """Return a recording and the command of the viewer of its world. Blocks.
 
     Raises:
-        NoSuchPage: The world has none, or is not there; or this server starts none.
+        NoSuchPage: There is none, or this server starts none.
+        ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
     """
-    if ask.viewers is None:
-        raise NoSuchPage("Nothing can be started from here.")
-    try:
-        world = replay.find_world(ask)
-    except (ClawbloxError, OSError, ModuleNotFoundError) as error:
-        raise NoSuchPage(str(error)) from error
-    if world.viewer is None:
-        raise NoSuchPage(world.problem or "The world has no [replay] command in its world.toml.")
-    return world.viewer
+    replay = find_replay(ask, ident, number)
+    world = replay.find_world()
+    if ask.viewers is None or world.viewer is None:
+        raise NoSuchPage(world.problem or "No viewer of this world can be started from here.")
+    return replay, world.viewer

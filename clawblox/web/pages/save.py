@@ -15,10 +15,9 @@ from clawblox.views.formatting import count_words, path_word, suggest
 from clawblox.views.html import Address, Child, Markup, element, join, link
 from clawblox.views.observations import format_inline
 from clawblox.web.files import MAX_WINDOW_BYTES, decode
-from clawblox.web.observed import draw_tree
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.run import bytes_cell, describe_kind
-from clawblox.web.pieces import Cell, and_more, code, commands, facts, listing, moment, table
+from clawblox.web.pieces import Cell, and_more, code, commands, facts, listing, moment, table, tree
 from clawblox.web.run_history import (
     Origins,
     RunSave,
@@ -138,7 +137,7 @@ def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
 
 def _draw_world(ask: Ask, found: RunSave) -> Iterator[Child]:
     yield element("h2", "World document")
-    yield draw_tree("world", read_world(ask.site.root, found.save.path))
+    yield tree("world", read_world(ask.site.root, found.save.path))
 
 
 def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Child]:

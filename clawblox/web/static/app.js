@@ -45,15 +45,9 @@ function pageAddress() {
   return location.pathname.slice(base.length) + (query.size ? `?${query}` : "");
 }
 
-function pairs(name) {
-  return $$("main > section[data-version]")
-    .filter((part) => part.dataset[name] !== undefined)
-    .map((part) => `${part.id}:${part.dataset[name]}`)
-    .join(",");
-}
-
 async function askForChanges() {
-  const query = new URLSearchParams({ page: pageAddress(), seen: pairs("version"), at: pairs("cursor") });
+  const seen = $$("main > section[data-version]").map((part) => `${part.id}:${part.dataset.version}`);
+  const query = new URLSearchParams({ page: pageAddress(), seen });
   const answer = await fetch(`${base}changes?${query}`);
   if (answer.status === 200) for (const change of await answer.json()) apply(change);
   else if (!answer.ok) throw new Error(answer.status);
