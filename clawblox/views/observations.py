@@ -128,7 +128,7 @@ def _rounded(number: float) -> str:
     return "0" if text == "-0" else text
 
 
-def _is_flat(value: Any) -> bool:  # noqa: ANN401 - JSON
+def is_flat(value: Any) -> bool:  # noqa: ANN401 - JSON
     """Return whether a value is a scalar or a list of scalars."""
     items = value if isinstance(value, list) else [value]
     return not any(isinstance(item, Mapping | list) for item in items)
@@ -160,7 +160,7 @@ class _Layout:
             for key in list(value)[:shown]:
                 label = f"{printable(str(key))}: "
                 yield from self.entry(label, value[key], add_key(path, str(key)), indent)
-        elif all(map(_is_flat, value)):
+        elif all(map(is_flat, value)):
             lines = list(self._fill(value, indent))
             if self.is_shortened:
                 lines = lines[:_MAX_FILLED_LINES]

@@ -193,10 +193,10 @@ def _read_world(history: RunHistory, instance: str) -> AgentWorld:
     lives = find_descent((lineage,), lineage.run_dir, instance)
     try:
         with Recordings().opened_lives(lives) as recorded:
-            for one in (one for some in recorded.recordings.values() for one in some):
+            for one in (one for some in recorded.values() for one in some):
                 headers = [entry.header for entry in one.reader.index]
                 last = max(header.last.utc for header in headers)
                 spans[numbers[one.reader.path]] = headers[0].first.utc, last
-            return AgentWorld(history, make_axis(lives, recorded.blocks), spans)
+            return AgentWorld(history, make_axis(lives, recorded), spans)
     except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
         return AgentWorld(history)

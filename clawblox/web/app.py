@@ -93,14 +93,9 @@ class Server:
         return int(self.listener.getsockname()[1])
 
     @property
-    def origin(self) -> str:
-        """The first part of every address."""
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
     def address(self) -> str:
         """The address of the first page, with the key."""
-        return f"{self.origin}/{self.keys.key}/"
+        return f"http://127.0.0.1:{self.port}/{self.keys.key}/"
 
     def open_once(self, path: str = "") -> str:
         """Return an address for a browser, valid once and for a minute.
@@ -108,7 +103,7 @@ class Server:
         Args:
             path: The page to which it leads, relative to the first one.
         """
-        return f"{self.origin}/?once={self.keys.open_once(path)}"
+        return f"http://127.0.0.1:{self.port}/?once={self.keys.open_once(path)}"
 
     def find_shared(self, address: str) -> str:
         """Return the page that an address to send leads to, relative to the first one. Blocks.

@@ -9,18 +9,17 @@ line.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Final, TypeAlias
 
 import attrs
 
-from clawblox.recording.reader import BlockEntry
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import format_utc_ms
 from clawblox.views.formatting import format_rough_seconds
-from clawblox.web.descent import DescentLife, RecordedLives, Sent, host_seconds
+from clawblox.web.descent import DescentLife, OpenRecording, RecordedLives, Sent, host_seconds
 
 FOLD_S: Final = 60.0
 """A longer time of the host in which nothing is recorded is folded, in seconds."""
@@ -154,8 +153,7 @@ class Axis:
         number = bisect_right(self.pieces, moment, key=lambda piece: piece.knots[0][_MOMENT])
         piece = self.pieces[max(number - 1, 0)]
         is_paused = not piece.knots[0][_MOMENT] <= moment <= piece.knots[-1][_MOMENT]
-        if is_paused:
-            piece = self.pieces[min(number, len(self.pieces) - 1)]
+        piece = self.pieces[min(number, len(self.pieces) - 1)] if is_paused else piece
         place = piece.place((moment, _follow(piece.knots, moment, _MOMENT)))
         return attrs.evolve(place, is_paused=is_paused)
 
@@ -166,9 +164,8 @@ class Axis:
             position: The position; outside of the axis, the nearest one counts.
             life: Only in this life, lost or not; None means on the line.
         """
-        wanted = [
-            one for one in self.pieces if (not one.is_lost if life is None else one.life == life)
-        ]
+        kept = [piece for piece in self.pieces if not piece.is_lost]
+        wanted = kept if life is None else [one for one in self.pieces if one.life == life]
         if not wanted:
             return None
         piece = next((piece for piece in wanted if position <= piece.end), wanted[-1])
@@ -186,31 +183,21 @@ class Axis:
 
         An input belongs to the time after it, so one at the very time of a save was sent later.
         """
-        own = [piece for piece in self.pieces if piece.life == life]
-        pieces = [piece for piece in own if piece.begin <= position <= piece.end]
-        if not pieces or (self.lives[life].is_forked and position == own[-1].end):
-            return None
-        return pieces[-1].is_lost
+        own = [one for one in self.pieces if one.life == life and one.begin <= position <= one.end]
+        is_later = self.lives[life].is_forked and own and position == own[-1].end
+        return own[-1].is_lost if own and not is_later else None
 
     def since(self, place: Place) -> Axis:
         """Return the axis from a place on the line on."""
-        begin = (place.life, place.position)
-        cut = (
-            _cut_before(piece, place.position) if piece.life == place.life else piece
-            for piece in self.pieces
-            if piece.life >= place.life
-        )
-        pieces = tuple(piece for piece in cut if piece.knots)
+        begin, pieces = (place.life, place.position), list[Piece]()
+        for piece in self.pieces:
+            knots = [knot for knot in piece.knots if (piece.life, knot[_POSITION]) > begin]
+            if knots and piece.life == place.life and piece.begin <= place.position:
+                at = _follow(piece.knots, place.position, _POSITION)
+                knots.insert(0, (at, place.position))
+            pieces += [attrs.evolve(piece, knots=tuple(knots))] if knots else []
         points = (one for one in self.points if (one.place.life, one.place.position) >= begin)
-        return attrs.evolve(self, pieces=pieces, points=tuple(points))
-
-
-def _cut_before(piece: Piece, position: float) -> Piece:
-    """Return the part of a piece after a position, without knots if there is none."""
-    knots = [knot for knot in piece.knots if knot[_POSITION] > position]
-    if knots and piece.begin <= position:
-        knots.insert(0, (_follow(piece.knots, position, _POSITION), position))
-    return attrs.evolve(piece, knots=tuple(knots))
+        return attrs.evolve(self, pieces=tuple(pieces), points=tuple(points))
 
 
 def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
@@ -221,7 +208,7 @@ def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
         RecordingError: A block is damaged.
     """
     lanes: dict[str, list[Sent]] = {}
-    for life, recordings in sorted(recorded.recordings.items()):
+    for life, recordings in sorted(recorded.items()):
         for one in (one for recording in recordings for one in recording.sent):
             is_lost = axis.is_lost(life, one.time)
             if is_lost is not None:
@@ -232,14 +219,14 @@ def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
 # -- making -------------------------------------------------------------------------------------
 
 
-def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[BlockEntry]]) -> Axis:
+def make_axis(lives: Sequence[DescentLife], recorded: RecordedLives) -> Axis:
     """Return the axis of a line of descent.
 
     Args:
         lives: The line.
-        recorded: The blocks of the recordings of each life, by its index.
+        recorded: Its recordings.
     """
-    known = {number: _order(_recorded_times(blocks)) for number, blocks in recorded.items()}
+    known = {number: _order(_recorded_times(own)) for number, own in recorded.items()}
     is_simulated = any(known.values())
     if is_simulated:
         knots = [known.get(number) or _order(_list_times(one)) for number, one in enumerate(lives)]
@@ -255,8 +242,8 @@ def make_axis(lives: Sequence[DescentLife], recorded: Mapping[int, Iterable[Bloc
     return attrs.evolve(axis, points=(*_find_points(axis), *_find_pauses(axis)))
 
 
-def _recorded_times(blocks: Iterable[BlockEntry]) -> Iterator[_Time]:
-    for head in (block.header for block in blocks):
+def _recorded_times(recordings: Iterable[OpenRecording]) -> Iterator[_Time]:
+    for head in (block.header for one in recordings for block in one.reader.index):
         yield from ((head.first.utc, head.first.time), (head.last.utc, head.last.time))
 
 

@@ -59,7 +59,7 @@ def draw_axis(
     begin, end = span or (axis.begin, axis.end)
     x = _scale((begin, end), (LEFT, RIGHT))
     lost = [piece for piece in axis.pieces if piece.is_lost]
-    rows = _stack(lost, x)
+    rows = [*_stack(lost, x)]
     y = _TOP + _ROW * (max(rows, default=0) + 1)
     heights = {piece: y - _ROW * row for piece, row in zip(lost, rows, strict=True)}
     lanes_top = y + 58
@@ -84,35 +84,33 @@ def _scale(values: tuple[float, float], pixels: tuple[float, float]) -> _X:
     return lambda value: left + (value / 4 - begin / 4) * share
 
 
-def _stack(lost: Sequence[Piece], x: _X) -> list[int]:
-    """Return how far above the line each lost part is, so that none of a height overlap."""
+def _stack(lost: Sequence[Piece], x: _X) -> Iterator[int]:
+    """Yield how far above the line each lost part is, so that none of a height overlap."""
     ends: list[float] = []
-    rows: list[int] = []
     for piece in lost:
         row = next((n for n, end in enumerate(ends) if end < x(piece.begin) - 8), len(ends))
         ends[row : row + 1] = [x(piece.end) + 16]
-        rows.append(row + 1)
-    return rows
+        yield row + 1
 
 
 def _draw_ticks(
     axis: Axis, span: tuple[float, float], x: _X, y: float, bottom: float
 ) -> Iterator[Markup]:
+    words, day = "muted small", ""
     if axis.is_simulated:
-        yield svg.text(svg.MARGIN, y + 26, "simulated, s", "muted small")
-    yield svg.text(svg.MARGIN, y + 42, "host, UTC", "muted small")
-    day = ""
+        yield svg.text(svg.MARGIN, y + 26, "simulated, s", words)
+    yield svg.text(svg.MARGIN, y + 42, "host, UTC", words)
     for position, label in round_ticks(*span, _MAX_TICKS):
-        place = axis.place_time(position)
+        at, place = x(position), axis.place_time(position)
         if place is None or place.position != position:  # where no life was
             continue
-        at = x(position)
         yield svg.path("grid-line hair", f"M{at:.1f},{y:.1f}V{bottom:.1f}")
         if axis.is_simulated:
-            yield svg.text(at, y + 26, label, "muted small", anchor="middle")
-        date, time = place.utc[5:10], place.utc[11:19]
-        words = time if date == day else f"{date} {time}"
-        yield svg.text(at, y + 42, words, "muted small", anchor="middle")
+            yield svg.text(at, y + 26, label, words, anchor="middle")
+        date, _, time = place.utc[5:19].partition("T")
+        yield svg.text(
+            at, y + 42, time if date == day else f"{date} {time}", words, anchor="middle"
+        )
         day = date
 
 
@@ -150,7 +148,7 @@ def _draw_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) ->
     for (_, _, height), points in groups.items():
         first = points[0]
         words = [f"{point.label}, {point.place.utc}" for point in points[:_MAX_WORDS]]
-        words += [f"and {len(points) - _MAX_WORDS} more"] if len(points) > _MAX_WORDS else []
+        words.append(f"and {len(points) - _MAX_WORDS} more" if points[_MAX_WORDS:] else "")
         names, line = _SIGNS[first.kind]
         sign = svg.path(names, f"M{x(first.place.position):.1f},{height:g}{line}")
         yield svg.group(first.kind, words, sign, to=Address(first.place.address))

@@ -23,7 +23,7 @@ from clawblox.differences import add_key
 from clawblox.errors import ManifestError, RecordingError
 from clawblox.foreign_values import finite_number
 from clawblox.recording.blocks import Moment, Track
-from clawblox.recording.reader import BlockEntry, Record, RecordingReader
+from clawblox.recording.reader import Record, RecordingReader
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, Origin
 from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_recording
@@ -90,10 +90,9 @@ def find_descent(
     """
     lives: list[DescentLife] = []
     seen: set[tuple[Path, str]] = set()
-    own = (one for lineage in lineages if lineage.run_dir == run_dir for one in lineage.instances)
-    last = next(
-        (DescentLife(run_dir, one, len(one.lives) - 1) for one in own if one.name == instance), None
-    )
+    all_own = (lineage.instances for lineage in lineages if lineage.run_dir == run_dir)
+    named = (one for own in all_own for one in own if one.name == instance)
+    last = next((DescentLife(run_dir, one, len(one.lives) - 1) for one in named), None)
     while last is not None and (last.run_dir, last.instance.name) not in seen:
         seen.add((last.run_dir, last.instance.name))
         lives[:0] = before = [*_list_lives(last)]
@@ -142,20 +141,15 @@ def find_life(
         instance: Name of its instance; empty for the only one.
         first: When it begins.
     """
-    own = {
-        one.number: place
-        for place, one in enumerate(lives)
-        if one.run_dir == run_dir and instance in ("", one.instance.name)
-    }
-    if not own:
-        return None
+    own = [one for one in lives if one.run_dir == run_dir and instance in ("", one.instance.name)]
     recorded_at = host_seconds(first.utc) or 0.0
     begun = [
         (abs((host_seconds(life.begun_at) or math.inf) - recorded_at), number)
-        for number, life in enumerate(lives[min(own.values())].instance.lives)
+        for number, life in enumerate(own[0].instance.lives if own else ())
         if life.time is None or math.isclose(life.time, first.time, abs_tol=1e-6)
     ]
-    return own.get(min(begun)[1]) if begun else None
+    numbers = {one.number: lives.index(one) for one in own}
+    return numbers.get(min(begun)[1]) if begun else None
 
 
 def host_seconds(utc: str | None) -> float | None:
@@ -305,23 +299,8 @@ def _find_numbers(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[
         yield path, number
 
 
-@attrs.frozen
-class RecordedLives:
-    """The open recordings of a line of descent.
-
-    Attributes:
-        recordings: Those of each life, by its index, in their order.
-    """
-
-    recordings: Mapping[int, Sequence[OpenRecording]]
-
-    @property
-    def blocks(self) -> Mapping[int, Sequence[BlockEntry]]:
-        """The indexes of the recordings, for the axis."""
-        return {
-            life: [entry for recording in recordings for entry in recording.reader.index]
-            for life, recordings in self.recordings.items()
-        }
+RecordedLives: TypeAlias = Mapping[int, Sequence[OpenRecording]]
+"""The open recordings of each life of a line of descent, by its index, in their order."""
 
 
 class Recordings:
@@ -368,7 +347,7 @@ class Recordings:
                     life = find_life(lives, run_dir, found.instance, first)
                     if life is not None:
                         recordings.setdefault(life, []).append(recording)
-            yield RecordedLives(recordings)
+            yield recordings
 
 
 def _list_recordings(lives: Sequence[DescentLife]) -> Iterator[tuple[Path, FoundRecording]]:

@@ -197,7 +197,7 @@ def find_first_differences(
 def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, OpenRecording]]:
     for piece in axis.pieces:
         if not piece.is_lost:
-            yield from ((piece, one) for one in recorded.recordings.get(piece.life, ()))
+            yield from ((piece, one) for one in recorded.get(piece.life, ()))
 
 
 def _read_names(axis: Axis, recorded: RecordedLives) -> dict[str, str]:

@@ -28,22 +28,18 @@ from clawblox.supervision.tree import SharedStop
 from clawblox.system.regular_files import read_file
 from clawblox.web.site import NoSuchPage
 from clawblox.world.recorded_worlds import find_recorded_world
-from clawblox.world.viewer import HOST, ViewerCommand, run_viewer
+from clawblox.world.viewer import HOST, ViewerCommand, find_viewer, run_viewer
 
 _KEY_BYTES: Final = 16
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of a file."""
 _PACKAGE: Final = Path(str(resources.files("clawblox")))
 _WORLD_DIRS: Final = {"assets": "assets", "renderer-files": "renderer", "static": "static"}
-_SOURCES: Final = {
-    "script-src": "'unsafe-inline'",  # the page has an import map; nothing here is trusted
-    "style-src": "'unsafe-inline'",
-    "img-src": "blob: data:",
-    "font-src": "data:",
-    "media-src": "blob: data:",
-    "connect-src": "blob: data:",
-}
-"""What the page of a frame may load besides files below its key."""
+_SOURCES: Final = (
+    *(("script-src", "'unsafe-inline'"), ("style-src", "'unsafe-inline'")),
+    *((f"{kind}-src", "blob: data:") for kind in ("img", "font", "media", "connect")),
+)
+"""What the page of a frame may load besides files below its key. It has an import map."""
 _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 LOOK_S: Final = 10.0
 """How long an answer about a world holds: the digests of a large one take a tenth of a second."""
@@ -80,9 +76,7 @@ class RecordedWorld:
     @property
     def viewer(self) -> ViewerCommand | None:
         """Its own program that shows a recording; None if it has none."""
-        if self.config is None or self.config.replay_command is None:
-            return None
-        return ViewerCommand(tuple(self.config.replay_command), self.config.dir)
+        return None if self.config is None else find_viewer(self.config.dir)
 
 
 @functools.lru_cache(maxsize=64)
@@ -194,7 +188,7 @@ def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
     own = f"http://{host}/x/{key}/"
     policy = ["sandbox", "default-src 'none'"]
     if not path:
-        sources = (f"{kind} {own} {more}" for kind, more in _SOURCES.items())
+        sources = (f"{kind} {own} {more}" for kind, more in _SOURCES)
         policy = ["sandbox allow-scripts", "default-src 'none'", *sources]
         policy += ["form-action 'none'", "base-uri 'none'"]
     return {

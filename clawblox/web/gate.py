@@ -137,18 +137,14 @@ def _refuse(
 
 
 def _explain_key() -> Response:
-    body = (
-        element("h1", "This address is not valid any more"),
-        element("p", "It belongs to an earlier start of clawblox app, or is not complete."),
-        element("p", "Start it again, with the same directory:"),
-        element("pre", "clawblox app DIR"),
-        element(
-            "p",
-            "To come back to this place, put the key of the address that it prints in the place of "
-            "the first part of this path. An address that “copy link” gave stays valid:",
-        ),
-        element("pre", "clawblox app DIR --open '#…'"),
+    why = "It belongs to an earlier start of clawblox app, or is not complete. Start it again:"
+    back = (
+        "To come back to this place, put the key of the address that it prints in the place of the "
+        "first part of this path. An address that “copy link” gave stays valid:"
     )
+    body = [element("h1", "This address is not valid any more")]
+    for words, command in ((why, "DIR"), (back, "DIR --open '#…'")):
+        body += [element("p", words), element("pre", f"clawblox app {command}")]
     return HTMLResponse(
         document("Not valid any more · clawblox", join(()), *body, policy=None), 403
     )

@@ -20,7 +20,7 @@ from clawblox.differences import (
 from clawblox.printable import printable_name
 from clawblox.views.formatting import count_words, format_cost, format_count
 from clawblox.views.html import Address, Child, Markup, element, join, void
-from clawblox.views.observations import format_inline
+from clawblox.views.observations import format_inline, is_flat
 from clawblox.web.page import Ask, Links
 
 _T = TypeVar("_T")
@@ -311,7 +311,7 @@ class _Tree:
                 yield and_more(len(members) - number)
                 return
             self._left -= 1
-            if depth >= _MAX_DEPTH or not _has_containers(member):
+            if depth >= _MAX_DEPTH or not member or is_flat(member):
                 yield self.draw_leaf(name, place, member)
                 continue
             size = count_words(len(member), "item" if isinstance(member, list) else "key")
@@ -342,13 +342,6 @@ def _muted(words: str) -> Markup:
 
 def _short(value: Any) -> str:  # noqa: ANN401 - JSON
     return format_inline(value, max_chars=_MAX_CHARS // 2)
-
-
-def _has_containers(value: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether a value deserves a fold: it has members, or has objects or lists as items."""
-    if isinstance(value, Mapping):
-        return bool(value)
-    return isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value)
 
 
 def _name_members(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:  # noqa: ANN401

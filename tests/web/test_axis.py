@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,6 @@ from clawblox.web.axis import FOLD_S, Axis, Point, make_axis, read_lanes
 from clawblox.web.descent import (
     DescentLife,
     OpenRecording,
-    RecordedLives,
     Recordings,
     find_descent,
     find_life,
@@ -42,10 +42,6 @@ def descent(run: Path, name: str) -> tuple[DescentLife, ...]:
     return find_descent([read_lineage(run)], run, name)
 
 
-def axis_of(lives: Sequence[DescentLife], recorded: RecordedLives) -> Axis:
-    return make_axis(lives, recorded.blocks)
-
-
 def pauses(axis: Axis) -> list[Point]:
     return [point for point in axis.points if point.kind == "pause"]
 
@@ -62,8 +58,8 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
     assert [life.name for life in lives] == [
         "alpha, life 1", "alpha, life 2", "alpha, life 3", "w000",
     ]  # fmt: skip
-    with Recordings().opened_lives(lives) as recorded:
-        axis = axis_of(lives, recorded)
+    with Recordings().opened_lives(lives) as known:
+        axis = make_axis(lives, known)
     saves = [life.until.time for life in lives[:3] if life.until and life.until.time]
     assert len(saves) == 3
     assert axis.is_simulated
@@ -87,8 +83,8 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
 
 def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(run: Path) -> None:
     lives = descent(run, "alpha")
-    with Recordings().opened_lives(lives) as recorded:
-        axis = axis_of(lives, recorded)
+    with Recordings().opened_lives(lives) as known:
+        axis = make_axis(lives, known)
     lost = next(piece for piece in axis.pieces if piece.is_lost)
     crashed = lost.place(lost.knots[-1])
     assert axis.place(crashed.utc) == crashed
@@ -114,9 +110,9 @@ def test_the_lanes_have_every_input_once_and_say_which_were_lost(run: Path) -> N
     counts = {}
     for name in ("alpha", "w000"):
         lives = descent(run, name)
-        with Recordings().opened_lives(lives) as recorded:
-            axis = axis_of(lives, recorded)
-            lanes = read_lanes(axis, recorded)
+        with Recordings().opened_lives(lives) as known:
+            axis = make_axis(lives, known)
+            lanes = read_lanes(axis, known)
         for agent, points in lanes.items():
             kept = [point.time for point in points if not point.is_lost and not point.is_message]
             assert kept == sorted(set(kept))
@@ -226,6 +222,11 @@ def block(track: Track, *ends: tuple[float, float]) -> BlockEntry:
     return BlockEntry(BlockHeader(track, 2, first, last, 9, 9), 0, 0)
 
 
+def recorded(*blocks: BlockEntry) -> list[OpenRecording]:
+    """Return a recording of which only the index is there."""
+    return [cast(OpenRecording, SimpleNamespace(reader=SimpleNamespace(index=blocks)))]
+
+
 steps = st.lists(
     st.tuples(st.integers(1, 400_000), st.integers(0, 4_000), st.sampled_from(Track)),
     min_size=1,
@@ -253,7 +254,7 @@ def test_the_mapping_is_monotone_and_leads_back(
     blocks = blocks_of(first, (0.0, 0.0))
     end = (datetime.fromisoformat(blocks[-1].header.last.utc) - BEGIN).total_seconds()
     later = blocks_of(second, (end + 100, 2.0)) + blocks_of(more, (end + 100, 2.0))
-    axis = make_axis(two_lives, {0: blocks, 1: later})
+    axis = make_axis(two_lives, {0: recorded(*blocks), 1: recorded(*later)})
     marks = [entry.header.first.utc for entry in (*blocks, *later)] + [at(end + 50)]
     places = [place for utc in sorted(marks) if (place := axis.place(utc))]
     assert len(places) == len(marks)
@@ -281,16 +282,16 @@ def test_a_long_silence_within_a_life_is_folded(two_lives: tuple[DescentLife, ..
     quiet = 10 + FOLD_S + 1
     first = block(Track.INPUTS, (0, 0), (10, 10))
     blocks = [first, block(Track.INPUTS, (quiet, 10), (quiet + 5, 12))]
-    axis = make_axis(two_lives[:1], {0: blocks})
+    axis = make_axis(two_lives[:1], {0: recorded(*blocks)})
     assert [(one.place.position, one.label) for one in pauses(axis)] == [(10.0, "1m")]
     blocks[1] = block(Track.INPUTS, (quiet - 2, 10), (quiet, 12))
-    assert pauses(make_axis(two_lives[:1], {0: blocks})) == []
+    assert pauses(make_axis(two_lives[:1], {0: recorded(*blocks)})) == []
 
 
 def test_a_killed_life_reaches_its_save_where_its_recording_does_not(
     two_lives: tuple[DescentLife, ...],
 ) -> None:
-    axis = make_axis(two_lives, {0: [block(Track.FRAMES, (0, 0), (1, 1.5))]})
+    axis = make_axis(two_lives, {0: recorded(block(Track.FRAMES, (0, 0), (1, 1.5)))})
     assert [(piece.life, piece.is_lost, piece.end) for piece in axis.pieces] == [
         (0, False, 2.0), (1, False, 5.0),
     ]  # fmt: skip
@@ -306,7 +307,9 @@ def test_the_line_leaves_a_parent_at_the_save_and_not_when_the_parent_goes_on(
     lives = find_descent([lineage], lineage.run_dir, "w001")
     ends = (0, 0), (2, 2), (50, 2), (60, 12)
     waiting = [block(Track.FRAMES, *ends[:2]), block(Track.FRAMES, *ends[2:])]
-    axis = make_axis(lives, {0: waiting, 1: [block(Track.FRAMES, (30, 2), (40, 12))]})
+    axis = make_axis(
+        lives, {0: recorded(*waiting), 1: recorded(block(Track.FRAMES, (30, 2), (40, 12)))}
+    )
     left, right = axis.pieces
     assert left.place(left.knots[-1]).utc == at(2)
     assert right.place(right.knots[0]).utc == at(30)
@@ -322,16 +325,16 @@ def test_the_line_leaves_a_parent_at_the_save_and_not_when_the_parent_goes_on(
 def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
     tmp_path: Path, two_lives: tuple[DescentLife, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = Recorded(tmp_path)
+    written = Recorded(tmp_path)
     stamps = [at(tick / 10) for tick in range(36_000)]
     monkeypatch.setattr(
         "tests.recording.files.moment", lambda tick: Moment(tick, tick / 10, stamps[tick])
     )
     for tick in range(36_000):
-        recorded.frame(tick, frame={"tick": tick})
-        recorded.add(Track.INPUTS, tick, event="input", agent_id="a", action="Go", data=tick % 7)
-        recorded.flush() if tick % 1000 == 0 else None
-    path = recorded.close()
+        written.frame(tick, frame={"tick": tick})
+        written.add(Track.INPUTS, tick, event="input", agent_id="a", action="Go", data=tick % 7)
+        written.flush() if tick % 1000 == 0 else None
+    path = written.close()
     blocks: list[BlockEntry] = []
     read = RecordingReader.read_lines
 
@@ -342,9 +345,9 @@ def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
     monkeypatch.setattr(RecordingReader, "read_lines", count)
     with path.open("rb") as file:
         reader = RecordingReader(file.fileno(), path)
-        known = RecordedLives({0: [OpenRecording(reader)]})
+        known = {0: [OpenRecording(reader)]}
         blocks.clear()  # the first is that of the start
-        axis = axis_of(two_lives[:1], known)
+        axis = make_axis(two_lives[:1], known)
         assert not blocks
         lanes = read_lanes(axis, known)
         inputs = [entry for entry in reader.index if entry.header.track is Track.INPUTS]

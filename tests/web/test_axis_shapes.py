@@ -15,7 +15,7 @@ from clawblox.web.axis import make_axis
 from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
 from clawblox.web.descent import MAX_POINTS, DescentLife, Sent, find_descent
 from tests.lineages import make_restart, run_of, save_of, write_run
-from tests.web.test_axis import block
+from tests.web.test_axis import block, recorded
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -34,7 +34,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> tuple[DescentLife, ...]:
 
 def drawn(lives: tuple[DescentLife, ...], **lanes: list[Sent]) -> tuple[Picture, ET.Element]:
     later = block(Track.INPUTS, (6 * 3600, 2), (6 * 3600 + 10, 12))
-    axis = make_axis(lives, {0: [block(Track.INPUTS, (0, 0), (8, 8))], 1: [later]})
+    axis = make_axis(lives, {0: recorded(block(Track.INPUTS, (0, 0), (8, 8))), 1: recorded(later)})
     picture = draw_axis(axis, lanes)
     return picture, ET.fromstring(picture.part().html)
 

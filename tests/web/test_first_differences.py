@@ -41,7 +41,7 @@ def compared(run: Path, *names: str) -> Iterator[tuple[Alignment, list[RecordedL
     with contextlib.ExitStack() as stack:
         lines = [find_descent(lineages, run, name) for name in names]
         recorded = [stack.enter_context(Recordings().opened_lives(lives)) for lives in lines]
-        axes = [make_axis(lives, of.blocks) for lives, of in zip(lines, recorded, strict=True)]
+        axes = [make_axis(lives, of) for lives, of in zip(lines, recorded, strict=True)]
         yield align(*axes), recorded
 
 
@@ -92,9 +92,9 @@ def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
             recording = Recorded(directory)
             write(recording)
             reader = stack.enter_context(reading(recording.close()))
-            recorded.append(RecordedLives({0: [OpenRecording(reader)]}))
+            recorded.append({0: [OpenRecording(reader)]})
             lines.append(find_descent([read_lineage(run)], run, name))
-        axes = [make_axis(lives, of.blocks) for lives, of in zip(lines, recorded, strict=True)]
+        axes = [make_axis(lives, of) for lives, of in zip(lines, recorded, strict=True)]
         return find_first_differences(align(*axes), recorded)
 
 

@@ -123,7 +123,7 @@ def _open(
     for subject in subjects:
         lives = find_descent(lineages, subject.run.directory, subject.instance_name)
         recorded.append(stack.enter_context(Recordings().opened_lives(lives)))
-        axes.append(make_axis(lives, recorded[-1].blocks))
+        axes.append(make_axis(lives, recorded[-1]))
     aligned = align(*axes)
     return aligned, [*map(_Side, "AB", subjects, aligned.axes, aligned.spans, recorded)]
 
@@ -148,7 +148,7 @@ def _draw_parting(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Itera
         words = f"They part at {save.path.name}{place}."
     yield element("p", words, class_="summary")
     ended = [side.letter for side in sides if save and not side.axis.pieces]
-    lives = [{one.life for one in side.axis.pieces} & {*side.recorded.recordings} for side in sides]
+    lives = [{one.life for one in side.axis.pieces} & {*side.recorded} for side in sides]
     if ended:
         words = f"{' and '.join(ended)} ended there, so there is nothing to compare after it."
         yield element("p", words)
@@ -296,7 +296,7 @@ def _read_numbers(side: _Side) -> Mapping[tuple[str, str], Points]:
     """Return numbers by the name of the agent and the path, from the fork on."""
     numbers: dict[tuple[str, str], Points] = {}
     for life in dict.fromkeys(piece.life for piece in side.axis.pieces if not piece.is_lost):
-        for recording in side.recorded.recordings.get(life, ()):
+        for recording in side.recorded.get(life, ()):
             for key, points in recording.read_numbers().items():
                 if kept := [point for point in points if point[0] >= side.span[0]]:
                     numbers.setdefault(key, []).extend(kept)
@@ -357,7 +357,7 @@ def _find_frames(sides: Sequence[_Side]) -> Sequence[Record]:
     until, frames = min(side.axis.end for side in sides), list[Record]()
     for side in sides:
         pieces = [one for one in side.axis.pieces if not one.is_lost and one.begin <= until]
-        recordings = side.recorded.recordings.get(pieces[-1].life, ()) if pieces else ()
+        recordings = side.recorded.get(pieces[-1].life, ()) if pieces else ()
         records = (
             record
             for recording in reversed(recordings)

@@ -18,7 +18,6 @@ from clawblox.errors import ClawbloxError
 from clawblox.printable import printable, printable_lines
 from clawblox.recording.reader import Record
 from clawblox.rundir.recordings import FoundRecording
-from clawblox.views.formatting import format_count
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
 from clawblox.web.axis import Axis, format_position, make_axis, read_lanes
@@ -146,7 +145,7 @@ def _read_axis(replay: Replay) -> tuple[Axis, _Lanes]:
     name = replay.found.instance or next((one.name for one in own.lineage.instances), "")
     lives = find_descent(lineages, replay.run.directory, name)
     with site.recordings.opened_lives(lives) as recorded:
-        axis = make_axis(lives, recorded.blocks)
+        axis = make_axis(lives, recorded)
         return axis, read_lanes(axis, recorded)
 
 
@@ -171,7 +170,6 @@ def _find_time(ask: Ask, name: str) -> float | None:
 
 def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
     (begin, end), index = recording.span, recording.reader.index
-    agents = sorted({sent.name for sent in recording.sent})
     span = {"id": "span", "data_begin": repr(begin), "data_end": repr(end)}
     hosts = (index[0].header.first.utc, index[-1].header.last.utc)
     numbers = map(str, range(1, min(replay.count, _MAX_LISTED) + 1))
@@ -179,12 +177,10 @@ def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
     is_torn = recording.reader.torn_at is not None and not replay.is_live
     pairs: list[tuple[str, Child]] = [
         ("Recording", f"{replay.number} of {replay.count}"),
-        ("Recordings", join(others, ", ") if len(others) > 1 else None),
+        ("Recordings", join(others, ", ") if others[1:] else None),
         ("Instance", replay.found.instance),
         ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", **span)),
         ("Host", " to ".join(utc[:19].replace("T", " ") for utc in hosts)),
-        ("Inputs and messages", format_count(len(recording.sent)) or "0"),
-        ("Agents", ", ".join(agents[:_MAX_AGENTS])),
         ("End", "incomplete: its writer was killed" if is_torn else None),
     ]
     return facts(pairs)
