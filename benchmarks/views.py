@@ -117,7 +117,7 @@ class App:
             between(second)
             words = ",".join(f"{name}:{version}" for name, version in seen.items())
             _, body = self.get(f"changes?{urlencode({'page': page, 'seen': words})}")
-            seen |= {part["name"]: part["version"] for part in json.loads(body or b"[]")}
+            seen |= dict(_PART.findall("".join(json.loads(body or b"[]"))))
         return 100 * (self.served.cpu_s() - before) / (time.monotonic() - begun)
 
     def poll_constant(self, seconds: float) -> float:

@@ -6,7 +6,7 @@ On request it starts the viewer of a world, which ends with it.
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -142,26 +142,24 @@ def open_site(root: Path, listener: socket.socket, names: Collection[str] = ()) 
     """
     site, keys = Site(root), Keys()
     pages = _Pages(site, ServerLinks(keys.key))
+    below = "/run/{run}/replay/{number}"
+    answers = {
+        "/static/{name}": _answer_static,
+        "/changes": pages.changes,
+        "/open": pages.open,
+        "/x/{key}/{path:path}": pages.frame,
+        f"{below}/states": pages.states,
+        f"{below}/viewer/open": pages.open_viewer,
+        "/{path:path}": pages.page,
+    }
+    routes = [Route(path, partial(run_blocking, answer)) for path, answer in answers.items()]
     app = Starlette(
-        routes=[
-            Route("/static/{name}", _in_thread(_answer_static)),
-            Route("/changes", _in_thread(pages.changes)),
-            Route("/open", _in_thread(pages.open)),
-            Route("/x/{key}/{path:path}", _in_thread(pages.frame)),
-            Route("/run/{run}/replay/{number}/states", _in_thread(pages.states)),
-            Route("/run/{run}/replay/{number}/viewer", pages.start_viewer, methods=["POST"]),
-            Route("/run/{run}/replay/{number}/viewer/open", _in_thread(pages.open_viewer)),
-            Route("/{path:path}", _in_thread(pages.page)),
-        ],
+        routes=[*routes, Route(f"{below}/viewer", pages.start_viewer, methods=["POST"])],
         exception_handlers=dict.fromkeys((ClawbloxError, NoSuchPage, OSError), pages.refuse),
         lifespan=lambda _app: pages.viewers.open(),
     )
     address = ServerAddress("127.0.0.1", int(listener.getsockname()[1]))
     return Server(site, listener, keys, guarded(app, address, keys, names))
-
-
-def _in_thread(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-    return partial(run_blocking, answer)
 
 
 def _answer_static(request: Request) -> Response:
@@ -217,8 +215,9 @@ class _Pages:
     def changes(self, request: Request) -> Response:
         """Answer with the parts of a page that have changed, 204 without any.
 
-        Parameters: ``page`` is path and query of the page below the key, and ``seen`` has
-        ``name:version`` of each part; the version of a part that grows is its cursor.
+        Of a part that grows, only what has come since is among them. Parameters: ``page`` is path
+        and query of the page below the key, and ``seen`` has ``name:version`` of each part; the
+        version of a part that grows is its cursor.
         """
         given = request.query_params
         path, _, text = given.get("page", "").partition("?")
@@ -226,14 +225,7 @@ class _Pages:
         seen = {name: version for name, _, version in pairs}
         page = self._make(path, dict(parse_qsl(text)), seen)
         changed = [
-            {
-                "name": part.name,
-                "html": part.body.html if part.cursor else draw_part(part).html,
-                "version": part.version,
-                "cursor": part.cursor,
-            }
-            for part in page.parts
-            if seen.get(part.name) != part.version
+            draw_part(part).html for part in page.parts if seen.get(part.name) != part.version
         ]
         return JSONResponse(changed) if changed else Response(status_code=204)
 
@@ -252,11 +244,11 @@ class _Pages:
         return Response(content, headers=headers, media_type=guess_media_type(name))
 
     async def start_viewer(self, request: Request) -> Response:
-        """Start the viewer of a recording's world, and lead back to the page that says so."""
+        """Start the viewer of a recording's world, and lead back to its page, which says so."""
         key = request.path_params["run"], request.path_params["number"]
         replay, viewer = await run_blocking(find_viewer, self._ask(), *key)
         self.viewers.start(key, viewer, replay.found.path)
-        return RedirectResponse(replay.address("viewer").text, 303)
+        return RedirectResponse(replay.address().text, 303)
 
     def open_viewer(self, request: Request) -> Response:
         """Lead to the address that a running viewer was given."""

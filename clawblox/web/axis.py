@@ -18,8 +18,9 @@ import attrs
 
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import format_utc_ms
+from clawblox.views.agent_words import seconds_of
 from clawblox.views.formatting import format_rough_seconds
-from clawblox.web.descent import DescentLife, OpenRecording, RecordedLives, Sent, host_seconds
+from clawblox.web.descent import DescentLife, OpenRecording, RecordedLives, Sent
 
 FOLD_S: Final = 60.0
 """A longer time of the host in which nothing is recorded is folded, in seconds."""
@@ -147,7 +148,7 @@ class Axis:
         Args:
             utc: ISO 8601. Before the first moment it is the first place, after the last the last.
         """
-        moment = host_seconds(utc)
+        moment = seconds_of(utc)
         if moment is None or not self.pieces:
             return None
         number = bisect_right(self.pieces, moment, key=lambda piece: piece.knots[0][_MOMENT])
@@ -258,7 +259,7 @@ def _list_times(one: DescentLife) -> Iterator[_Time]:
 
 def _order(times: Iterable[_Time]) -> list[Knot]:
     """Return knots in the order of host time, in which the position never goes back."""
-    known = ((host_seconds(utc), to) for utc, to in times)
+    known = ((seconds_of(utc), to) for utc, to in times)
     ordered = sorted((at, to) for at, to in known if at is not None and to is not None)
     highest = accumulate((position for _, position in ordered), max)
     return [*dict(zip((at for at, _ in ordered), highest, strict=True)).items()]
@@ -266,7 +267,7 @@ def _order(times: Iterable[_Time]) -> list[Knot]:
 
 def _fold_host_time(lives: Sequence[DescentLife]) -> list[list[Knot]]:
     """Return the knots of lives whose positions are host time with pauses folded."""
-    known = ((host_seconds(utc) for utc, _ in _list_times(one)) for one in lives)
+    known = ((seconds_of(utc) for utc, _ in _list_times(one)) for one in lives)
     stamps = [{at for at in moments if at is not None} for moments in known]
     ordered = sorted(set().union(*stamps))
     steps = (min(after - before, FOLD_S) for before, after in pairwise(ordered))
@@ -284,7 +285,7 @@ def _cut(
 ) -> Iterator[Piece]:
     """Yield the part of a life on the line, and the part that was lost after its save."""
     save, size = one.until, len(knots)
-    saved_at = host_seconds(save.created_at) if save else None
+    saved_at = seconds_of(save.created_at) if save else None
     limit = save.time if save and is_simulated else saved_at
     if limit is not None:
         size = bisect_right(knots, limit, key=itemgetter(is_simulated))

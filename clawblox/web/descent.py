@@ -28,7 +28,7 @@ from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, Origin
 from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_recording
 from clawblox.rundir.saves import LineageSave
-from clawblox.system.clock import parse_utc
+from clawblox.views.agent_words import seconds_of
 from clawblox.views.lineage_layout import find_history
 from clawblox.views.recordings import Roster
 
@@ -142,20 +142,14 @@ def find_life(
         first: When it begins.
     """
     own = [one for one in lives if one.run_dir == run_dir and instance in ("", one.instance.name)]
-    recorded_at = host_seconds(first.utc) or 0.0
+    recorded_at = seconds_of(first.utc) or 0.0
     begun = [
-        (abs((host_seconds(life.begun_at) or math.inf) - recorded_at), number)
+        (abs((seconds_of(life.begun_at) or math.inf) - recorded_at), number)
         for number, life in enumerate(own[0].instance.lives if own else ())
         if life.time is None or math.isclose(life.time, first.time, abs_tol=1e-6)
     ]
     numbers = {one.number: lives.index(one) for one in own}
     return numbers.get(min(begun)[1]) if begun else None
-
-
-def host_seconds(utc: str | None) -> float | None:
-    """Return a UTC time in seconds since 1970; None for a malformed one."""
-    moment = parse_utc(utc)
-    return None if moment is None else moment.timestamp()
 
 
 # -- recordings ----------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Part:
     @functools.cached_property
     def version(self) -> str:
         """What distinguishes its content from earlier content; never like a cursor of another."""
-        return self.cursor or f"={hashlib.sha256(self.body.html.encode()).hexdigest()[:12]}"
+        return self.cursor or f"v{hashlib.sha256(self.body.html.encode()).hexdigest()[:12]}"
 
 
 @attrs.frozen

@@ -37,7 +37,6 @@ _PAGES: Final[Sequence[tuple[str, Callable[..., Page]]]] = (
     ("check/*", reports.make_report_page),
     ("run/*/replay", replay.make_page),
     ("run/*/replay/*", replay.make_page),
-    ("run/*/replay/*/viewer", replay.make_viewer_page),
     ("run/*/save/*", save.make_page),
     ("run/*/save/*/file", save.make_file_page),
     ("lineage", lineage.make_page),

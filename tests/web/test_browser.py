@@ -317,8 +317,8 @@ def test_opened_folds_and_the_focus_outlive_a_change(lab: Lab, browser: Chromium
     fold = "<details><summary>Why</summary><a href=x>x</a></details>"
     with browser.open(lab.site.address, width=1280) as page:
         page.wait_for("document.readyState === 'complete'")
-        change = f"""apply({{name: "summary", version: "1", html: `<section id="summary">
-          {fold}<details><summary>Other</summary></details></section>`}})"""
+        other = "<details><summary>Other</summary></details>"
+        change = f"apply(`<section id=summary>{fold}{other}</section>`)"
         page.evaluate(change)
         page.evaluate("document.querySelector('#summary details').open = true")
         page.evaluate("document.querySelector('#summary a').focus()")

@@ -48,7 +48,7 @@ def tally(tmp_path: Path) -> Path:
 def test_the_moment_of_an_address_has_its_events_and_what_agents_saw(tally: Path) -> None:
     first, later = make(tally), make(tally, t="1.0")
     assert "0.000 ▶ this moment" in words(first, "events")
-    assert "Recordings" not in words(first, "facts"), "it is the only recording"
+    assert "All recordings" not in words(first, "facts"), "it is the only recording"
     events, seen = words(later, "events"), words(later, "seen")
     before, _, after = events.partition("1.000 ▶ this moment")
     assert re.search(r"\d\.\d{3} [\d:.]{12} Rocky Add 3", before), before

@@ -105,11 +105,11 @@ def test_states_are_json_and_malformed_windows_are_none(box: tuple[Served, str, 
 
 @pytest.fixture
 def viewer(tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    """Serve a run whose world has a viewer that stays; return the page of the viewer."""
+    """Serve a run whose world has a viewer that stays; return the page of its recording."""
     world = tally_world(tmp_path, "stay", "{recording}", "{port}")
     record(world, tmp_path / "runs" / "run", ("Add", 1))
     with served(tmp_path / "runs") as app:
-        yield app, f"run/{only_run(tmp_path / 'runs')}/replay/1/viewer"
+        yield app, f"run/{only_run(tmp_path / 'runs')}/replay/1"
 
 
 def test_a_viewer_starts_after_a_confirmation_and_ends_with_the_app(
@@ -126,15 +126,17 @@ def test_a_viewer_starts_after_a_confirmation_and_ends_with_the_app(
         app.ask(page)
         app.ask(page, "HEAD")
     assert marked_processes() == set(), "looking starts nothing"
-    assert app.ask(page, "POST").status == 303
+    assert app.ask(f"{page}/viewer", "POST").status == 303
     wait_until(lambda: len(marked_processes()) >= 2)
     before = marked_processes()
     shown = app.text(page)
     address = re.search(r"http://127\.0\.0\.1:(2\d{4}|3[01]\d{3})/", shown)
     assert address is not None
     assert "Start this program" not in shown
-    assert app.ask(f"{page}/open").headers["location"] == address[0]
-    assert (app.ask(page, "POST").status, marked_processes()) == (303, before), "one at a time"
+    assert app.ask(f"{page}/viewer/open").headers["location"] == address[0]
+    assert (app.ask(f"{page}/viewer", "POST").status, marked_processes()) == (303, before), (
+        "one at a time"
+    )
     app.process.terminate()
     app.process.wait()
     assert marked_processes() == set()
@@ -142,7 +144,7 @@ def test_a_viewer_starts_after_a_confirmation_and_ends_with_the_app(
 
 def test_a_killed_app_leaves_no_viewer(viewer: tuple[Served, str]) -> None:
     app, page = viewer
-    assert app.ask(page, "POST").status == 303
+    assert app.ask(f"{page}/viewer", "POST").status == 303
     wait_until(lambda: len(marked_processes()) >= 2)
     app.process.send_signal(signal.SIGKILL)
     app.process.wait()
@@ -157,11 +159,11 @@ def test_a_foreign_page_cannot_start_a_viewer(viewer: tuple[Served, str]) -> Non
         {"Sec_Fetch_Site": "cross-site"},
     )
     for headers in foreign:
-        assert app.ask(page, "POST", **headers).status == 403, headers
-    assert app.ask_raw(f"/wrong/{page}", "POST").status == 403
-    assert app.ask_raw(f"/x/wrong/{page}", "POST").status == 405
-    assert app.ask(page.replace("/1/", "/2/"), "POST").status == 404
-    assert app.ask(f"{page}/open").status == 404
+        assert app.ask(f"{page}/viewer", "POST", **headers).status == 403, headers
+    assert app.ask_raw(f"/wrong/{page}/viewer", "POST").status == 403
+    assert app.ask_raw(f"/x/wrong/{page}/viewer", "POST").status == 405
+    assert app.ask(f"{page}0/viewer", "POST").status == 404
+    assert app.ask(f"{page}/viewer/open").status == 404
     assert marked_processes() == set()
 
 
@@ -173,7 +175,7 @@ def test_a_viewer_that_cannot_be_started_says_why(tmp_path: Path) -> None:
     )
     record(world, tmp_path / "runs" / "run", ("Add", 1))
     with served(tmp_path / "runs") as app:
-        page = f"run/{only_run(tmp_path / 'runs')}/replay/1/viewer"
-        assert app.ask(page, "POST").status == 303
+        page = f"run/{only_run(tmp_path / 'runs')}/replay/1"
+        assert app.ask(f"{page}/viewer", "POST").status == 303
         wait_until(lambda: "The viewer cannot be started" in app.text(page))
         assert "Start this program" in app.text(page)

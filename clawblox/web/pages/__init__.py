@@ -12,5 +12,5 @@
 - ``compare``: two runs, instances or saves.
 - ``lineage``: runs that began from each other's saves.
 - ``missing``: for an address that has no page.
-- ``replay``: a recording at a moment; ``viewer``: before a world's own viewer is started.
+- ``replay``: a recording at a moment, and the world's own viewer.
 """

@@ -1,6 +1,6 @@
 """The page of a recording: the world at a moment, and everything on its axis of time.
 
-A page below it says what the world's own viewer runs before it is started, and where it is then.
+It starts the world's own viewer, too, and says what that runs before it does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clawblox.views.recordings import WorldAt, describe_event, read_world_at
 from clawblox.web.axis import Axis, format_position, make_axis, read_lanes
 from clawblox.web.axis_shapes import draw_axis
 from clawblox.web.descent import OpenRecording, Sent, find_descent
-from clawblox.web.frames import LOOK_S, RecordedWorld, find_world
+from clawblox.web.frames import LOOK_S, RecordedWorld, RunningViewer, find_world
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import and_more, code, facts, state_mark, table, tree
 from clawblox.web.run_history import read_history
@@ -58,6 +58,12 @@ class Replay:
     count: int
 
     @property
+    def running(self) -> RunningViewer | None:
+        """The viewer that was started for it."""
+        viewers = self.ask.viewers
+        return viewers.find(self.run.ident, self.number) if viewers else None
+
+    @property
     def is_live(self) -> bool:
         """Whether it can grow."""
         return self.found.sha256 is None and self.run.is_live
@@ -68,10 +74,9 @@ class Replay:
         run, to = self.run, self.ask.links.to
         return (self.ask.site.root.name, to()), (run.name, to("run", run.ident))
 
-    def address(self, *path: str, time: float | None = None) -> Address:
+    def address(self, *path: str, **query: str) -> Address:
         """Return the address of its page, or of one below it."""
-        moment = None if time is None else format_position(time)
-        return self.ask.links.to("run", self.run.ident, "replay", self.number, *path, t=moment)
+        return self.ask.links.to("run", self.run.ident, "replay", self.number, *path, **query)
 
     def opened(self) -> AbstractContextManager[OpenRecording]:
         """Open it for the duration of a block; see :meth:`Recordings.opened`."""
@@ -102,6 +107,20 @@ def find_replay(ask: Ask, ident: str, number: str) -> Replay:
     raise NoSuchPage(f"{run.name} has no recording {number}; start a world with --record")
 
 
+def find_viewer(ask: Ask, ident: str, number: str) -> tuple[Replay, ViewerCommand]:
+    """Return a recording and the command of the viewer of its world. Blocks.
+
+    Raises:
+        NoSuchPage: There is none, or this server starts none.
+        ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
+    """
+    replay = find_replay(ask, ident, number)
+    world = replay.find_world()
+    if ask.viewers is None or world.viewer is None:
+        raise NoSuchPage(world.problem or "No viewer of this world can be started from here.")
+    return replay, world.viewer
+
+
 def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     """Return the page of a recording.
 
@@ -116,7 +135,7 @@ def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     except (ClawbloxError, OSError, ModuleNotFoundError) as error:
         parts = [Part("why", element("p", f"✕ {error}", class_="bad"))]
     title = f"Replay of {replay.run.name}"
-    return Page(title, replay.crumbs, parts, is_live=replay.is_live)
+    return Page(title, replay.crumbs, parts, is_live=replay.is_live or replay.running is not None)
 
 
 def _make_parts(replay: Replay) -> list[Part]:
@@ -177,7 +196,7 @@ def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
     is_torn = recording.reader.torn_at is not None and not replay.is_live
     pairs: list[tuple[str, Child]] = [
         ("Recording", f"{replay.number} of {replay.count}"),
-        ("Recordings", join(others, ", ") if others[1:] else None),
+        ("All recordings", join(others, ", ") if others[1:] else None),
         ("Instance", replay.found.instance),
         ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", **span)),
         ("Host", " to ".join(utc[:19].replace("T", " ") for utc in hosts)),
@@ -196,7 +215,29 @@ def _draw_world(replay: Replay, world: RecordedWorld, recording: OpenRecording) 
     if world.change:
         yield element("p", "◇ ", world.change, class_="warning")
     if world.viewer is not None and replay.ask.viewers is not None:
-        yield element("p", link("Start the world's own viewer…", replay.address("viewer")))
+        summary = element("summary", "The world's own viewer")
+        is_open = "" if replay.running else None
+        drawn = _draw_viewer(replay, world.viewer)
+        yield element("details", summary, *drawn, id="viewer", open=is_open)
+
+
+def _draw_viewer(replay: Replay, viewer: ViewerCommand) -> Iterator[Child]:
+    """Say what the world's own viewer runs before it is started, and then where it is."""
+    running = replay.running
+    words = (running and running.words) or viewer.fill(replay.found.path, None)
+    where, command = (code(printable(text)) for text in (str(viewer.cwd), shlex.join(words)))
+    yield facts((("Command", command), ("In the directory", where)))
+    if running is None or running.state != "running":
+        note = "This starts a program on this machine, with your rights, until clawblox app ends."
+        button = element("button", "Start this program", type="submit")
+        yield element("p", note)
+        yield element("form", button, method="post", action=replay.address("viewer"), class_="row")
+    elif running.port and viewer.has_port:
+        address = link(running.address, replay.address("viewer", "open"))
+        yield element("p", "It was given the address ", address)
+    if running is not None:
+        yield element("p", state_mark(running.state), " ", running.why)
+        yield element("pre", printable_lines(running.output.decode(errors="replace")))
 
 
 def _draw_player(
@@ -246,9 +287,9 @@ def _draw_event(replay: Replay, at: WorldAt, record: Record) -> Sequence[Child]:
     for agent in (one for one in replay.run.agents if one.name == who):
         place = ("run", replay.run.ident, "agent", replay.ask.site.identify(agent.dir))
         who = link(agent.name, replay.ask.links.to(*place, utc=moment.utc))
-    at_moment = {"data_t": format_position(moment.time)}
+    time = format_position(moment.time)
     return (
-        link(f"{moment.time:.3f}", replay.address(time=moment.time), **at_moment),
+        link(f"{moment.time:.3f}", replay.address(t=time), data_t=time),
         element("time", moment.utc[11:23], datetime=moment.utc, data_fixed=""),
         who,
         element("span", what, class_="muted") if moment.time > at.time else what,
@@ -270,45 +311,3 @@ def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
     if at.frame is not None and not has_frame:
         yield element("h3", f"The world at {at.frame.moment.time:.3f} s, as a spectator sees it")
         yield tree("frame", at.frame.fields.get("frame"))
-
-
-# -- the world's own viewer ------------------------------------------------------------------------
-
-
-def make_viewer_page(ask: Ask, ident: str, number: str) -> Page:
-    """Return the page of the viewer of a recording's world."""
-    replay, viewer = find_viewer(ask, ident, number)
-    running = ask.viewers.find(ident, number) if ask.viewers else None
-    words = (running and running.words) or viewer.fill(replay.found.path, None)
-    where, command = (code(printable(text)) for text in (str(viewer.cwd), shlex.join(words)))
-    parts: list[Child] = [facts((("Command", command), ("In the directory", where)))]
-    is_running = running is not None and running.state == "running"
-    if running is not None:
-        parts.append(element("p", state_mark(running.state), " ", running.why))
-        parts.append(element("pre", printable_lines(running.output.decode(errors="replace"))))
-    if running is not None and is_running and running.port and viewer.has_port:
-        address = link(running.address, replay.address("viewer", "open"))
-        parts.append(element("p", "It was given the address ", address))
-    if not is_running:
-        note = "This starts a program on this machine, with your rights, until clawblox app ends."
-        button = element("button", "Start this program", type="submit")
-        form = {"method": "post", "class_": "row"}
-        to = replay.address("viewer")
-        parts += [element("p", note), element("form", button, action=to, **form)]
-    above = (*replay.crumbs, (f"replay {number}", replay.address()))
-    part = Part("viewer", join(parts))
-    return Page("The world's own viewer", above, (part,), is_live=running is not None)
-
-
-def find_viewer(ask: Ask, ident: str, number: str) -> tuple[Replay, ViewerCommand]:
-    """Return a recording and the command of the viewer of its world. Blocks.
-
-    Raises:
-        NoSuchPage: There is none, or this server starts none.
-        ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
-    """
-    replay = find_replay(ask, ident, number)
-    world = replay.find_world()
-    if ask.viewers is None or world.viewer is None:
-        raise NoSuchPage(world.problem or "No viewer of this world can be started from here.")
-    return replay, world.viewer

@@ -53,25 +53,25 @@ async function askForChanges() {
   else if (!answer.ok) throw new Error(answer.status);
 }
 
-function apply({ name, html, version, cursor }) {
-  const part = document.getElementById(name);
+function apply(html) {
+  const fresh = fromServer(html).firstElementChild;
+  const part = document.getElementById(fresh.id);
   if (!part) return;
-  if (cursor) {
+  if (fresh.dataset.cursor) {
     const follows = innerHeight + scrollY >= document.body.scrollHeight - 40;
-    part.append(fromServer(html));
+    part.append(...fresh.childNodes);
     while (part.childElementCount > MOST_CHILDREN) part.firstElementChild.remove();
-    Object.assign(part.dataset, { version, cursor });
+    Object.assign(part.dataset, fresh.dataset);
     if (follows) scrollTo(0, document.body.scrollHeight);
   } else if (!part.querySelector("input:focus")) {
     const recall = remember(part);
-    const fresh = fromServer(html).firstElementChild;
     part.replaceWith(fresh);
     makeSortable(fresh);
     recall(fresh);
   }
   writeTimes();
   filterRows();
-  document.dispatchEvent(new CustomEvent("changed", { detail: name }));
+  document.dispatchEvent(new Event("changed"));
 }
 
 // Returns what restores in a new part what the reader has done: the focus, opened folds, the chosen
