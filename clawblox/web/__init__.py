@@ -17,11 +17,8 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``frames``: renderers in frames of their own, and viewers that a person has started.
 - ``run_history``: what the manifests of runs tell: saves, their origins, what can be compared.
 - ``saved``: what saves hold: documents of worlds, workspaces of agents, and how they differ.
-- ``subjects``: what can be compared; ``first_differences``: where two branches part.
+- ``first_differences``: where two branches part.
 - ``agent_log``: the log of an agent with its times; ``agent_steps``: its steps, in a file too.
 - ``bundle``: the pages as files.
-- ``first_differences``: where two branches part.
-- ``agent_log``: the log of an agent with its times; ``agent_steps``: its steps.
-- ``bundle``: the pages as files; ``agent_file``: the steps of an agent as one file.
 - ``outgoing``: removes names and secrets from what leaves this machine.
 """
