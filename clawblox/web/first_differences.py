@@ -24,8 +24,9 @@ from clawblox.foreign_values import clean_value
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
+from clawblox.views.agent_words import seconds_of
 from clawblox.web.axis import Axis, Piece
-from clawblox.web.descent import OpenRecording, RecordedLives, host_seconds
+from clawblox.web.descent import OpenRecording, RecordedLives
 
 _BY_DESIGN: Final = (
     (re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b"), "an address"),
@@ -288,7 +289,7 @@ def _read_calls(
         last, has_later = window.last, window.has_later and window.last > last
         for step in window.steps:
             utc, offset = step.get("timestamp") or "", step.get("extra", {}).get("raw_offset", 0)
-            at = host_seconds(utc) or 0.0
+            at = seconds_of(utc) or 0.0
             for call in step.get("tool_calls", ()):
                 value = {key: call.get(key) for key in ("function_name", "arguments")}
                 yield "action", Event("", _plain(value, rename, {}), at, utc, offset)
