@@ -234,7 +234,7 @@ class OpenRecording:
         return roster
 
     def read_numbers(self) -> Mapping[tuple[str, str], Points]:
-        """Return numbers of observations that vary, by name of the agent and path. Blocks.
+        """Return numbers of observations, by name of the agent and path. Blocks.
 
         Of a long recording, evenly spread observations are read.
 
@@ -249,7 +249,7 @@ class OpenRecording:
             for path, number in _find_numbers(record.fields.get("observation")):
                 if (agent, path) in numbers or len(numbers) < _MAX_NUMBERS:
                     numbers.setdefault((agent, path), []).append((record.moment.time, number))
-        return {key: known for key, known in numbers.items() if len({n for _, n in known}) > 1}
+        return numbers
 
     def _sample(self) -> Iterator[Record]:
         entries = [e for e in self.reader.index if e.header.track is Track.OBSERVATIONS]

@@ -153,7 +153,7 @@ def _draw_commands(view: AgentView) -> Markup:
         "Tell it": "" if is_over else suggest("agent send", place, "TEXT"),
         "Stop it": "" if is_over else suggest("agent stop", place),
         "Go on from its latest checkpoint": RunSave(view.run, saved[0]).command if saved else "",
-        "Export its trajectory": suggest("agent trajectory", place),
+        "Export its trajectory": suggest("trajectory", place),
     }
     head = element("summary", "How to go on")
     return element("details", head, commands(suggested), id="commands")
@@ -177,7 +177,11 @@ def _find_time(view: AgentView) -> str | None:
 
 
 def _draw_forms(view: AgentView) -> Markup:
-    fields = {"minute": "minute"}
+    turns = view.turns.turns
+    seconds = [seconds_of(time) for one in turns for time in (one.started_at, one.ended_at) if time]
+    known = [one for one in seconds if one is not None]
+    last = f", 0 to {(max(known) - min(known)) // 60:.0f}" if known else ""
+    fields = {"minute": f"minute{last}"}
     if view.log.world.axis.is_simulated:
         fields["t"] = "simulated time"
     forms = [draw_search(view.ask, "/".join(view.path))]
@@ -185,7 +189,7 @@ def _draw_forms(view: AgentView) -> Markup:
         value = view.ask.query.get(name, "")
         given = {"name": name, "value": value, "placeholder": words, "aria_label": words}
         field = void("input", type="number", step="any", **given)
-        go = element("button", f"Go to {words}", type="submit")
+        go = element("button", f"Go to {words.partition(',')[0]}", type="submit")
         forms.append(element("form", field, go, method="get", action=view.to()))
     return element("div", *forms, class_="row")
 

@@ -91,6 +91,7 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
     parts = {
         "sides": join(map(partial(_name_subject, ask), "AB", subjects)),
         "parting": join(()),
+        "number": join(()),
         "facts": _draw_facts(ask, subjects),
     }
     with contextlib.ExitStack() as stack:
@@ -166,7 +167,10 @@ def _draw_found(found: Iterable[_Found], source: str) -> Iterator[Markup]:
         if kind in first:
             difference, agent, heads = first[kind]
             yield element("h3", f"First {kind} that differs: {agent}")
-            yield element("p", f"{difference.path or 'all of it'}, by {source}", class_="muted")
+            times = {round(event.at, 6) for event in difference.events}
+            apart = "; they stand at different times" if len(times) > 1 else ""
+            words = f"{difference.path or 'all of it'}, by {source}{apart}"
+            yield element("p", words, class_="muted")
             yield _draw_pair([*map(_show, difference.values)], heads)
         else:
             yield element("p", f"No {kind} differs, by {source}.", class_="muted")
@@ -266,11 +270,12 @@ def _draw_axes(aligned: Alignment, sides: Sequence[_Side]) -> Iterator[Markup]:
 
 
 def _draw_number(sides: Sequence[_Side]) -> Iterator[Markup]:
-    """Yield a number that agents of both saw: one that differs, and a score if there is any."""
+    """Yield a number that agents of both saw: one that ends otherwise, and a score if any does."""
     first, second = (_read_numbers(side) for side in sides)
 
     def rank(key: tuple[str, str]) -> tuple[bool, bool]:
-        return first[key] == second[key], not any(word in key[1].lower() for word in _GOALS)
+        ends_equal = first[key][-1][1] == second[key][-1][1]
+        return ends_equal, not any(word in key[1].lower() for word in _GOALS)
 
     key = min((key for key in first if key in second), key=rank, default=None)
     if key is None:

@@ -60,6 +60,7 @@ def make_page(ask: Ask, ident: str) -> Page:
     """Return the page of a run."""
     run = ask.site.find_run(ident)
     history = read_history(run)
+    subjects = [*list_subjects(ask, ask.site.runs())]
     parts = {
         "why": lines(_explain(ask, run, history)),
         "facts": _draw_facts(ask, run, history),
@@ -69,7 +70,7 @@ def make_page(ask: Ask, ident: str) -> Page:
         "lineage": _draw_lineage(ask, run, history),
         "saves": _draw_saves(ask, run, history),
         "recordings": _draw_recordings(ask, run, history),
-        "compare": _section("Compare", comparison(ask.links, [*list_subjects(ask, [run])])),
+        "compare": _section("Compare", comparison(ask.links, subjects, (run.ident, ""))),
     }
     return Page(
         run.name,
@@ -240,7 +241,9 @@ def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
     directory, part, statuses = run.directory, run.part, run.run.instances
     live = [status.name for status in statuses if status.state not in OVER]
     saved = [one.name for one in statuses if one.saved_path is not None or one.name in live]
-    archives = [RunSave(run, save) for save in history.saves if not save.instance]
+    saves = [RunSave(run, save) for save in history.saves if not save.removed_at]
+    archives = [one for one in saves if not one.save.instance]
+    is_alone = saves and not archives  # no archive has its agents
     which = ["--recording", str(len(history.recordings))] if len(history.recordings) > 1 else []
     follow = ["--follow"] if live else []
     return {
@@ -249,6 +252,7 @@ def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
         "Play in it": suggest("play", directory, live[0]) if live else "",
         "Fork it": suggest("fork", directory, saved[0]) if saved else "",
         "Continue its latest archive": archives[0].command if archives else "",
+        "Continue its world, without agents": saves[0].command if is_alone else "",
         "Read its logs": suggest("logs", directory, *follow) if statuses else "",
         "Draw its lineage": suggest("lineage", directory) if len(statuses) > _MAX_DRAWN else "",
         "Replay it": suggest("replay", directory, *which) if history.recordings else "",

@@ -56,10 +56,16 @@ def make_page(ask: Ask) -> Page:
 
 def _summarise(runs: Sequence[RunSummary]) -> Markup:
     """Say what runs and whether it is healthy."""
-    dead = sum(status.has_died for run in runs for status in run.run.instances)
-    health = element("span", "no instance died", class_="muted")
-    if dead:
-        health = element("span", f"✕ {count_words(dead, 'instance')} died", class_="bad")
+    dead, back, failed = (sum(number(run) for run in runs) for number in _TROUBLES)
+    troubles = (
+        f"✕ {count_words(dead, 'instance')} died" if dead else "",
+        f"{count_words(back, 'restart')}" if back else "",
+        f"✕ {count_words(failed, 'agent')} failed" if failed else "",
+    )
+    bad = ", ".join(filter(None, troubles))
+    health = element(
+        "span", bad or "no instance died, no agent failed", class_="bad" if bad else "muted"
+    )
     states = Counter(agent.state for run in runs for agent in run.agents if not agent.is_over)
     live = count_words(sum(run.is_live for run in runs), "live run")
     words = (f"{number} {state}" for state, number in states.items())
@@ -149,10 +155,16 @@ def _sum(agents: Iterable[AgentStatus]) -> Usage:
     return sum_usage(agent.own_usage for agent in agents)
 
 
+_TROUBLES: Final[Sequence[Callable[[RunSummary], int]]] = (
+    lambda run: sum(status.has_died for status in run.run.instances),
+    lambda run: sum(status.restarts for status in run.run.instances),
+    lambda run: sum(agent.state in ("failed", "interrupted") for agent in run.agents),
+)
+"""How often something went wrong in a run: instances died, came back, agents failed."""
 _STATES: Final[Mapping[str, Callable[[RunSummary], bool]]] = {
     "live": lambda run: run.is_live,
     "ended": lambda run: not run.is_live,
-    "bad": lambda run: any(status.has_died for status in run.run.instances),
+    "bad": lambda run: any(number(run) for number in _TROUBLES),
 }
 _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
     "name": lambda run: run.name,
@@ -207,10 +219,10 @@ def make_usage_page(ask: Ask) -> Page:
     }
     for run in ask.site.runs():
         agents += run.agents
-        experiment = run.part.experiment.name if run.part else "other runs"
+        experiment = run.part.experiment.name if run.part else run.name
         models = _find_models(ask, run)
         for agent in run.agents:
-            model = f"{agent.driver}, {models.get(agent.name) or 'not known'}"
+            model = f"{agent.driver}, {models.get(agent.name) or 'model not recorded'}"
             for name, key in zip(groups, (experiment, model, agent.time[:10]), strict=True):
                 groups[name][key].append(agent)
     own, inherited = _sum(agents), sum_usage(agent.inherited for agent in agents)
@@ -250,7 +262,7 @@ def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup
         reverse=True,
     )
     columns: Columns[_Group] = {
-        name.capitalize(): lambda group: group[0],
+        "Experiment or run" if name == "experiment" else name.capitalize(): lambda one: one[0],
         "Agents": lambda group: count(len(group[1])),
         "Turns": lambda group: count(group[2].turns),
         "Input": lambda group: count(group[2].input_tokens),
