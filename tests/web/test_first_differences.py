@@ -45,6 +45,7 @@ def compared(run: Path, *names: str) -> Iterator[tuple[Alignment, list[RecordedL
         yield align(*axes), recorded
 
 
+@pytest.mark.thorough
 def test_a_fork_and_its_parent_are_compared_from_the_save_on(run: Path) -> None:
     with compared(run, "alpha", "w000") as (aligned, recorded):
         assert aligned.save is not None

@@ -152,6 +152,7 @@ def test_states_come_in_windows_that_begin_with_the_state_at_the_moment(tmp_path
         assert json.loads(recording.read_states(-5.0, 0.05))["states"] == []
 
 
+@pytest.mark.thorough
 def test_the_axis_has_lanes_lost_lives_saves_and_pauses_of_all_recordings(tmp_path: Path) -> None:
     record_descent(tmp_path)
     ask = Ask(Site(tmp_path), ServerLinks("key"))

@@ -21,7 +21,7 @@ from clawblox.views.formatting import shorten_path
       clawblox app runs/r001         a single run
       clawblox app runs --port 9000
       clawblox app runs --open '#r001/agent/Ada/o12345'
-      clawblox app runs/r001 --bundle r001-pages    the same pages as files, to send
+      clawblox app runs/r001 --bundle pages   the same pages as files, to send
 
     The pages read files, so they show running and ended runs, and stop nothing. They start nothing
     but the viewer of a world, when you ask for it, and end it. They can be seen on this machine
