@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import tempfile
 import time
@@ -90,7 +91,7 @@ def _race() -> None:
 def make_data(directory: Path) -> None:
     """Run everything in a directory; it takes some minutes."""
     with contextlib.chdir(directory):
-        Path("examples").symlink_to(_HERE.parent.parent / "examples")
+        shutil.copytree(_HERE.parent.parent / "examples", "examples")  # paths of pages are relative
         examples.write_files(examples.PAGES_WITH_AGENTS[0], directory)
         os.environ.update(examples.install_agents(directory / ".agents"))
         anyio.run(_run_experiment)
@@ -136,10 +137,11 @@ def take(directory: Path, browser: Chromium) -> Iterator[tuple[str, bytes]]:
 def main() -> None:
     """Make the data and take the pictures."""
     with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory() as profile:
-        make_data(Path(place))
+        (lab := Path(place) / "lab").mkdir()
+        make_data(lab)
         browser = Chromium(require_program("chromium"), Path(profile))
         try:
-            for name, picture in take(Path(place), browser):
+            for name, picture in take(lab, browser):
                 (_HERE / f"app_{name}.webp").write_bytes(picture)
         finally:
             browser.close()

@@ -51,9 +51,9 @@ class Served:
 
 @contextmanager
 def served(root: Path, *words: str) -> Iterator[Served]:
-    """Serve a directory with ``clawblox app`` until the block ends."""
-    command = [sys.executable, "-m", "clawblox", "app", str(root), "--port", "0", "--no-browser"]
-    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True)
+    """Serve a directory with ``clawblox app``, started in it, until the block ends."""
+    command = [sys.executable, "-m", "clawblox", "app", "--port", "0", "--no-browser"]
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True, cwd=root)
     try:
         assert process.stdout is not None
         match = None

@@ -79,7 +79,7 @@ def test_a_frame_has_no_other_files(box: tuple[Served, str, Path]) -> None:
 
 
 def test_a_frame_is_opened_by_its_own_key_alone(box: tuple[Served, str, Path]) -> None:
-    app, frame, _ = box
+    app, frame, world = box
     wrong = f"/x/{'A' * 22}/"
     for target in (wrong, f"/x/{app.key}/", "/x/", "/x//", f"/x/{frame[3:-2]}/"):
         assert app.ask_raw(target).status in (403, 404), target
@@ -88,7 +88,7 @@ def test_a_frame_is_opened_by_its_own_key_alone(box: tuple[Served, str, Path]) -
     assert app.ask_raw(frame, Host="evil.example").status == 421
     assert app.ask_raw(frame, "POST").status == 405
     assert app.ask("", Origin="null").status == 403
-    run = only_run(Path(app.process.args[4])) if isinstance(app.process.args, list) else ""
+    run = only_run(world.parent / "runs")
     assert app.ask(f"run/{run}/replay/1/states?from=0&to=1", Origin="null").status == 403
 
 
