@@ -10,7 +10,7 @@ import heapq
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -70,8 +70,13 @@ _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 def write_bundle(
-    root: Path, bundle: Path, *, redact: bool = False, max_size: int = MAX_BYTES
-) -> str:
+    root: Path,
+    bundle: Path,
+    *,
+    redact: bool = False,
+    max_size: int = MAX_BYTES,
+    announce: Callable[[str], object] = lambda _text: None,
+) -> None:
     """Write the pages of a directory as files. Blocks.
 
     Args:
@@ -79,9 +84,8 @@ def write_bundle(
         bundle: The directory to make; it is complete or absent.
         redact: Whether secrets are masked; else they refuse the bundle.
         max_size: Maximum size of the bundle in bytes.
-
-    Returns:
-        The number of pages and their size, for people.
+        announce: Called with the number of pages and their size, for people, before ``bundle`` is
+            there.
 
     Raises:
         ConfigError: ``bundle`` exists, or its parent does not.
@@ -113,13 +117,13 @@ def write_bundle(
                 )
             (partial / name).write_bytes(data)
         outgoing.check()
+        announce(f"The bundle has {count_words(pages, 'page')}, {format_bytes(size)}")
         if not rename_with(NO_REPLACE, partial, bundle):
             partial.rename(bundle)  # which replaces an empty directory at most
         fsync_directory(bundle.parent)
     finally:
         if partial.exists():
             discard_tree(partial)
-    return f"{count_words(pages, 'page')}, {format_bytes(size)}"
 
 
 def _draw(site: Site, outgoing: Outgoing) -> Iterator[tuple[str, bytes]]:

@@ -323,7 +323,9 @@ def test_the_size_is_said_and_bounded(leaky: Path, tmp_path: Path) -> None:
     assert "larger than 10 kB" in refused.output
     assert not out.exists()
     result = app(leaky, "--bundle", str(out), "--redact")
-    assert re.search(r"index\.html: \d+ pages, [\d.]+ [kM]B", result.output)
+    size, place = result.output.splitlines()
+    assert re.fullmatch(r"The bundle has \d+ pages, [\d.]+ [kM]B", size)
+    assert place.endswith("index.html")
 
 
 def test_an_existing_directory_is_not_touched(leaky: Path, tmp_path: Path) -> None:

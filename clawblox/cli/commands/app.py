@@ -109,8 +109,8 @@ def _write_bundle(root: Path, out: Path, *, redact: bool, max_size: int | None) 
     from clawblox.web.bundle import MAX_BYTES, write_bundle  # only bundles need it
 
     limit = MAX_BYTES if max_size is None else max_size
-    amount = write_bundle(root, out, redact=redact, max_size=limit)
-    click.echo(f"Wrote {shorten_path(out / 'index.html')}: {amount}")
+    write_bundle(root, out, redact=redact, max_size=limit, announce=click.echo)
+    click.echo(f"Wrote {shorten_path(out / 'index.html')}")
 
 
 def _bind(port: int) -> socket.socket:
