@@ -121,6 +121,7 @@ def test_an_address_in_the_fragment_of_the_first_page_leads_to_its_place(
     found = "document.querySelector('.line.chosen')?.innerText.includes('two')"
     wait_until(lambda: is_true(page, found), what="the page of the log")
     assert page.evaluate("location.hash") == "#o4"
+    page.wait_for("!document.querySelector('#share').hidden")  # the script of the page has run
     script = "navigator.clipboard.writeText = async (text) => { window.copied = text; }"
     page.evaluate(f"{script}; 0")
     page.evaluate("document.querySelector('#share').click()")
