@@ -101,8 +101,12 @@ class App:
 
     def rest(self, seconds: float) -> None:
         """Wait, longer than the server keeps a connection."""
-        self._connection.close()
+        self.close()
         time.sleep(seconds)
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._connection.close()
 
     def take(self, page: str, rounds: int) -> float:
         """Return the median time of some answers, in milliseconds."""
@@ -142,7 +146,9 @@ def serving(root: Path) -> Iterator[App]:
         try:
             assert process.stdout is not None
             lines = (re.search(r"http://\S+", line) for line in process.stdout)
-            yield App(process, next(filter(None, lines))[0])
+            app = App(process, next(filter(None, lines))[0])
+            with contextlib.closing(app):
+                yield app
         finally:
             process.terminate()
 
