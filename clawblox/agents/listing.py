@@ -1,4 +1,4 @@
-"""Which runs, instances and agents a list shows, in a terminal or on a page.
+"""Chooses the runs, instances and agents that a list shows, in a terminal or on a page.
 
 A list is of one run, of the runs below a directory, or of the runs of this user.
 """
@@ -21,7 +21,7 @@ from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 
 @attrs.frozen
 class Scope:
-    """Which instances are shown, and which agents.
+    """The instances and agents that a list shows.
 
     Attributes:
         directory: A run directory or any other, absolute; None means all runs of this user.

@@ -73,7 +73,7 @@ class AgentFacts:
 
     @property
     def own_usage(self) -> Usage:
-        """What it has used in this directory, without what it inherited."""
+        """Usage in this directory, without what came with an archive."""
         return self.usage.minus(self.inherited)
 
 
