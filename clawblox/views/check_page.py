@@ -28,7 +28,7 @@ _VALUE_CHARS: Final = 2000
 
 
 def render_page(report: Report) -> str:
-    """Return a report as an HTML document."""
+    """Return a report as an HTML document. Blocks."""
     title = f"{report.world}: {report.verdict.sentence}"
     body = element("main", draw_report(report), class_="alone")
     return document(title, style("page", "check"), body)

@@ -370,6 +370,8 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
         script.chmod(0o755)
     assert r"\x1b]0;title" in trial.run("doctor", env={"PATH": str(programs)})
     trial.run("init", "a\x1b[2J\u202e")
+    trial.run("app", run, "--bundle", "out\x1b[2J")
+    trial.run("app", run, "--no-browser", "--port", "0", "--open", HOSTILE)
     experiment = str(make_hostile_experiment(tmp_path / "e\x1b[2Jx"))
     for words in (
         *(("status", experiment), ("status", experiment, "--json"), ("results", experiment)),

@@ -102,7 +102,8 @@ async def test_a_hostile_world_gets_a_report_and_leaves_nothing(
     assert [result for result in report.checks if result.is_own_error] == []
     assert report.verdict.grade == (GRADES[way] or report.verdict.grade)
     assert await run_blocking(lambda: list(scratch.iterdir())) == []
-    for text in (render_report(report, width=100, is_verbose=True), render_page(report)):
+    page = await run_blocking(render_page, report)
+    for text in (render_report(report, width=100, is_verbose=True), page):
         assert "\x1b" not in text
         assert "\u202e" not in text
         assert "<script>" not in text or text.startswith("Hostile")

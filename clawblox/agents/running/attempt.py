@@ -489,7 +489,7 @@ class Attempt:
         self._tree.release()
 
     async def _drain(self) -> None:
-        if self._errors is None:
+        if self.process is None:  # it was not spawned, or was released before
             return
         total = 0
         with suppress(ProgramError, OSError), anyio.move_on_after(self._order.limits.drain_timeout):
