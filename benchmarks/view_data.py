@@ -6,6 +6,7 @@ Nothing has run: it would take weeks. Runs that are live belong to the process t
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import uuid
@@ -19,10 +20,17 @@ from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import AgentEvent, EventType, Usage
+from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.writer import BlockCollector, create_next
 from clawblox.results import ProcessExit
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
-from clawblox.rundir.manifest_updates import agent_update, checkpoint_update, run_update
+from clawblox.rundir.manifest_updates import (
+    agent_update,
+    checkpoint_update,
+    recording_update,
+    run_update,
+)
 from clawblox.rundir.paths import make_run_dir, records_dir
 from clawblox.rundir.records import InstanceRecord, write_records
 from clawblox.system.clock import format_utc, format_utc_ms
@@ -30,10 +38,13 @@ from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.log_index import LogIndex
 
-__all__ = ["add_turn", "make_agent", "make_log", "make_runs", "write_turns"]
+__all__ = ["add_turn", "make_agent", "make_log", "make_recording", "make_runs", "write_turns"]
 
 _BEGIN: Final = datetime(2026, 11, 1, tzinfo=UTC)
+_BEGIN_NS: Final = int(_BEGIN.timestamp() * 1e9)
 _SAVES: Final = 3
+_TICKS_S: Final = 20
+_PARTS: Final = 20
 _WORDS: Final = (
     "The marble rolls towards the gate; I steer it left, wait for the next observation, "
     "and compare the score with what I have noted before. "
@@ -124,6 +135,49 @@ def _save(run: Path, index: int, begun: datetime) -> dict[str, Any]:
         "created_at": format_utc(begun + timedelta(minutes=index)),
         "run_id": f"{run.name}-run",
     }
+
+
+def make_recording(run: Path, seconds: int) -> None:
+    """Write the recording of a world in which an agent steers and looks, twice a second.
+
+    Args:
+        run: The run directory, of a world that has ended.
+        seconds: How long it is, in seconds of simulation time.
+    """
+    directory = run / "recordings"
+    directory.mkdir()
+    collector, file = BlockCollector(), create_next(directory)
+
+    def add(track: Track, tick: int, **fields: Any) -> None:
+        time_s = tick / _TICKS_S
+        moment = Moment(tick, time_s, format_utc_ms(_BEGIN_NS + int(time_s * 1e9)))
+        encoded = json.dumps(fields, separators=(",", ":")).encode()
+        if not tick and fields.get("event") == "start":
+            collector.start(moment, encoded)
+        elif collector.add(track, moment, encoded, time_s):
+            file.write(collector.take(time_s))
+
+    add(Track.INPUTS, 0, event="start", format="clawblox-recording-v2", clock="realtime")
+    add(Track.INPUTS, 0, event="join", agent_id="a", name="Ada")
+    for tick in range(seconds * _TICKS_S):
+        parts = {f"part-{n}": [n + tick / 7 % 1, 2.5, tick / 11 % 1] for n in range(_PARTS)}
+        if tick % (_TICKS_S // 2) == 0:
+            data = {"direction": [tick % 3, 1]}
+            add(Track.INPUTS, tick, event="input", agent_id="a", action="Steer", data=data)
+            after = collector.counts[Track.INPUTS]
+            add(Track.OBSERVATIONS, tick, agent_id="a", after=after, observation=parts)
+        add(Track.FRAMES, tick, after=collector.counts[Track.INPUTS], frame=parts)
+    file.write(collector.take(math.inf))
+    file.close()
+    digest = file.digest
+    assert digest is not None
+    update = recording_update(
+        path=file.path,
+        format="clawblox-recording-v2",
+        size_bytes=digest.size_bytes,
+        sha256=digest.sha256,
+    )
+    ManifestFile(manifest_path(run), lock_wait=1.0).apply([update], durable=False)
 
 
 # -- agents --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
   for changes once a second; the floor asks the same server for a constant file.
 * An experiment, an agent's log and a world's log that are long; floors read the same bytes, and
   ``json.loads`` or ``bytes.find`` them.
+* A recording that is long: its page, and another moment of it, as the slider asks for it.
 * In Chromium: eight tabs, and a step from its write until it is seen.
 * ``inspect view`` of ``inspect_ai`` on the same trajectory, where it can be installed.
 """
@@ -35,7 +36,14 @@ import attrs
 from benchmarks.engine_processes import Served
 from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, peak_resident_bytes, report, reset_peak
-from benchmarks.view_data import add_turn, make_agent, make_log, make_runs, write_turns
+from benchmarks.view_data import (
+    add_turn,
+    make_agent,
+    make_log,
+    make_recording,
+    make_runs,
+    write_turns,
+)
 from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.agents.trajectory import TurnIndex, read_window
 from clawblox.telemetry.log_segments import list_segments
@@ -50,6 +58,19 @@ _WINDOW: Final = 256 << 10
 _ENDED_LOOK_S: Final = 11.0
 _PART: Final = re.compile(r'<section id="([\w-]+)" data-version="(\w+)"')
 
+_SEEK: Final = """new Promise((done) => {
+    const [slider, begun] = [document.getElementById("slider"), performance.now()];
+    const seen = () => document.getElementById("seen").dataset.version;
+    const before = seen();
+    slider.value = %g;
+    slider.dispatchEvent(new Event("input"));
+    const look = () => {
+        if (seen() === before) requestAnimationFrame(look);
+        else done(performance.now() - begun);
+    };
+    look();
+})"""
+
 
 @attrs.frozen
 class Scale:
@@ -60,6 +81,7 @@ class Scale:
         attempts: Number of attempts of an experiment.
         agent_bytes: Size of an agent's log.
         log_bytes: Size of a world's log.
+        recorded_s: Length of a recording in seconds of simulation time.
         idle_s: How long an idle page is watched.
         rounds: How often a short figure is taken.
     """
@@ -68,11 +90,12 @@ class Scale:
     attempts: int = 300
     agent_bytes: int = 100_000_000
     log_bytes: int = 1_000_000_000
+    recorded_s: int = 1800
     idle_s: float = 20.0
     rounds: int = 5
 
 
-QUICK: Final = Scale(20, 10, 1_000_000, 10_000_000, 2.0, 1)
+QUICK: Final = Scale(20, 10, 1_000_000, 10_000_000, 60, 2.0, 1)
 
 
 class App:
@@ -112,6 +135,20 @@ class App:
         """Return the median time of some answers, in milliseconds."""
         return 1e3 * median(self.get(page)[0] for _ in range(rounds))
 
+    def ask_for_changes(self, page: str, seen: dict[str, str]) -> tuple[float, dict[str, str]]:
+        """Ask for what has changed on a page, as its script does.
+
+        Args:
+            page: The page.
+            seen: The versions of its parts, by name.
+
+        Returns:
+            How long the answer takes, in seconds, and the versions of the parts in it.
+        """
+        words = ",".join(f"{name}:{version}" for name, version in seen.items())
+        taken, body = self.get(f"changes?{urlencode({'page': page, 'seen': words})}")
+        return taken, dict(_PART.findall("".join(json.loads(body or b"[]"))))
+
     def poll(self, page: str, seconds: float, between: Callable[[int], object]) -> float:
         """Ask once a second for changes as a page does; return the share of a core in percent."""
         seen = dict(_PART.findall(self.get(page)[1].decode()))
@@ -119,9 +156,7 @@ class App:
         for second in range(1, int(seconds) + 1):
             time.sleep(max(0.0, begun + second - time.monotonic()))
             between(second)
-            words = ",".join(f"{name}:{version}" for name, version in seen.items())
-            _, body = self.get(f"changes?{urlencode({'page': page, 'seen': words})}")
-            seen |= dict(_PART.findall("".join(json.loads(body or b"[]"))))
+            seen |= self.ask_for_changes(page, seen)[1]
         return 100 * (self.served.cpu_s() - before) / (time.monotonic() - begun)
 
     def poll_constant(self, seconds: float) -> float:
@@ -351,71 +386,115 @@ def bench_log(root: Path, scale: Scale) -> list[Row]:
     return rows + _time_search(what, log, b"needle", 2.5)
 
 
+def bench_replay(root: Path, scale: Scale) -> list[Row]:
+    """Measure the page of a long recording, and what another moment of it costs."""
+    run, *_ = make_runs(root, 1, live=0, agents=1)
+    make_recording(run, scale.recorded_s)
+    page = f"run/{identify(os.path.relpath(run, root))}/replay/1"
+    moments = [scale.recorded_s * (0.1 + 0.8 * step / scale.rounds) for step in range(scale.rounds)]
+    with serving(root) as app:
+        app.get("")
+        taken, body = app.get(page)
+        seen = dict(_PART.findall(body.decode()))
+        seeks = [app.ask_for_changes(f"{page}?t={at:g}", seen) for at in moments]
+        states = [app.get(f"{page}/states?from={at:g}&to={at + 10:g}")[0] for at in moments]
+        memory = app.peak_mb()
+        shown = _seek(app.address + page, moments)
+    if not all("seen" in changed for _, changed in seeks):
+        raise RuntimeError(f"{page}: a moment has nothing new")
+    what = f"recording of {scale.recorded_s / 60:g} min"
+    return [
+        Row(f"{what}: page, cold", 1e3 * taken, "ms"),
+        Row(f"{what}: seek", 1e3 * median(one for one, _ in seeks), "ms", goal=150.0),
+        Row(f"{what}: seek until it is seen", shown, "ms", goal=150.0),
+        Row(f"{what}: states of ten seconds", 1e3 * median(states), "ms", goal=150.0),
+        Row(f"{what}: memory of the server", memory, "MB"),
+    ]
+
+
 # -- in a browser --------------------------------------------------------------------------------
+
+
+def _seek(address: str, moments: Sequence[float]) -> float | None:
+    """Return how long the slider takes to show what agents saw, in milliseconds."""
+    with browsing() as browser:
+        if browser is None:
+            return None
+        with browser.open(address, width=1280, height=900) as tab:
+            tab.wait_for("document.readyState === 'complete' && document.querySelector('#seen')")
+            return median(float(tab.evaluate(_SEEK % at)) for at in moments)
+
+
+@contextlib.contextmanager
+def browsing() -> Iterator[Chromium | None]:
+    """Run Chromium until the block ends; None where there is none."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        yield None
+        return
+    made = tempfile.TemporaryDirectory(
+        prefix="clawblox-chromium-", dir="/tmp", ignore_cleanup_errors=True
+    )
+    with made as profile:
+        browser = Chromium(Path(program), Path(profile))
+        try:
+            yield browser
+        finally:
+            browser.close()
 
 
 def bench_browser(root: Path, scale: Scale) -> list[Row]:
     """Measure what a person waits for, with one tab and with eight."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        return [Row("a step until it is seen", None, "ms", note="no chromium")]
+    with browsing() as browser:
+        if browser is None:
+            return [Row("a step until it is seen", None, "ms", note="no chromium")]
+        return _watch(browser, root, scale)
+
+
+def _watch(browser: Chromium, root: Path, scale: Scale) -> list[Row]:
     run, *_ = make_runs(root, 1, live=1)
     log = run / "logs" / "w000.log"
     make_log(log, 1_000_000)
     agent = AgentDir(next((run / AGENTS_DIR).iterdir()))
     page = f"run/{identify(os.path.relpath(run, root))}/log/w000"
-    profile = Path(tempfile.mkdtemp(prefix="clawblox-chromium-", dir="/tmp"))
-    browser = Chromium(Path(program), profile)
     rows = []
-    try:
-        with serving(root) as app, contextlib.ExitStack() as stack:
-            numbers = itertools.count(1000)
+    with serving(root) as app, contextlib.ExitStack() as stack:
+        numbers = itertools.count(1000)
 
-            def append(number: int) -> None:
-                with log.open("a") as file:
-                    file.write(f"seen {number}\n")
+        def append(number: int) -> None:
+            with log.open("a") as file:
+                file.write(f"seen {number}\n")
 
-            def wait(tab: Page, address: str, write: Callable[[int], None], word: str) -> float:
-                tab.call("Page.navigate", url=app.address + address)
-                tab.wait_for("document.readyState === 'complete' && document.querySelector('main')")
-                taken = []
-                for number in itertools.islice(numbers, 2 * scale.rounds):
-                    begun = time.perf_counter()
-                    write(number)
-                    shown = (
-                        f"document.querySelector('main').textContent.includes('{word} {number}')"
-                    )
-                    tab.wait_for(shown)
-                    taken.append(1e3 * (time.perf_counter() - begun))
-                return max(taken)
+        def wait(tab: Page, address: str, write: Callable[[int], None], word: str) -> float:
+            tab.call("Page.navigate", url=app.address + address)
+            tab.wait_for("document.readyState === 'complete' && document.querySelector('main')")
+            taken = []
+            for number in itertools.islice(numbers, 2 * scale.rounds):
+                begun = time.perf_counter()
+                write(number)
+                shown = f"document.querySelector('main').textContent.includes('{word} {number}')"
+                tab.wait_for(shown)
+                taken.append(1e3 * (time.perf_counter() - begun))
+            return max(taken)
 
-            tab = stack.enter_context(browser.open(app.address, width=1280, height=900))
-            lines = wait(tab, page, append, "seen")
-            turns = wait(tab, "", lambda number: add_turn(agent, number), "turn")
-            rows += [
-                Row(
-                    "a line of a log until it is seen",
-                    lines,
-                    "ms",
-                    goal=1500.0,
-                    note="longest",
-                ),
-                Row("a turn until it is seen", turns, "ms", goal=1500.0, note="longest"),
-            ]
-            for _ in range(7):
-                stack.enter_context(browser.open(app.address, width=1280, height=900))
-            before, begun = app.served.cpu_s(), time.monotonic()
-            time.sleep(scale.idle_s)
-            share = 100 * (app.served.cpu_s() - before) / (time.monotonic() - begun)
-            tab.call("Page.bringToFront")
-            eight = wait(tab, page, append, "seen")
-            rows += [
-                Row("eight tabs: the server", share, "%"),
-                Row("eight tabs: a line until it is seen", eight, "ms", goal=1500.0),
-            ]
-    finally:
-        browser.close()
-        shutil.rmtree(profile, ignore_errors=True)
+        tab = stack.enter_context(browser.open(app.address, width=1280, height=900))
+        lines = wait(tab, page, append, "seen")
+        turns = wait(tab, "", lambda number: add_turn(agent, number), "turn")
+        rows += [
+            Row("a line of a log until it is seen", lines, "ms", goal=1500.0, note="longest"),
+            Row("a turn until it is seen", turns, "ms", goal=1500.0, note="longest"),
+        ]
+        for _ in range(7):
+            stack.enter_context(browser.open(app.address, width=1280, height=900))
+        before, begun = app.served.cpu_s(), time.monotonic()
+        time.sleep(scale.idle_s)
+        share = 100 * (app.served.cpu_s() - before) / (time.monotonic() - begun)
+        tab.call("Page.bringToFront")
+        eight = wait(tab, page, append, "seen")
+        rows += [
+            Row("eight tabs: the server", share, "%"),
+            Row("eight tabs: a line until it is seen", eight, "ms", goal=1500.0),
+        ]
     return rows
 
 
@@ -444,6 +523,7 @@ BENCHES: Final[Sequence[Callable[[Path, Scale], list[Row]]]] = (
     bench_experiment,
     bench_trajectory,
     bench_log,
+    bench_replay,
     bench_browser,
 )
 

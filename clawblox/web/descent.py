@@ -273,7 +273,9 @@ class OpenRecording:
         states = [*itertools.islice((record for record in back if record.view), 1)]
         last, size, end = states[-1].number if states else -1, 0, "null"
         for record in self.reader.read_track(Track.FRAMES, since):
-            if record.moment.time > until or record.number <= last or not record.view:
+            if record.moment.time > until:
+                break
+            if record.number <= last or not record.view:
                 continue
             if size > _MAX_STATES_BYTES:
                 end = repr(record.moment.time)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.recording.blocks import Track
+from clawblox.recording.reader import RecordingReader
 from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.web import frames, routes
 from clawblox.web.app import ServerLinks
@@ -135,14 +136,22 @@ def test_a_growing_recording_is_read_on_and_not_anew(tmp_path: Path) -> None:
         assert len(third.sent) == 1
 
 
-def test_states_come_in_windows_that_begin_with_the_state_at_the_moment(tmp_path: Path) -> None:
-
-    recorded = Recorded(tmp_path)
+def test_states_come_in_windows_that_begin_with_the_state_at_the_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded, blocks = Recorded(tmp_path), []
     for tick in range(1, 101):
         recorded.frame(tick, frame={"tick": tick, "pad": "x" * 40_000})
-    found = FoundRecording(recorded.close())
+    found, read = FoundRecording(recorded.close()), RecordingReader.read_lines
+    monkeypatch.setattr(
+        RecordingReader,
+        "read_lines",
+        lambda reader, entry: blocks.append(entry) or read(reader, entry),
+    )
     with Recordings().opened(found, tmp_path) as recording:
+        blocks.clear()
         short = json.loads(recording.read_states(2.05, 2.3))
+        assert len(blocks) <= 3, "what follows the window is not read"
         long = json.loads(recording.read_states(2.0, 100.0))
         assert [state[0] for state in short["states"]] == [2.0, 2.1, 2.2, 2.3]
         assert (short["states"][1][1]["tick"], short["next"]) == (21, None)

@@ -6,7 +6,7 @@
   const [slider, now, play, speed, show] = ["slider", "now", "play", "speed", "show"].map((id) => document.getElementById(id));
   const frame = document.querySelector("iframe.stage");
   const WINDOW_S = 10;
-  const PARTS_MS = 150;
+  const PARTS_MS = 100;
   const PLAYED_PARTS_MS = 1000;
   let states = [];
   let covered = [0, -1];
