@@ -2,15 +2,12 @@
 
 - ``runs``: what runs, what has run, and what it used by experiment, model and day.
 - ``run``: why a run is as it is, what it cost, where it comes from, how to go on.
-- ``log``: the log of an instance.
+- ``log``: the log of an instance, and a search over all runs.
 - ``agent``: why an agent is as it is, its turns over time, its steps, and its long texts.
-- ``search``: a search over all runs.
-- ``shared``: a choice of runs, for an address that leads to several.
 - ``experiment``: chains, generations, money and results.
 - ``reports``: what ``clawblox check`` and ``clawblox verify`` have left.
 - ``save``: a save, its workspaces, and what has changed in it.
 - ``compare``: two runs, instances or saves.
 - ``lineage``: runs that began from each other's saves.
-- ``missing``: for an address that has no page.
 - ``replay``: a recording at a moment, and the world's own viewer.
 """
