@@ -427,9 +427,7 @@ def path_mover(run_dir: Path) -> PathMover:
 
     @functools.cache
     def places() -> tuple[Path, set[Path]]:
-        home, records = Path(os.path.realpath(run_dir)), read_records(run_dir)
-        moved = (one for one in records if not Path(one.instance_dir).is_relative_to(home))
-        return home, set(map(former_run_dir, moved))
+        return Path(os.path.realpath(run_dir)), former_run_dirs(run_dir)
 
     def move(path: Path) -> Path:
         if path.is_relative_to(run_dir):
@@ -439,6 +437,20 @@ def path_mover(run_dir: Path) -> PathMover:
         return next((home / path.relative_to(place) for place in around), path)
 
     return move
+
+
+def former_run_dirs(run_dir: Path) -> set[Path]:
+    """Return where a run directory was when its records were written, if it was moved. Blocks.
+
+    Args:
+        run_dir: The run directory.
+
+    Raises:
+        ManifestError: A later version of clawblox wrote the records.
+    """
+    home, records = Path(os.path.realpath(run_dir)), read_records(run_dir)
+    moved = (one for one in records if not Path(one.instance_dir).is_relative_to(home))
+    return set(map(former_run_dir, moved))
 
 
 def adopt_moved(run_dir: Path) -> None:

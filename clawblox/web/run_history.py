@@ -10,7 +10,7 @@ import functools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import normal, read_text
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
-from clawblox.rundir.records import path_mover
+from clawblox.rundir.records import former_run_dirs, path_mover
 from clawblox.rundir.saves import LineageSave, list_archives
 from clawblox.rundir.status import InstanceStatus
 from clawblox.views.formatting import path_word, suggest
@@ -49,6 +49,7 @@ class RunHistory:
             ``instance`` is empty.
         recordings: Its recordings in the order of their numbers, which count from 1.
         origins: The archives and snapshots of other or earlier runs from which it began.
+        former_dirs: Where the run directory was before it was moved.
         problem: Why a part is missing; empty if none is.
     """
 
@@ -56,6 +57,7 @@ class RunHistory:
     saves: Sequence[LineageSave]
     recordings: Sequence[FoundRecording]
     origins: Sequence[Origin]
+    former_dirs: Collection[Path] = ()
     problem: str = ""
 
 
@@ -71,7 +73,9 @@ def read_history(run: RunSummary) -> RunHistory:
 @functools.lru_cache(maxsize=_KEPT)
 def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> RunHistory:
     lineage, recordings, problem = Lineage(run_dir, ()), list[FoundRecording](), ""
+    former_dirs = set[Path]()
     try:
+        former_dirs = former_run_dirs(run_dir)
         lineage = read_lineage(run_dir)
         problem = "; ".join(lineage.problems)
     except ClawbloxError as error:
@@ -93,7 +97,8 @@ def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> R
         if one.parent is not None and one.parent.instance in (None, one.name)
     }
     latest = sorted(saves.values(), key=lambda save: save.created_at or "")[::-1]
-    return RunHistory(lineage, latest, recordings, [*(origins or parents).values()], problem)
+    began_from = [*(origins or parents).values()]
+    return RunHistory(lineage, latest, recordings, began_from, former_dirs, problem)
 
 
 # -- which save came from where --------------------------------------------------------------------
@@ -162,8 +167,9 @@ class Start:
 class Origins:
     """The saves of the runs of a site, and what has started from them. Blocks while it is made.
 
-    A path counts if the save there has the digest that the manifest of the start names. Runs may
-    have been moved, so else any save with that digest counts, first one with the same file name.
+    A path counts if the save there, or the one that was there before its run was moved, has the
+    digest that the manifest of the start names, which names none for archives. Else any save with
+    that digest counts, first one with the same file name.
 
     Args:
         runs: The runs.
@@ -174,7 +180,8 @@ class Origins:
 
     def __init__(self, runs: Sequence[RunSummary]) -> None:
         saves = [RunSave(run, save) for run in runs for save in read_history(run).saves]
-        self._by_path = {found.save.path: found for found in reversed(saves)}
+        former = {path: found for found in reversed(saves) for path in _list_former_paths(found)}
+        self._by_path = former | {found.save.path: found for found in reversed(saves)}
         self._by_digest = defaultdict[str | None, list[RunSave]](list)
         for found in saves:
             self._by_digest[found.save.sha256].append(found)
@@ -203,6 +210,14 @@ class Origins:
         for origin in history.origins:
             if origin.path.suffix == ".ckpt":
                 yield Start(run, "", origin, self.find(origin))
+
+
+def _list_former_paths(found: RunSave) -> Iterator[Path]:
+    """Yield where a save in the directory of its run was before that was moved."""
+    directory, path = found.run.directory, found.save.path
+    if path.is_relative_to(directory):
+        for former in read_history(found.run).former_dirs:
+            yield former / path.relative_to(directory)
 
 
 def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, str]:

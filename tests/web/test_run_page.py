@@ -115,6 +115,25 @@ def test_it_leads_to_the_save_that_it_came_from(tmp_path: Path) -> None:
     assert "not below here" in words_of(open_page(tmp_path, "second"), "facts")
 
 
+@pytest.mark.parametrize(("old", "new"), [("lab", "moved"), ("lab/first", "lab/renamed")])
+def test_an_archive_without_a_digest_is_found_where_its_run_was_moved_to(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    archive = {"path": "checkpoints/gen001.ckpt", "time": 9.0, "created_at": "2026-06-23"}
+    for name, more in (("first", {"checkpoints": [archive]}), ("second", {})):
+        path = tmp_path / "lab/first/checkpoints/gen001.ckpt"
+        run = run_of(name) if more else run_of(name, resume_archive=str(path))
+        write_manifest(tmp_path / "lab" / name, {"schema_version": 1, "run": run, **more})
+        write_log(tmp_path / "lab" / name, name, b"", run_id=f"{name}-run")
+    (tmp_path / old).rename(tmp_path / new)
+    root = (tmp_path / new.split("/")[0]).resolve()
+    name = "renamed" if "/" in new else "first"
+    page = open_page(root, "second")
+    assert f"Came from gen001.ckpt at 9.0 s of {name}" in words_of(page, "facts")
+    ident = Site(root).identify(root / name / "checkpoints/gen001.ckpt")
+    assert any(to.endswith(f"/save/{ident}") for to in links_of(page))
+
+
 def test_archives_and_snapshots_are_told_apart_and_lead_to_their_pages(tmp_path: Path) -> None:
     archive = {"path": "gen001.ckpt", "time": 9.0, "size_bytes": 5000, "created_at": "2026-06-23"}
     write_manifest(

@@ -212,6 +212,8 @@ def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Sequence[Chi
     origins, drawn = Origins(ask.site.runs()), list[Child]()
     for origin in history.origins[:_MAX_WHY]:
         save, name, time = origins.find(origin), origin.path.name, _format_time(origin.time)
+        if save is not None:
+            time = _format_time(save.save.time)
         if save is None:
             drawn.append(join((name, time, element("small", " not below here", class_="muted"))))
         else:
