@@ -50,20 +50,24 @@ KINDS: Final[Mapping[Kind, Track]] = {
 
 
 @attrs.frozen
-class Alignment:
-    """Two axes from their fork on.
+class Side:
+    """One of two lines of descent that are compared.
 
     Attributes:
-        axes: Both axes from there on.
-        save: The save at which the lines part; None if they have no life in common, or none of
-            them leaves the other.
-        spans: The positions at both ends of either strip, from the fork or the beginning on; both
-            have the same scale.
+        axis: Its axis; once it is aligned, from the fork on.
+        recorded: Its recordings.
+        span: The positions at both ends of its strip, once it is aligned.
     """
 
-    axes: Sequence[Axis]
-    save: LineageSave | None
-    spans: Sequence[tuple[float, float]]
+    axis: Axis
+    recorded: RecordedLives
+    span: tuple[float, float] = (0.0, 0.0)
+
+    def kept(self) -> Iterator[tuple[Piece, OpenRecording]]:
+        """Yield its recordings, each with the part of the line that it is of."""
+        for piece in self.axis.pieces:
+            if not piece.is_lost:
+                yield from ((piece, one) for one in self.recorded.get(piece.life, ()))
 
 
 @attrs.frozen
@@ -75,13 +79,15 @@ class Event:
         value: The action or the observation.
         at: When it was, in seconds of simulation time; of a call since 1970.
         utc: The time of the host; empty if that is not known.
-        offset: The place of a call in the log of the agent.
+        log: The directory of the agent whose log has a call; None in a recording.
+        offset: The place of a call there.
     """
 
     agent: str
     value: Any
     at: float
     utc: str
+    log: Path | None = None
     offset: int = 0
 
 
@@ -102,18 +108,24 @@ class FirstDifference:
     events: Sequence[Event]
 
 
-def align(*axes: Axis) -> Alignment:
-    """Return two axes from their fork on, or whole where they have no life in common."""
-    cut = [*axes]
-    common, save = _find_fork(axes)
-    begins = [axis.begin for axis in axes]
-    for side, life in enumerate(common):
-        place = axes[side].place_save(save, life) if save else None
+def align(sides: Sequence[Side]) -> tuple[LineageSave | None, Sequence[Side]]:
+    """Return both sides from their fork on, or whole where they have no life in common.
+
+    Returns:
+        The save at which the lines part; None if they have no life in common, or none of them
+        leaves the other. And both sides, whose spans have the same scale.
+    """
+    common, save = _find_fork([side.axis for side in sides])
+    cut, begins = [side.axis for side in sides], [side.axis.begin for side in sides]
+    for number, life in enumerate(common):
+        place = cut[number].place_save(save, life) if save else None
         if place is not None:
-            begins[side] = place.position
-            cut[side] = axes[side].since(attrs.evolve(place, life=life))
+            begins[number] = place.position
+            cut[number] = cut[number].since(attrs.evolve(place, life=life))
     length = max(0.0, *(axis.end - begin for axis, begin in zip(cut, begins, strict=True)))
-    return Alignment(cut, save, [(begin, begin + length) for begin in begins])
+    spans = [(begin, begin + length) for begin in begins]
+    recorded = (side.recorded for side in sides)
+    return save, [*map(Side, cut, recorded, spans)]
 
 
 def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]:
@@ -176,49 +188,38 @@ def _plain(value: Any, rename: _Rename, keys: Mapping[str, str]) -> Any:  # noqa
 # -- recordings ------------------------------------------------------------------------------------
 
 
-def find_first_differences(
-    aligned: Alignment, recorded: Sequence[RecordedLives]
-) -> list[FirstDifference]:
+def find_first_differences(sides: Sequence[Side]) -> list[FirstDifference]:
     """Return the first action and the first observation that differ, as far as any does. Blocks.
 
     Args:
-        aligned: Both axes; without recordings of both there is nothing to compare.
-        recorded: The recordings of both.
+        sides: Both, aligned; without recordings of both there is nothing to compare.
 
     Raises:
         OSError: A file cannot be read.
         RecordingError: A block is damaged.
     """
-    if not all(axis.is_simulated for axis in aligned.axes):
+    if not all(side.axis.is_simulated for side in sides):
         return []
-    names = _pair_agents(*map(_read_names, aligned.axes, recorded))
-    return _find_each(lambda kind: [*map(partial(_read, kind), aligned.axes, recorded, names)])
+    names = _pair_agents(*map(_read_names, sides))
+    return _find_each(lambda kind: [*map(partial(_read, kind), sides, names)])
 
 
-def _kept(axis: Axis, recorded: RecordedLives) -> Iterator[tuple[Piece, OpenRecording]]:
-    for piece in axis.pieces:
-        if not piece.is_lost:
-            yield from ((piece, one) for one in recorded.get(piece.life, ()))
-
-
-def _read_names(axis: Axis, recorded: RecordedLives) -> dict[str, str]:
+def _read_names(side: Side) -> dict[str, str]:
     """Return the names of the agents by their ids, in the order in which they came."""
-    rosters = (recording.roster() for _, recording in _kept(axis, recorded))
+    rosters = (recording.roster() for _, recording in side.kept())
     return {ident: name for roster in rosters for ident, name in roster.names.items()}
 
 
-def _read(
-    kind: Kind, axis: Axis, recorded: RecordedLives, names: Mapping[str, str]
-) -> Iterator[Event]:
+def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[Event]:
     """Yield what agents did or saw on the line."""
-    for piece, recording in _kept(axis, recorded):
+    for piece, recording in side.kept():
         for record in recording.reader.read_track(KINDS[kind], piece.begin):
             agent, time = names.get(str(record.fields.get("agent_id"))), record.moment.time
             if time > piece.end:
                 break
             if kind == "action":
                 is_sent = record.fields.get("event") in ("input", "chat")
-                is_wanted = is_sent and axis.is_lost(piece.life, time) is False
+                is_wanted = is_sent and side.axis.is_lost(piece.life, time) is False
             else:  # who looks again at the state of a save sees nothing new
                 is_wanted = time > piece.begin
             if agent and is_wanted:
@@ -265,19 +266,20 @@ def find_call_differences(
         agents: Directories of both agents.
         since: The UTC time of the fork for the one of them that went on; None for one that began
             there. Times of saves are whole seconds.
-        names: Names of both, and of their runs.
+        names: Names of both, and of their runs; the first one is that of the first agent.
 
     Raises:
         OSError: A file of an agent cannot be read.
         ClawbloxError: No agent has run there, or a later version of clawblox wrote its files.
     """
     rename = partial(_rename, sorted(filter(None, names), key=len, reverse=True))
-    sides = [[*_read_calls(path, at, rename)] for path, at in zip(agents, since, strict=True)]
+    name = next(iter(names), "")
+    sides = [[*_read_calls(path, at, rename, name)] for path, at in zip(agents, since, strict=True)]
     return _find_each(lambda kind: [[one for own, one in side if own == kind] for side in sides])
 
 
 def _read_calls(
-    directory: Path, since: str | None, rename: _Rename
+    directory: Path, since: str | None, rename: _Rename, name: str
 ) -> Iterator[tuple[Kind, Event]]:
     """Yield the calls and the results of an agent, without those that it was loaded with."""
     turns = TurnIndex(directory)
@@ -292,10 +294,10 @@ def _read_calls(
             at = seconds_of(utc) or 0.0
             for call in step.get("tool_calls", ()):
                 value = {key: call.get(key) for key in ("function_name", "arguments")}
-                yield "action", Event("", _plain(value, rename, {}), at, utc, offset)
+                yield "action", Event(name, _plain(value, rename, {}), at, utc, directory, offset)
             for result in step.get("observation", {}).get("results", ()):
                 value = _plain(result.get("content"), rename, {})
-                yield "observation", Event("", value, at, utc, offset)
+                yield "observation", Event(name, value, at, utc, directory, offset)
 
 
 def _rename(names: Sequence[str], text: str) -> str:

@@ -200,6 +200,21 @@ class Origins:
         """Return the address of the page of a save; None if no run has it."""
         return self._by_path[path].address(ask) if path in self._by_path else None
 
+    def find_archive(self, path: Path) -> RunSave | None:
+        """Return the archive with which a save was handed to other runs, or else the save itself.
+
+        Args:
+            path: The save; a run that begins from an archive begins from the save in it, too.
+        """
+        runs = {
+            start.run.ident
+            for start in self.starts
+            if start.source and start.source.save.path == path
+            if start.life and start.life.begun_by == "start"
+        }
+        archives = (one.source for one in self.starts if not one.life and one.run.ident in runs)
+        return next(filter(None, archives), self._by_path.get(path))
+
     def _find_starts(self, run: RunSummary) -> Iterator[Start]:
         history = read_history(run)
         for instance in history.lineage.instances:

@@ -17,9 +17,10 @@ from clawblox.web.first_differences import FirstDifference, find_call_difference
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1_SCORED
-from tests.lineages import run_of, save_of, write_run
+from tests.lineages import make_restart, run_of, save_of, write_manifest, write_run
 from tests.web.drawing import draw, make
 from tests.web.families import find_run, make_family, moved, saves_of
+from tests.web.sites import write_log
 from tests.web.test_save_page import part
 
 VERSION = "2.1.330"
@@ -53,15 +54,48 @@ def test_a_fork_and_its_parent_part_at_an_action(
     text = draw(site, f"compare/{idents['alpha']}/{idents['w000']}")
     *_, (_, save) = saves_of(site, name, "alpha")
     parting = part(text, "parting")
-    assert re.search(rf"They part at {save.name} at \d+\.\d s of simulated time\.", parting)
+    assert re.search(rf"They part at {save.name} of {name} at \d+\.\d s\b", parting)
     action, observation = parting.split("First observation that differs: ")
     assert "First action that differs: Ada data, by their recordings" in action
     assert re.search(r"A \d+\.\d\d s, 20\S+Z [34] B \d+\.\d\d s, 20\S+Z 99", action)
     assert observation.startswith("Ada bets, by their recordings")
     assert f'href="/run/{find_run(site, name).ident}/replay/' in text
+    assert f'<a href="/run/{find_run(site, name).ident}/save/{site.identify(save)}">' in text
     assert text.count("Axis of time of") == 2
     assert "One axis from the fork on" in part(text, "axis")
     assert "tool calls" not in parting
+
+
+def test_branches_of_an_archive_part_at_the_archive_that_they_came_from(tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    archive = {"path": "checkpoints/gen001.ckpt", "time": 1.0, "created_at": "2026-06-23"}
+    more = {"checkpoints": [save_of("first", 1), archive]}
+    write_manifest(lab / "first", {"schema_version": 1, "run": run_of("first"), **more})
+    branch = {
+        "resume_from": str(lab / "first/checkpoints/first-1.json"),
+        "resume_archive": str(lab / "first/checkpoints/gen001.ckpt"),
+    }
+    fork = {"resume_from": str(lab / "a/checkpoints/a-2.json")}
+    for name, began in (("a", branch), ("b", branch), ("c", fork)):
+        restarts = [make_restart(name, 30, 2)]
+        document = {"run": run_of(name, **began), "checkpoints": [save_of(name, 2)]}
+        write_manifest(lab / name, {"schema_version": 1, **document, "restarts": restarts})
+    for name in ("first", "a", "b", "c"):
+        started = {"started_at": f"2026-06-22T18:00:0{len(name)}Z", "run_id": f"{name}-run"}
+        write_log(lab / name, name, b"", **started)
+    site = Site(lab)
+    runs = {run.name: run.ident for run in site.runs()}
+    text = draw(site, f"compare/{runs['a']}/{runs['b']}")
+    source = "gen001.ckpt of first at 1.0 s"
+    assert f"They part at {source}. No action" in part(text, "parting")
+    facts = part(text, "facts")
+    assert f"Came from {source} {source}" in facts
+    assert "Started 2026-06-22 18:00:01 UTC 2026-06-22 18:00:01 UTC" in facts
+    assert 'data-fixed=""' in text
+    page = f"/run/{runs['first']}/save/{site.identify(lab / 'first/checkpoints/gen001.ckpt')}"
+    assert text.count(f'href="{page}"') == 3
+    text = draw(site, f"compare/{runs['a']}/{runs['c']}")
+    assert "They part at a-2.json of a at 2.0 s" in part(text, "parting")
 
 
 def test_a_number_has_two_lines_and_recorded_states_are_compared_without_saves(
@@ -186,6 +220,24 @@ def test_without_recordings_the_calls_and_results_of_agents_say_where_they_part(
     assert "Tokens 7 7" in part(text, "facts")
     assert "Prompts of branches differ by design" in part(text, "prompts")
     assert "A Begin B Begin" in part(text, "prompts")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [
+        ("[0.123456789, 1e-9]", "[0.123466789, 2]", ("[0.123457, 1e-09]", "[0.123467, 2]")),
+        ("0.123456789", "0.123456788", ("0.123456789", "0.123456788")),
+    ],
+)
+def test_numbers_have_six_digits_unless_they_look_equal_then(
+    tmp_path: Path, first: str, second: str, shown: tuple[str, str]
+) -> None:
+    for name, number in (("a", first), ("b", second)):
+        run = write_run(tmp_path / "lab" / name, {name: {"run": run_of(name)}})
+        write_agent(run, ('"echo hi-there"', number))
+    site = Site(tmp_path / "lab")
+    text = draw(site, f"compare/{find_run(site, 'a').ident}/{find_run(site, 'b').ident}")
+    assert all(f'<pre class="diff">{number}</pre>' in text for number in shown)
 
 
 def differences(tmp_path: Path, *changes: tuple[str, str]) -> list[FirstDifference]:

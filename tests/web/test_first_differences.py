@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from clawblox.recording.blocks import Track
 from clawblox.rundir.lineage import read_lineage
+from clawblox.rundir.saves import LineageSave
 from clawblox.web.axis import make_axis, read_lanes
 from clawblox.web.descent import (
     DescentLife,
@@ -20,8 +21,8 @@ from clawblox.web.descent import (
     find_descent,
 )
 from clawblox.web.first_differences import (
-    Alignment,
     FirstDifference,
+    Side,
     align,
     find_first_differences,
 )
@@ -36,27 +37,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def compared(run: Path, *names: str) -> Iterator[tuple[Alignment, list[RecordedLives]]]:
+def compared(run: Path, *names: str) -> Iterator[tuple[LineageSave | None, Sequence[Side]]]:
     lineages = [read_lineage(run)]
     with contextlib.ExitStack() as stack:
         lines = [find_descent(lineages, run, name) for name in names]
         recorded = [stack.enter_context(Recordings().opened_lives(lives)) for lives in lines]
-        axes = [make_axis(lives, of) for lives, of in zip(lines, recorded, strict=True)]
-        yield align(*axes), recorded
+        yield align([*map(Side, map(make_axis, lines, recorded), recorded)])
 
 
 @pytest.mark.thorough
 def test_a_fork_and_its_parent_are_compared_from_the_save_on(run: Path) -> None:
-    with compared(run, "alpha", "w000") as (aligned, recorded):
-        assert aligned.save is not None
-        fork = aligned.save.time
-        assert aligned.spans[0][0] == fork
-        assert aligned.spans[0] == aligned.spans[1]
-        assert [piece.begin for piece in aligned.axes[0].pieces] == [fork]
-        assert [point.kind for point in aligned.axes[1].points] == ["save", "fork", "end"]
-        sent = [read_lanes(axis, recorded[n]) for n, axis in enumerate(aligned.axes)]
+    with compared(run, "alpha", "w000") as (save, sides):
+        assert save is not None
+        assert sides[0].span[0] == save.time
+        assert sides[0].span == sides[1].span
+        assert [piece.begin for piece in sides[0].axis.pieces] == [save.time]
+        assert [point.kind for point in sides[1].axis.points] == ["save", "fork", "end"]
+        sent = [read_lanes(side.axis, side.recorded) for side in sides]
         assert [len([p for p in lanes["Ada"] if not p.is_message]) for lanes in sent] == [6, 7]
-        found = find_first_differences(aligned, recorded)
+        found = find_first_differences(sides)
     action, observation = found
     assert (action.kind, agent_of(action), action.path) == ("action", "Ada", "data")
     assert action.values in ([3, 99], [4, 99])
@@ -71,9 +70,9 @@ def agent_of(found: FirstDifference) -> str:
 
 
 def test_a_run_does_not_differ_from_itself(run: Path) -> None:
-    with compared(run, "w000", "w000") as (aligned, recorded):
-        assert find_first_differences(aligned, recorded) == []
-        assert aligned.save is None
+    with compared(run, "w000", "w000") as (save, sides):
+        assert find_first_differences(sides) == []
+        assert save is None
 
 
 # -- written recordings ------------------------------------------------------------------------
@@ -86,7 +85,7 @@ def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
     run = write_run(tmp_path / "run", {name: {"run": run_of(name)} for name in ("a", "b")})
     lines: list[tuple[DescentLife, ...]] = []
     with contextlib.ExitStack() as stack:
-        recorded = []
+        recorded: list[RecordedLives] = []
         for name, write in zip("ab", writes, strict=True):
             directory = tmp_path / name
             directory.mkdir()
@@ -95,8 +94,8 @@ def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
             reader = stack.enter_context(reading(recording.close()))
             recorded.append({0: [OpenRecording(reader)]})
             lines.append(find_descent([read_lineage(run)], run, name))
-        axes = [make_axis(lives, of) for lives, of in zip(lines, recorded, strict=True)]
-        return find_first_differences(align(*axes), recorded)
+        _, sides = align([*map(Side, map(make_axis, lines, recorded), recorded)])
+        return find_first_differences(sides)
 
 
 def recording(names: dict[str, str], observations: list[Any], actions: list[Any]) -> Write:

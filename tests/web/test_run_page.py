@@ -108,8 +108,11 @@ def test_it_leads_to_the_save_that_it_came_from(tmp_path: Path) -> None:
     save = site.identify(tmp_path.resolve() / "first/checkpoints/first-1.json")
     first = next(run for run in site.runs() if run.name == "first")
     page = open_page(tmp_path, "second")
-    assert "Came from first-1.json at 1.0 s of first" in words_of(page, "facts")
+    assert "Came from first-1.json of first at 1.0 s" in words_of(page, "facts")
     assert f"/key/run/{first.ident}/save/{save}" in links_of(page)
+    picture = words_of(page, "lineage")
+    assert "second forked from first, first-1.json" in picture
+    assert "2 instances" in picture
     assert "a fresh start" in words_of(open_page(tmp_path, "first"), "facts")
     shutil.rmtree(tmp_path / "first")
     assert "not below here" in words_of(open_page(tmp_path, "second"), "facts")
@@ -129,7 +132,7 @@ def test_an_archive_without_a_digest_is_found_where_its_run_was_moved_to(
     root = (tmp_path / new.split("/")[0]).resolve()
     name = "renamed" if "/" in new else "first"
     page = open_page(root, "second")
-    assert f"Came from gen001.ckpt at 9.0 s of {name}" in words_of(page, "facts")
+    assert f"Came from gen001.ckpt of {name} at 9.0 s" in words_of(page, "facts")
     ident = Site(root).identify(root / name / "checkpoints/gen001.ckpt")
     assert any(to.endswith(f"/save/{ident}") for to in links_of(page))
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeAlias
-
-import attrs
+from typing import Any, Final
 
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
@@ -25,23 +23,24 @@ from clawblox.views.formatting import (
 )
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.svg import Picture
-from clawblox.web.axis import Axis, make_axis, read_lanes
+from clawblox.web.axis import make_axis, read_lanes
 from clawblox.web.axis_shapes import RIGHT, draw_axis, draw_line
-from clawblox.web.descent import Points, RecordedLives, Recordings, find_descent
+from clawblox.web.descent import Points, Recordings, find_descent
 from clawblox.web.first_differences import (
     KINDS,
-    Alignment,
     Event,
     FirstDifference,
+    Side,
     align,
     find_call_differences,
     find_first_differences,
 )
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pages.run import describe_usage
+from clawblox.web.pages.run import describe_usage, draw_origins, draw_source
 from clawblox.web.pages.save import draw_differences, explained
-from clawblox.web.pieces import comparison, moment, state_mark, table
+from clawblox.web.pieces import clock, comparison, state_mark, table
 from clawblox.web.run_history import (
+    Origins,
     RunSave,
     Subject,
     find_subject,
@@ -57,27 +56,8 @@ _MAX_LANES: Final = 12
 _GOALS: Final = ("score", "point", "reward", "goal")
 """Words in the paths of numbers that are preferred."""
 
-_Found: TypeAlias = tuple[FirstDifference, str, Sequence[Child]]
-"""What differs, the name of its agent, and links to both moments."""
-
-
-@attrs.frozen
-class _Side:
-    """One of both: its line of descent from the fork on, and its open recordings.
-
-    Attributes:
-        letter: ``A`` or ``B``.
-        subject: What is compared.
-        axis: Its axis from the fork on.
-        span: The positions at both ends of the axis.
-        recorded: Its recordings.
-    """
-
-    letter: str
-    subject: Subject
-    axis: Axis
-    span: tuple[float, float]
-    recorded: RecordedLives
+_DIGITS: Final = 6
+"""Significant digits of numbers, unless two that differ would look equal."""
 
 
 def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
@@ -96,13 +76,13 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
     }
     with contextlib.ExitStack() as stack:
         try:
-            aligned, sides = _open(ask, subjects, stack)
+            save, sides = align(_open(ask, subjects, stack))
             parts |= {
-                "parting": join(_draw_parting(ask, aligned, sides)),
-                "axis": join(_draw_axes(aligned, sides)),
+                "parting": join(_draw_parting(ask, save, subjects, sides)),
+                "axis": join(_draw_axes(save, subjects, sides)),
                 "number": join(_draw_number(sides)),
                 "prompts": join(_draw_prompts(subjects)),
-                "world": join(explained(_draw_worlds(ask, sides))),
+                "world": join(explained(_draw_worlds(ask, subjects, sides))),
             }
         except (ClawbloxError, OSError, ModuleNotFoundError) as error:
             parts["parting"] = element("p", f"✕ {error}", class_="bad")
@@ -116,17 +96,11 @@ def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
     return element("p", element("b", letter), " ", link(subject.name, to))
 
 
-def _open(
-    ask: Ask, subjects: Sequence[Subject], stack: contextlib.ExitStack
-) -> tuple[Alignment, Sequence[_Side]]:
+def _open(ask: Ask, subjects: Sequence[Subject], stack: contextlib.ExitStack) -> Sequence[Side]:
     lineages = [read_history(run).lineage for run in ask.site.runs()]
-    axes, recorded = [], []
-    for subject in subjects:
-        lives = find_descent(lineages, subject.run.directory, subject.instance_name)
-        recorded.append(stack.enter_context(Recordings().opened_lives(lives)))
-        axes.append(make_axis(lives, recorded[-1]))
-    aligned = align(*axes)
-    return aligned, [*map(_Side, "AB", subjects, aligned.axes, aligned.spans, recorded)]
+    lines = [find_descent(lineages, one.run.directory, one.instance_name) for one in subjects]
+    recorded = [stack.enter_context(Recordings().opened_lives(lives)) for lives in lines]
+    return [*map(Side, map(make_axis, lines, recorded), recorded)]
 
 
 def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
@@ -141,72 +115,66 @@ def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
 # -- where they part -------------------------------------------------------------------------------
 
 
-def _draw_parting(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Iterator[Markup]:
-    save = aligned.save
-    words = "They have no fork in common, so each is compared from its beginning."
+def _draw_parting(
+    ask: Ask, save: LineageSave | None, subjects: Sequence[Subject], sides: Sequence[Side]
+) -> Iterator[Markup]:
+    words: Child = "They have no fork in common, so each is compared from its beginning."
     if save is not None:
-        place = f" at {save.time:.1f} s of simulated time" if save.time is not None else ""
-        words = f"They part at {save.path.name}{place}."
+        found = Origins(ask.site.runs()).find_archive(save.path)
+        words = join(("They part at ", draw_source(ask, found) if found else save.path.name, "."))
     yield element("p", words, class_="summary")
-    ended = [side.letter for side in sides if save and not side.axis.pieces]
-    lives = [{one.life for one in side.axis.pieces} & {*side.recorded} for side in sides]
-    if ended:
+    ended = [letter for letter, side in zip("AB", sides, strict=True) if not side.axis.pieces]
+    if save and ended:
         words = f"{' and '.join(ended)} ended there, so there is nothing to compare after it."
         yield element("p", words)
-    elif all(lives):
-        yield from _draw_found(_find_in_recordings(ask, aligned, sides), "their recordings")
+        return
+    source = "the tool calls and results of their agents, because not both have recordings"
+    if all(any(side.kept()) for side in sides):
+        found_there, source = find_first_differences(sides), "their recordings"
     else:
-        source = "the tool calls and results of their agents, because not both have recordings"
-        yield from _draw_found(_find_in_calls(ask, save, sides), source)
-
-
-def _draw_found(found: Iterable[_Found], source: str) -> Iterator[Markup]:
-    """Yield the first action and the first observation that differ."""
-    first = {one[0].kind: one for one in reversed([*found])}
+        found_there = [*_find_in_calls(save, subjects)]
     for kind in KINDS:
-        if kind in first:
-            difference, agent, heads = first[kind]
-            yield element("h3", f"First {kind} that differs: {agent}")
-            times = {round(event.at, 6) for event in difference.events}
-            apart = "; they stand at different times" if len(times) > 1 else ""
-            words = f"{difference.path or 'all of it'}, by {source}{apart}"
-            yield element("p", words, class_="muted")
-            yield _draw_pair([*map(_show, difference.values)], heads)
-        else:
+        own = (one for one in found_there if one.kind == kind)
+        first = min(own, key=lambda one: one.events[0].at, default=None)
+        if first is None:
             yield element("p", f"No {kind} differs, by {source}.", class_="muted")
+        else:
+            yield from _draw_difference(ask, subjects, first, source)
 
 
-def _find_in_recordings(ask: Ask, aligned: Alignment, sides: Sequence[_Side]) -> Iterator[_Found]:
-    for one in find_first_differences(aligned, [side.recorded for side in sides]):
-        yield one, one.events[0].agent, [*map(partial(_link_replay, ask), sides, one.events)]
+def _draw_difference(
+    ask: Ask, subjects: Sequence[Subject], first: FirstDifference, source: str
+) -> Iterator[Markup]:
+    yield element("h3", f"First {first.kind} that differs: {first.events[0].agent}")
+    times = {round(event.at, 6) for event in first.events}
+    apart = "; they stand at different times" if len(times) > 1 else ""
+    yield element("p", f"{first.path or 'all of it'}, by {source}{apart}", class_="muted")
+    moments = map(partial(_link_moment, ask), subjects, first.events)
+    yield _draw_pair(_show_both(first.values), [*moments])
 
 
-def _link_replay(ask: Ask, side: _Side, event: Event) -> Child:
-    """Return a moment, which leads to the last recording of a side."""
-    words, run = f"{event.at:.2f} s, {event.utc[:19]}Z", side.subject.run
+def _link_moment(ask: Ask, subject: Subject, event: Event) -> Child:
+    """Return a moment, which leads to the log of an agent or to the last recording of a side."""
+    run, to = subject.run, partial(ask.links.to, "run", subject.run.ident)
+    if event.log is not None:
+        page = ("agent", ask.site.identify(event.log))
+        return link(event.utc, to(*page, at=event.offset, fragment=f"o{event.offset}"))
+    words = f"{event.at:.2f} s, {event.utc[:19]}Z"
     for number, recording in reversed([*enumerate(read_history(run).recordings, 1)]):
-        if recording.instance in ("", side.subject.instance_name):
-            place = ("run", run.ident, "replay", str(number))
-            return link(words, ask.links.to(*place, fragment=f"t={event.at:g}"))
+        if recording.instance in ("", subject.instance_name):
+            return link(words, to("replay", str(number), fragment=f"t={event.at:g}"))
     return words
 
 
-def _find_in_calls(ask: Ask, save: LineageSave | None, sides: Sequence[_Side]) -> Sequence[_Found]:
-    """Return what differs of each pair of agents, the earliest first."""
-    subjects, found = [side.subject for side in sides], list[_Found]()
+def _find_in_calls(
+    save: LineageSave | None, subjects: Sequence[Subject]
+) -> Iterator[FirstDifference]:
+    """Yield what differs of each pair of agents."""
     since = [save.created_at if save and save in _list_saves(one) else None for one in subjects]
     for agents in _pair(subjects):
         names = [*(agent.name for agent in agents), *(s.run.directory.name for s in subjects)]
         with contextlib.suppress(ClawbloxError, OSError):
-            for one in find_call_differences([agent.dir for agent in agents], since, names):
-                heads = map(partial(_link_step, ask), subjects, agents, one.events)
-                found.append((one, names[0], [*heads]))
-    return sorted(found, key=lambda item: item[0].events[0].at)
-
-
-def _link_step(ask: Ask, subject: Subject, agent: AgentStatus, event: Event) -> Child:
-    place = ("run", subject.run.ident, "agent", ask.site.identify(agent.dir))
-    return link(event.utc, ask.links.to(*place, at=event.offset, fragment=f"o{event.offset}"))
+            yield from find_call_differences([agent.dir for agent in agents], since, names)
 
 
 def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
@@ -214,6 +182,20 @@ def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
     first, second = ({agent.name: agent for agent in one.run.agents} for one in subjects)
     pairs = pair_agents(first, second)
     return [(first[own], second[name]) for name, own in pairs.items() if own][:_MAX_AGENTS]
+
+
+def _show_both(values: Sequence[Any]) -> Sequence[str]:
+    """Return two values that differ, numbers rounded unless they would look equal then."""
+    rounded = [_show(_round(value)) for value in values]
+    return rounded if rounded[0] != rounded[1] else [*map(_show, values)]
+
+
+def _round(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        return {key: _round(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [*map(_round, value)]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
 def _show(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -241,12 +223,12 @@ def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
         ending = describe_life(status.state, status.exit, status.halt)
         yield "State", state_mark(ending, is_bad=status.has_died)
         yield "World", status.world
-        yield "Started", moment(status.started_at)
+        yield "Started", clock(status.started_at, is_long=True)
         yield "Ran", format_rough_seconds(status.uptime_s) if status.uptime_s else ""
         yield "Restarts", str(status.restarts or "")
         yield "Seed", "" if status.seed is None else str(status.seed)
         yield "Labels", format_labels(status.labels)
-    yield "Came from", ", ".join(origin.path.name for origin in read_history(run).origins[:3])
+    yield "Came from", join(draw_origins(ask, run, read_history(run)), ", ")
     times = [save.time for save in _list_saves(subject) if save.time is not None]
     yield "Last save at", f"{max(times):.1f} s" if times else ""
     for agent in run.agents[:_MAX_AGENTS]:
@@ -260,18 +242,20 @@ def _list_saves(subject: Subject) -> Sequence[LineageSave]:
 # -- the axis, and a number on it ------------------------------------------------------------------
 
 
-def _draw_axes(aligned: Alignment, sides: Sequence[_Side]) -> Iterator[Markup]:
-    yield element("h2", f"One axis{' from the fork on' if aligned.save else ''}")
-    for side in sides:
+def _draw_axes(
+    save: LineageSave | None, subjects: Sequence[Subject], sides: Sequence[Side]
+) -> Iterator[Markup]:
+    yield element("h2", f"One axis{' from the fork on' if save else ''}")
+    for letter, subject, side in zip("AB", subjects, sides, strict=True):
         lanes = read_lanes(side.axis, side.recorded)
         picture = draw_axis(side.axis, dict([*lanes.items()][:_MAX_LANES]), side.span)
-        yield element("p", element("b", side.letter), f" {side.subject.name}")
+        yield element("p", element("b", letter), f" {subject.name}")
         yield element("div", picture.part(), class_="scroll", tabindex="0")
 
 
-def _draw_number(sides: Sequence[_Side]) -> Iterator[Markup]:
+def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
     """Yield a number that agents of both saw: one that ends otherwise, and a score if any does."""
-    first, second = (_read_numbers(side) for side in sides)
+    first, second = map(_read_numbers, sides)
 
     def rank(key: tuple[str, str]) -> tuple[bool, bool]:
         ends_equal = first[key][-1][1] == second[key][-1][1]
@@ -288,7 +272,7 @@ def _draw_number(sides: Sequence[_Side]) -> Iterator[Markup]:
     for place, (side, points) in enumerate(zip(sides, (first[key], second[key]), strict=True)):
         names = f"{svg.line_colour(place)}-line line thin{' stub' if place else ''}"
         line = svg.path(names, draw_line(points, limits, side.span, 6))
-        last = f"{side.letter} {points[-1][1]:.4g}"
+        last = f"{'AB'[place]} {points[-1][1]:.4g}"
         shapes.append(svg.group("number", [f"{last}; both {limits[0]:g} to {limits[1]:g}"], line))
         shapes.append(svg.text(RIGHT + 6, 20 + 18 * place, last, "ink small"))
     yield element("h2", f"{path} over simulated time")
@@ -297,14 +281,13 @@ def _draw_number(sides: Sequence[_Side]) -> Iterator[Markup]:
     yield element("div", picture.part(), class_="scroll", tabindex="0")
 
 
-def _read_numbers(side: _Side) -> Mapping[tuple[str, str], Points]:
+def _read_numbers(side: Side) -> Mapping[tuple[str, str], Points]:
     """Return numbers by the name of the agent and the path, from the fork on."""
     numbers: dict[tuple[str, str], Points] = {}
-    for life in dict.fromkeys(piece.life for piece in side.axis.pieces if not piece.is_lost):
-        for recording in side.recorded.get(life, ()):
-            for key, points in recording.read_numbers().items():
-                if kept := [point for point in points if point[0] >= side.span[0]]:
-                    numbers.setdefault(key, []).extend(kept)
+    for recording in dict.fromkeys(recording for _, recording in side.kept()):
+        for key, points in recording.read_numbers().items():
+            if kept := [point for point in points if point[0] >= side.span[0]]:
+                numbers.setdefault(key, []).extend(kept)
     return numbers
 
 
@@ -330,9 +313,9 @@ def _read_prompt(agent: AgentStatus) -> str | None:
     return None
 
 
-def _draw_worlds(ask: Ask, sides: Sequence[_Side]) -> Iterator[Markup]:
+def _draw_worlds(ask: Ask, subjects: Sequence[Subject], sides: Sequence[Side]) -> Iterator[Markup]:
     yield element("h2", "World documents")
-    if saves := _choose_saves([side.subject for side in sides]):
+    if saves := _choose_saves(subjects):
         times = [f"{save.time or 0:.1f} s" for save in saves]
         names = " and ".join(save.path.name for save in saves)
         yield element("p", f"Saves {names}, at {' and '.join(dict.fromkeys(times))}.")
@@ -357,17 +340,15 @@ def _choose_saves(subjects: Sequence[Subject]) -> Sequence[LineageSave]:
     return [saves[max(times)] for saves in (own, other)] if times else ()
 
 
-def _find_frames(sides: Sequence[_Side]) -> Sequence[Record]:
+def _find_frames(sides: Sequence[Side]) -> Sequence[Record]:
     """Return the last recorded states, if they are at the same simulated time."""
     until, frames = min(side.axis.end for side in sides), list[Record]()
     for side in sides:
-        pieces = [one for one in side.axis.pieces if not one.is_lost and one.begin <= until]
-        recordings = side.recorded.get(pieces[-1].life, ()) if pieces else ()
         records = (
             record
-            for recording in reversed(recordings)
+            for piece, recording in reversed([*side.kept()])
             for record in recording.reader.read_back(Track.FRAMES, until)
-            if "frame" in record.fields
+            if piece.begin <= until and "frame" in record.fields
         )
         frames += islice(records, 1)
         until = frames[-1].moment.time if frames else until

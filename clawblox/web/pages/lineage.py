@@ -73,7 +73,8 @@ def _draw_family(
     ask: Ask, family: Sequence[tuple[RunSummary, str]], origins: Origins, sources: _Sources
 ) -> Iterator[Child]:
     yield element("h2", f"From {family[0][0].name}")
-    yield from _draw_picture(ask, [run for run, _ in family], origins)
+    placed = [(run, one) for run, _ in family for one in read_history(run).lineage.instances]
+    yield draw_picture(ask, placed, origins, family[0][0])
     to = ask.links.to
     columns: Mapping[str, Callable[[tuple[RunSummary, str]], Child]] = {
         "Run": lambda one: join((one[1], link(one[0].name, to("run", one[0].ident)))),
@@ -92,14 +93,27 @@ def _draw_states(run: RunSummary) -> Markup:
     return join((state_mark(state, is_bad=is_bad) for state, is_bad in states.items()), ", ")
 
 
-def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> Iterator[Child]:
-    """Yield one picture of the instances of several runs, forks across them included."""
+def draw_picture(
+    ask: Ask,
+    placed: Sequence[tuple[RunSummary, InstanceLineage]],
+    origins: Origins,
+    whose: RunSummary,
+) -> Markup:
+    """Return one picture of the instances of several runs, forks across them included.
+
+    Args:
+        ask: What a page is asked for.
+        placed: The instances, each with its run; parents come first.
+        origins: The saves of the site.
+        whose: The run that gives the picture its name.
+    """
     runs, depths, instances = dict[str, RunSummary](), dict[Path, int](), list[InstanceLineage]()
-    lineages = [(run, read_history(run).lineage) for run in family]
-    for run, one in ((own, one) for own, lineage in lineages for one in lineage.instances):
+    is_one_run = len({run.ident for run, _ in placed}) == 1
+    for run, one in placed:
         several, parent = len(run.run.instances) > 1, one.parent
         name = f"{run.directory.name}/{one.name}" if several else run.directory.name
         name = f"{run.name}/{one.name}" if name in runs else name
+        name = one.name if is_one_run else name
         runs[name] = run
         if parent and (found := origins.find(parent, one.run_id)):
             save = found.save
@@ -111,7 +125,7 @@ def _draw_picture(ask: Ask, family: Sequence[RunSummary], origins: Origins) -> I
         instance=lambda instance: ask.links.to("run", runs[instance.name].ident),
         save=lambda save: origins.address(ask, save.path),
     )
-    drawn = Lineage(family[0].directory, tuple(instances[:_MAX_DRAWN]))
-    picture = draw_lineage(drawn, title=family[0].name, links=links).part()
-    yield element("div", picture, class_="scroll", tabindex="0")
-    yield and_more(len(instances) - _MAX_DRAWN)
+    drawn = Lineage(whose.directory, tuple(instances[:_MAX_DRAWN]))
+    picture = draw_lineage(drawn, title=whose.name, links=links).part()
+    scrolled = element("div", picture, class_="scroll", tabindex="0")
+    return join((scrolled, and_more(len(instances) - _MAX_DRAWN)))

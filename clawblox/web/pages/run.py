@@ -25,9 +25,9 @@ from clawblox.views.formatting import (
     suggest,
 )
 from clawblox.views.html import Child, Markup, element, join, link, text
-from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.files import opened_below, read_before
 from clawblox.web.page import Ask, Page, Part
+from clawblox.web.pages.lineage import draw_picture
 from clawblox.web.pieces import (
     Cell,
     Columns,
@@ -211,20 +211,26 @@ def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Sequence[Chi
         return ["a fresh start"]
     origins, drawn = Origins(ask.site.runs()), list[Child]()
     for origin in history.origins[:_MAX_WHY]:
-        save, name, time = origins.find(origin), origin.path.name, _format_time(origin.time)
-        if save is not None:
-            time = _format_time(save.save.time)
-        if save is None:
-            drawn.append(join((name, time, element("small", " not below here", class_="muted"))))
+        name, note = origin.path.name, element("small", " not below here", class_="muted")
+        if (found := origins.find(origin)) is not None:
+            drawn.append(draw_source(ask, found, is_own=found.run is run))
         else:
-            whose = (
-                "an earlier run"
-                if save.run is run
-                else link(save.run.name, ask.links.to("run", save.run.ident))
-            )
-            drawn.append(join((link(name, save.address(ask)), time, " of ", whose)))
+            drawn.append(join((name, _format_time(origin.time), note)))
     hidden = len(history.origins) - len(drawn)
     return [*drawn, f"{hidden} more"] if hidden else drawn
+
+
+def draw_source(ask: Ask, found: RunSave, *, is_own: bool = False) -> Markup:
+    """Return a link to a save that something began from, with its run and its time.
+
+    Args:
+        ask: What a page is asked for.
+        found: The save.
+        is_own: Whether an earlier run in the same directory has made it.
+    """
+    run = link(found.run.name, ask.links.to("run", found.run.ident))
+    name, time = link(found.save.path.name, found.address(ask)), _format_time(found.save.time)
+    return join((name, " of ", "an earlier run" if is_own else run, time))
 
 
 def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
@@ -311,11 +317,20 @@ def bytes_cell(size: int | None) -> Cell:
 
 
 def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
+    """Return a picture of the instances, and of those of other runs that they began from."""
     if not 0 < len(history.lineage.instances) <= _MAX_DRAWN:
         return join(())
-    links = LineageLinks(save=lambda save: RunSave(run, save).address(ask))
-    picture = draw_lineage(history.lineage, title=run.name, links=links).part()
-    return _section("Lineage", element("div", picture, class_="scroll", tabindex="0"))
+    origins = Origins(ask.site.runs())
+    began = [one.source for one in origins.starts if one.life and one.run.ident == run.ident]
+    sources = {(one.run.ident, one.save.instance): one.run for one in began if one}
+    parents = [
+        (source, one)
+        for (ident, name), source in sources.items()
+        for one in read_history(source).lineage.instances
+        if ident != run.ident and one.name == name
+    ]
+    own = [(run, one) for one in history.lineage.instances]
+    return _section("Lineage", draw_picture(ask, [*parents, *own], origins, run))
 
 
 def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
