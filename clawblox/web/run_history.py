@@ -30,10 +30,11 @@ from clawblox.rundir.status import InstanceStatus
 from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import Address
 from clawblox.web.page import Ask
-from clawblox.web.site import NoSuchPage, RunSummary, Site
+from clawblox.web.site import NoSuchPage, RunSummary, Site, first
 
 _KEPT: Final = 4096
 """Number of runs whose history stays in memory."""
+_BEGINNINGS: Final = {"start": "started", "resume": "resumed"}
 _GENERATION: Final = re.compile(r"gen(\d+)-t(\d+)\.ckpt")
 _MAX_RUNS: Final = 200
 _MAX_INSTANCES: Final = 12
@@ -139,10 +140,8 @@ def find_save(site: Site, run_ident: str, ident: str) -> RunSave:
         NoSuchPage: There is no such save.
     """
     run = site.find_run(run_ident)
-    for save in read_history(run).saves:
-        if site.identify(save.path) == ident:
-            return RunSave(run, save)
-    raise NoSuchPage(f"{run.name} has no save {ident}")
+    saves = (save for save in read_history(run).saves if site.identify(save.path) == ident)
+    return RunSave(run, first(saves, f"{run.name} has no save {ident}"))
 
 
 @attrs.frozen
@@ -154,6 +153,8 @@ class Start:
         instance: Its instance; empty for all instances of an archive.
         origin: What the manifest says it began from.
         source: The save; None if no run below the directory has it.
+        how: How it began, in words.
+        at: UTC time at which it began; None if that is not known.
         life: The life that began; None for an archive, of which no life is known.
     """
 
@@ -161,6 +162,8 @@ class Start:
     instance: str
     origin: Origin
     source: RunSave | None
+    how: str
+    at: str | None
     life: Life | None = None
 
 
@@ -176,6 +179,8 @@ class Origins:
 
     Attributes:
         starts: Everything that began from a save, in the order of the runs.
+        parents: The saves of other runs that a run began from, by its name in addresses, and each
+            by its path.
     """
 
     def __init__(self, runs: Sequence[RunSummary]) -> None:
@@ -186,6 +191,10 @@ class Origins:
         for found in saves:
             self._by_digest[found.save.sha256].append(found)
         self.starts = tuple(start for run in runs for start in self._find_starts(run))
+        self.parents = defaultdict[str, dict[Path, RunSave]](dict)
+        for start in self.starts:
+            if start.source is not None and start.source.run is not start.run:
+                self.parents[start.run.ident][start.source.save.path] = start.source
 
     def find(self, origin: Origin, run_id: str = "") -> RunSave | None:
         """Return the save that a run began from; None if no run, or that run alone, has it."""
@@ -221,10 +230,12 @@ class Origins:
             for life in instance.lives:
                 if life.origin is not None:
                     source = self.find(life.origin, life.run_id)
-                    yield Start(run, instance.name, life.origin, source, life)
+                    how = _BEGINNINGS.get(life.begun_by, "restarted")
+                    yield Start(run, instance.name, life.origin, source, how, life.begun_at, life)
         for origin in history.origins:
             if origin.path.suffix == ".ckpt":
-                yield Start(run, "", origin, self.find(origin))
+                at = next((status.started_at for status in run.run.instances), None)
+                yield Start(run, "", origin, self.find(origin), "from the archive", at)
 
 
 def _list_former_paths(found: RunSave) -> Iterator[Path]:
@@ -241,17 +252,15 @@ def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, s
     They are the save before, else the one that its life or its run began from, and what the
     generation before handed down. Blocks.
     """
-    history, place = read_history(found.run), found.save.path
-    archives = [save for save in reversed(history.saves) if not save.instance]
+    history, save, befores = read_history(found.run), found.save, dict[Path, str]()
     lines = [life.saves for instance in history.lineage.instances for life in instance.lives]
-    befores: dict[Path, str] = {}
-    for line in (*lines, archives):
-        paths = [save.path for save in line]
-        if place in paths[1:]:
-            befores[paths[paths.index(place) - 1]] = "the save before"
+    archives = [one for one in reversed(history.saves) if not one.instance]
+    line = next((line for line in (*lines, archives) if save in line), ())
+    for before in line[: line.index(save)][-1:]:
+        befores[before.path] = "the save before"
     for start in () if befores else origins.starts:
-        line = start.life.saves if start.life else archives
-        if start.run.ident == found.run.ident and place in [save.path for save in line]:
+        is_of_line = save in start.life.saves if start.life else save in archives
+        if start.run.ident == found.run.ident and is_of_line:
             source = start.origin.path if start.source is None else start.source.save.path
             befores[source] = "the save that it began from"
     handed = list_handed_down(site, found.run)
@@ -298,13 +307,11 @@ class Subject:
     """One of the two that are compared.
 
     Attributes:
-        ident: Its name in addresses.
         run: Its run.
         instance: Its instance; None if the run has none.
         save: The save; None if it is a run or an instance.
     """
 
-    ident: str
     run: RunSummary
     instance: InstanceLineage | None
     save: LineageSave | None = None
@@ -334,23 +341,20 @@ def find_subject(ask: Ask, ident: str) -> Subject:
     Raises:
         NoSuchPage: It names nothing that can be compared.
     """
-    for run in sorted(ask.site.runs(), key=lambda run: run.ident != ident):
-        for subject in _subjects_of(ask.site, run):
-            if subject.ident == ident:
-                return subject
-    raise NoSuchPage(f"There is no run, instance or save {ident} in {ask.site.root.name}")
-
-
-def _subjects_of(site: Site, run: RunSummary) -> Iterator[Subject]:
-    history = read_history(run)
-    instances = {instance.name: instance for instance in history.lineage.instances}
-    first = next(iter(instances.values()), None)
-    yield Subject(run.ident, run, first)
-    for name, instance in instances.items():
-        yield Subject(_identify(site, run, name), run, instance)
-    for save in history.saves:
-        whose = instances.get(save.instance, first)
-        yield Subject(site.identify(save.path), run, whose, save)
+    site = ask.site
+    for run in sorted(site.runs(), key=lambda run: run.ident != ident):
+        history = read_history(run)
+        instances = {instance.name: instance for instance in history.lineage.instances}
+        only = next(iter(instances.values()), None)
+        if run.ident == ident:
+            return Subject(run, only)
+        for name, instance in instances.items():
+            if _identify(site, run, name) == ident:
+                return Subject(run, instance)
+        for save in history.saves:
+            if site.identify(save.path) == ident:
+                return Subject(run, instances.get(save.instance, only), save)
+    raise NoSuchPage(f"There is no run, instance or save {ident} in {site.root.name}")
 
 
 def list_subjects(ask: Ask, runs: Iterable[RunSummary]) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
@@ -15,8 +15,8 @@ from clawblox.views.formatting import count_words
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import and_more, lines, listing, moment, state_mark
-from clawblox.web.run_history import Origins, RunSave, read_history
+from clawblox.web.pieces import Columns, and_more, lines, listing, moment, state_mark
+from clawblox.web.run_history import Origins, read_history
 from clawblox.web.site import RunSummary
 
 _MAX_FAMILIES: Final = 20
@@ -24,25 +24,19 @@ _MAX_RUNS: Final = 200
 _MAX_DRAWN: Final = 100
 _MAX_INDENT: Final = 12
 
-_Sources: TypeAlias = Mapping[Path, Mapping[Path, RunSave]]
-"""The saves of other runs that runs began from: by the directories of the runs, and by path."""
-
 
 def make_page(ask: Ask) -> Page:
     """Return the page of runs that began from each other's saves."""
-    runs, seen = ask.site.runs(), set[Path]()
-    origins = Origins(runs)
-    sources = defaultdict[Path, dict[Path, RunSave]](dict)
-    below = defaultdict[Path, dict[Path, RunSummary]](dict)
-    for start in origins.starts:
-        if start.source is not None and start.source.run is not start.run:
-            sources[start.run.directory][start.source.save.path] = start.source
-            below[start.source.run.directory][start.run.directory] = start.run
+    runs, seen = ask.site.runs(), set[str]()
+    origins, below = Origins(runs), defaultdict[str, list[RunSummary]](list)
+    for run in runs:
+        for ident in dict.fromkeys(save.run.ident for save in origins.parents[run.ident].values()):
+            below[ident].append(run)
     # A circle, which only a hand-edited manifest has, is entered at any of its runs.
     families = [
         [*_walk(run, below, seen)]
-        for run in sorted(runs, key=lambda run: run.directory in sources)
-        if run.directory in below and run.directory not in seen
+        for run in sorted(runs, key=lambda run: bool(origins.parents[run.ident]))
+        if run.ident in below and run.ident not in seen
     ]
     number = "1 family" if len(families) == 1 else f"{len(families)} families"
     words = f"{number} · {count_words(len(seen), 'run')} of {len(runs)} in them"
@@ -51,37 +45,36 @@ def make_page(ask: Ask) -> Page:
     more = and_more(len(families) - _MAX_FAMILIES)
     parts = [Part("summary", join((element("p", words, class_="summary"), more)))]
     for place, family in enumerate(families[:_MAX_FAMILIES]):
-        parts.append(Part(f"family-{place}", join(_draw_family(ask, family, origins, sources))))
+        parts.append(Part(f"family-{place}", join(_draw_family(ask, family, origins))))
     return Page("Lineage", ((ask.site.root.name, ask.links.to()),), parts, is_live=True)
 
 
 def _walk(
-    root: RunSummary, below: Mapping[Path, Mapping[Path, RunSummary]], seen: set[Path]
+    root: RunSummary, below: Mapping[str, Sequence[RunSummary]], seen: set[str]
 ) -> Iterator[tuple[RunSummary, str]]:
     """Yield a run and all that came from it, each once after its parent, with its indent."""
     waiting = [(root, 0)]
     while waiting:
         run, depth = waiting.pop()
-        if run.directory not in seen:
-            seen.add(run.directory)
+        if run.ident not in seen:
+            seen.add(run.ident)
             yield run, "\u2003" * min(depth, _MAX_INDENT) + ("└ " if depth else "")
-            children = [*below.get(run.directory, {}).values()]
-            waiting += [(child, depth + 1) for child in children[::-1]]
+            waiting += [(child, depth + 1) for child in reversed(below.get(run.ident, ()))]
 
 
 def _draw_family(
-    ask: Ask, family: Sequence[tuple[RunSummary, str]], origins: Origins, sources: _Sources
+    ask: Ask, family: Sequence[tuple[RunSummary, str]], origins: Origins
 ) -> Iterator[Child]:
     yield element("h2", f"From {family[0][0].name}")
     placed = [(run, one) for run, _ in family for one in read_history(run).lineage.instances]
     yield draw_picture(ask, placed, origins, family[0][0])
     to = ask.links.to
-    columns: Mapping[str, Callable[[tuple[RunSummary, str]], Child]] = {
+    columns: Columns[tuple[RunSummary, str]] = {
         "Run": lambda one: join((one[1], link(one[0].name, to("run", one[0].ident)))),
         "State": lambda one: _draw_states(one[0]),
         "From": lambda one: lines(
             link(path.name, source.address(ask))
-            for path, source in sources.get(one[0].directory, {}).items()
+            for path, source in origins.parents[one[0].ident].items()
         ),
         "Latest": lambda one: moment(one[0].latest),
     }
@@ -112,8 +105,7 @@ def draw_picture(
     for run, one in placed:
         several, parent = len(run.run.instances) > 1, one.parent
         name = f"{run.directory.name}/{one.name}" if several else run.directory.name
-        name = f"{run.name}/{one.name}" if name in runs else name
-        name = one.name if is_one_run else name
+        name = one.name if is_one_run else f"{run.name}/{one.name}" if name in runs else name
         runs[name] = run
         if parent and (found := origins.find(parent, one.run_id)):
             save = found.save

@@ -321,13 +321,11 @@ def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     if not 0 < len(history.lineage.instances) <= _MAX_DRAWN:
         return join(())
     origins = Origins(ask.site.runs())
-    began = [one.source for one in origins.starts if one.life and one.run.ident == run.ident]
-    sources = {(one.run.ident, one.save.instance): one.run for one in began if one}
     parents = [
-        (source, one)
-        for (ident, name), source in sources.items()
-        for one in read_history(source).lineage.instances
-        if ident != run.ident and one.name == name
+        (save.run, one)
+        for save in origins.parents[run.ident].values()
+        for one in read_history(save.run).lineage.instances
+        if one.name == save.save.instance
     ]
     own = [(run, one) for one in history.lineage.instances]
     return _section("Lineage", draw_picture(ask, [*parents, *own], origins, run))

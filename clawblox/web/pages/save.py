@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from clawblox.differences import ABSENT, Difference, find_differences
 from clawblox.errors import CheckpointError
+from clawblox.rundir.lives import Origin
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import count_words, path_word, suggest
@@ -17,10 +18,20 @@ from clawblox.views.observations import format_inline
 from clawblox.web.files import MAX_WINDOW_BYTES, decode
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.run import bytes_cell, describe_kind
-from clawblox.web.pieces import Cell, and_more, code, commands, facts, listing, moment, table, tree
+from clawblox.web.pieces import (
+    Columns,
+    and_more,
+    code,
+    commands,
+    facts,
+    listing,
+    moment,
+    tree,
+)
 from clawblox.web.run_history import (
     Origins,
     RunSave,
+    Start,
     find_before,
     find_save,
     list_handed_down,
@@ -36,15 +47,13 @@ from clawblox.web.saved import (
     pair_agents,
     read_world,
 )
-from clawblox.web.site import NoSuchPage, RunSummary
+from clawblox.web.site import NoSuchPage
 
 _MAX_ROWS: Final = 200
 _MAX_DIFFS: Final = 20
 _MAX_OPEN: Final = 2
 _MAX_OPEN_PATHS: Final = 40
 _MAX_CHARS: Final = 120
-_STARTS: Final = ("Run", "Instance", "How", "When")
-_BEGINNINGS: Final = {"start": "started", "resume": "resumed"}
 _SIGNS: Final = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warning")}
 _LINE_CLASSES: Final = {"+": "good", "-": "bad", "@": "muted"}
 
@@ -111,25 +120,22 @@ def _draw_commands(found: RunSave) -> Iterator[Markup]:
 
 
 def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
-    def to_run(run: RunSummary) -> Markup:
-        return link(run.name, ask.links.to("run", run.ident))
-
-    path, rows = found.save.path, list[Sequence[Child]]()
+    path, site = found.save.path, ask.site
     starts = [one for one in origins.starts if one.source and one.source.save.path == path]
-    for start in starts:
-        instances, life = start.run.run.instances, start.life
-        at = life.begun_at if life else next((one.started_at for one in instances), None)
-        how = _BEGINNINGS.get(life.begun_by, "restarted") if life else "from the archive"
-        rows.append((to_run(start.run), start.instance, how, moment(at)))
-    handed = list_handed_down(ask.site, found.run)
-    heirs = {run_dir for run_dir, source, _ in handed if source == path}
+    heirs = {run_dir for run_dir, source, _ in list_handed_down(site, found.run) if source == path}
     heirs -= {start.run.directory for start in starts}
-    runs = [run for run in ask.site.runs() if run.directory in heirs]
-    rows += [(to_run(run), "", "the generation after", None) for run in runs]
-    nothing = element("p", "Nothing below here.", class_="muted")
+    runs = (run for run in site.runs() if run.directory in heirs)
+    how = "the generation after"
+    starts += [Start(run, "", Origin(path), found, how, None) for run in runs]
+    columns: Columns[Start] = {
+        "Run": lambda one: link(one.run.name, ask.links.to("run", one.run.ident)),
+        "Instance": lambda one: one.instance,
+        "How": lambda one: one.how,
+        "When": lambda one: moment(one.at),
+    }
+    nothing = None if starts else element("p", "Nothing below here.", class_="muted")
     yield element("h2", "What started from it")
-    yield table("Starts", _STARTS, rows[:_MAX_ROWS]) if rows else nothing
-    yield and_more(len(rows) - _MAX_ROWS)
+    yield join((listing("Starts", starts, columns, most=_MAX_ROWS), nothing))
 
 
 # -- what it holds ---------------------------------------------------------------------------------
@@ -141,7 +147,7 @@ def _draw_world(ask: Ask, found: RunSave) -> Iterator[Child]:
 
 
 def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Child]:
-    columns: Mapping[str, Callable[[tuple[str, str, ArchivedFile]], Cell | Child]] = {
+    columns: Columns[tuple[str, str, ArchivedFile]] = {
         "File": lambda one: link(one[1], found.address(ask, "file", agent=one[0], file=one[1])),
         "Kind": lambda one: f"link to {one[2].target}" if one[2].target else "",
         "Size": lambda one: bytes_cell(one[2].size),
@@ -212,7 +218,7 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     found = find_differences(before, after)
     if not found:
         return element("p", "The world documents are equal.", class_="muted")
-    columns: Mapping[str, Callable[[Difference], Child]] = {
+    columns: Columns[Difference] = {
         "Path": lambda one: one.path or "all of it",
         names[0]: lambda one: _show(one.before),
         names[1]: lambda one: _show(one.after),
