@@ -30,7 +30,13 @@ from clawblox.rundir.manifest_entries import (
     read_text,
 )
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.rundir.records import InstanceRecord, PathMover, path_mover, read_located
+from clawblox.rundir.records import (
+    InstanceRecord,
+    PathMover,
+    former_run_dirs,
+    path_mover,
+    read_located,
+)
 from clawblox.rundir.saves import LineageSave, list_saves
 from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
 
@@ -82,11 +88,17 @@ class Lineage:
         instances: Each after its parent. Of the children of a parent, the latest fork comes first,
             so that lines drawn down to them do not cross.
         problems: Errors of manifests that could not be read; their content is missing.
+        archives: Its saves of all instances with their agents.
+        origins: The archives that its instances began from.
+        former_dirs: Where the run directory was before it was moved.
     """
 
     run_dir: Path
     instances: tuple[InstanceLineage, ...]
     problems: tuple[str, ...] = ()
+    archives: tuple[LineageSave, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    former_dirs: frozenset[Path] = frozenset()
 
 
 def read_lineage(run_dir: Path | str) -> Lineage:
@@ -107,8 +119,14 @@ def read_lineage(run_dir: Path | str) -> Lineage:
         raise manifests.problems[0]
     saves = _SaveIndex(drafts, manifests.move)
     instances = [_describe(draft, saves) for draft in drafts]
-    problems = tuple(problem.headline for problem in manifests.problems)
-    return Lineage(directory, tuple(_in_tree_order(instances)), problems)
+    return Lineage(
+        directory,
+        tuple(_in_tree_order(instances)),
+        tuple(problem.headline for problem in manifests.problems),
+        tuple(manifests.list_archives()),
+        tuple(manifests.list_origins()),
+        former_run_dirs(directory),
+    )
 
 
 # -- finding the instances ------------------------------------------------------------------
@@ -142,12 +160,23 @@ class _Manifests:
         return self._known[directory]
 
     def read_saves(self, directory: Path, name: str) -> list[LineageSave]:
-        """Return the saves of an instance in the manifest of a directory."""
+        """Return the saves of an instance in the manifest of a directory; archives for none."""
         if directory not in self._saves:
             saves = self._saves.setdefault(directory, {})
             for save in list_saves(self.read(directory), self.move):
                 saves.setdefault(save.instance, []).append(save)
         return self._saves[directory].get(name, [])
+
+    def list_archives(self) -> Iterator[LineageSave]:
+        """Yield the archives that the manifests list."""
+        for directory in self._known:
+            yield from self.read_saves(directory, "")
+
+    def list_origins(self) -> Iterator[Origin]:
+        """Yield the archives that the latest runs began from."""
+        for manifest in self._known.values():
+            if (path := read_text(manifest.run, "resume_archive")) is not None:
+                yield Origin(self.move(_normal(manifest.resolve(path))))
 
 
 @attrs.frozen

@@ -426,7 +426,7 @@ def path_mover(run_dir: Path) -> PathMover:
     """
 
     @functools.cache
-    def places() -> tuple[Path, set[Path]]:
+    def places() -> tuple[Path, frozenset[Path]]:
         return Path(os.path.realpath(run_dir)), former_run_dirs(run_dir)
 
     def move(path: Path) -> Path:
@@ -439,7 +439,7 @@ def path_mover(run_dir: Path) -> PathMover:
     return move
 
 
-def former_run_dirs(run_dir: Path) -> set[Path]:
+def former_run_dirs(run_dir: Path) -> frozenset[Path]:
     """Return where a run directory was when its records were written, if it was moved. Blocks.
 
     Args:
@@ -450,7 +450,7 @@ def former_run_dirs(run_dir: Path) -> set[Path]:
     """
     home, records = Path(os.path.realpath(run_dir)), read_records(run_dir)
     moved = (one for one in records if not Path(one.instance_dir).is_relative_to(home))
-    return set(map(former_run_dir, moved))
+    return frozenset(map(former_run_dir, moved))
 
 
 def adopt_moved(run_dir: Path) -> None:

@@ -120,26 +120,12 @@ class LineageSave:
 
 
 def list_saves(manifest: Manifest, move: PathMover = Path) -> Iterator[LineageSave]:
-    """Yield the saves that a manifest lists, oldest first; other checkpoints are archives.
+    """Yield the saves that a manifest lists, oldest first; archives are of no instance.
 
     Args:
         manifest: The manifest.
         move: Returns where a path of it is now.
     """
-    return (save for save in _list_checkpoints(manifest, move) if save.instance)
-
-
-def list_archives(manifest: Manifest, move: PathMover) -> Iterator[LineageSave]:
-    """Yield the archives that a manifest lists, oldest first; their instance is empty.
-
-    Args:
-        manifest: The manifest.
-        move: Returns where a path of it is now.
-    """
-    return (save for save in _list_checkpoints(manifest, move) if not save.instance)
-
-
-def _list_checkpoints(manifest: Manifest, move: PathMover) -> Iterator[LineageSave]:
     for entry in objects_in(manifest.checkpoints):
         path = read_text(entry, "path")
         if path is not None:

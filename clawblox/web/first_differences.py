@@ -285,19 +285,17 @@ def _read_calls(
     turns = TurnIndex(directory)
     turns.read_on()
     start = turns.first_start or 0 if since is None else turns.find_time(f"{since[:19]}.000Z")
-    last, has_later = start or 0, start is not None  # else it has done nothing since
-    while has_later and last - (start or 0) < _MAX_BYTES:
-        window = read_window(turns, last)
-        last, has_later = window.last, window.has_later and window.last > last
-        for step in window.steps:
-            utc, offset = step.get("timestamp") or "", step.get("extra", {}).get("raw_offset", 0)
-            at = seconds_of(utc) or 0.0
-            for call in step.get("tool_calls", ()):
-                value = {key: call.get(key) for key in ("function_name", "arguments")}
-                yield "action", Event(name, _plain(value, rename, {}), at, utc, directory, offset)
-            for result in step.get("observation", {}).get("results", ()):
-                value = _plain(result.get("content"), rename, {})
-                yield "observation", Event(name, value, at, utc, directory, offset)
+    if start is None:  # it has done nothing since
+        return
+    for step in read_window(turns, start, max_bytes=_MAX_BYTES).steps:
+        utc, offset = step.get("timestamp") or "", step.get("extra", {}).get("raw_offset", 0)
+        at = seconds_of(utc) or 0.0
+        for call in step.get("tool_calls", ()):
+            value = {key: call.get(key) for key in ("function_name", "arguments")}
+            yield "action", Event(name, _plain(value, rename, {}), at, utc, directory, offset)
+        for result in step.get("observation", {}).get("results", ()):
+            value = _plain(result.get("content"), rename, {})
+            yield "observation", Event(name, value, at, utc, directory, offset)
 
 
 def _rename(names: Sequence[str], text: str) -> str:

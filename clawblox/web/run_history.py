@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,12 +19,10 @@ from clawblox.errors import ClawbloxError
 from clawblox.experiment.tables.rows import Row
 from clawblox.rundir.lineage import InstanceLineage, Lineage, read_lineage
 from clawblox.rundir.lives import Life, Origin
-from clawblox.rundir.manifest import manifest_path, read_manifest
-from clawblox.rundir.manifest_entries import normal, read_text
+from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
-from clawblox.rundir.records import former_run_dirs, path_mover
-from clawblox.rundir.saves import LineageSave, list_archives
+from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import InstanceStatus
 from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import Address
@@ -50,56 +47,40 @@ class RunHistory:
             ``instance`` is empty.
         recordings: Its recordings in the order of their numbers, which count from 1.
         origins: The archives and snapshots of other or earlier runs from which it began.
-        former_dirs: Where the run directory was before it was moved.
-        problem: Why a part is missing; empty if none is.
     """
 
     lineage: Lineage
     saves: Sequence[LineageSave]
     recordings: Sequence[FoundRecording]
     origins: Sequence[Origin]
-    former_dirs: Collection[Path] = ()
-    problem: str = ""
 
 
 def read_history(run: RunSummary) -> RunHistory:
     """Return the history of a run, read again after changes. Blocks."""
-    places = [run.directory, *(status.instance_dir for status in run.run.instances)]
-    homes = tuple(dict.fromkeys(places))
-    manifests = (file_stamp(manifest_path(home)) for home in homes)
+    places = {run.directory, *(status.instance_dir for status in run.run.instances)}
+    manifests = (file_stamp(manifest_path(place)) for place in sorted(places))
     states = ((status.name, status.state) for status in run.run.instances)
-    return _read(run.directory, homes, (*manifests, *states))
+    return _read(run.directory, (*manifests, *states))
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _read(run_dir: Path, homes: Sequence[Path], _stamp: tuple[object, ...]) -> RunHistory:
-    lineage, recordings, problem = Lineage(run_dir, ()), list[FoundRecording](), ""
-    former_dirs = set[Path]()
+def _read(run_dir: Path, _stamp: tuple[object, ...]) -> RunHistory:
     try:
-        former_dirs = former_run_dirs(run_dir)
         lineage = read_lineage(run_dir)
-        problem = "; ".join(lineage.problems)
     except ClawbloxError as error:
-        problem = error.headline
+        lineage = Lineage(run_dir, (), (error.headline,))
+    recordings: Sequence[FoundRecording] = ()
     with contextlib.suppress(ClawbloxError):  # there is no manifest until an instance is up
-        recordings = [*find_recordings(run_dir)]
-    move, origins = path_mover(Path(os.path.realpath(run_dir))), dict[Path, Origin]()
-    saves = {save.path: save for instance in lineage.instances for save in instance.saves}
-    for home in homes:
-        with contextlib.suppress(ClawbloxError):  # among the problems of the lineage
-            manifest = read_manifest(home)
-            saves |= {save.path: save for save in list_archives(manifest, move)}
-            if (archive := read_text(manifest.run, "resume_archive")) is not None:
-                path = move(Path(normal(archive, manifest.state_root)))
-                origins[path] = Origin(path)
+        recordings = find_recordings(run_dir)
+    own = (save for instance in lineage.instances for save in instance.saves)
+    saves = {save.path: save for save in (*own, *lineage.archives)}
     parents = {
         one.parent.path: one.parent
         for one in lineage.instances
         if one.parent is not None and one.parent.instance in (None, one.name)
     }
     latest = sorted(saves.values(), key=lambda save: save.created_at or "")[::-1]
-    began_from = [*(origins or parents).values()]
-    return RunHistory(lineage, latest, recordings, began_from, former_dirs, problem)
+    return RunHistory(lineage, latest, recordings, lineage.origins or [*parents.values()])
 
 
 # -- which save came from where --------------------------------------------------------------------
@@ -242,7 +223,7 @@ def _list_former_paths(found: RunSave) -> Iterator[Path]:
     """Yield where a save in the directory of its run was before that was moved."""
     directory, path = found.run.directory, found.save.path
     if path.is_relative_to(directory):
-        for former in read_history(found.run).former_dirs:
+        for former in read_history(found.run).lineage.former_dirs:
             yield former / path.relative_to(directory)
 
 

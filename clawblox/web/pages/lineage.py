@@ -15,7 +15,8 @@ from clawblox.views.formatting import count_words
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.lineage_svg import LineageLinks, draw_lineage
 from clawblox.web.page import Ask, Page, Part
-from clawblox.web.pieces import Columns, and_more, lines, listing, moment, state_mark
+from clawblox.web.pages.runs import draw_states
+from clawblox.web.pieces import Columns, and_more, lines, listing, moment
 from clawblox.web.run_history import Origins, read_history
 from clawblox.web.site import RunSummary
 
@@ -71,7 +72,7 @@ def _draw_family(
     to = ask.links.to
     columns: Columns[tuple[RunSummary, str]] = {
         "Run": lambda one: join((one[1], link(one[0].name, to("run", one[0].ident)))),
-        "State": lambda one: _draw_states(one[0]),
+        "State": lambda one: draw_states(one[0]),
         "From": lambda one: lines(
             link(path.name, source.address(ask))
             for path, source in origins.parents[one[0].ident].items()
@@ -79,11 +80,6 @@ def _draw_family(
         "Latest": lambda one: moment(one[0].latest),
     }
     yield listing("Runs, each below its parent", family, columns, most=_MAX_RUNS)
-
-
-def _draw_states(run: RunSummary) -> Markup:
-    states = {status.state: status.has_died for status in run.run.instances}
-    return join((state_mark(state, is_bad=is_bad) for state, is_bad in states.items()), ", ")
 
 
 def draw_picture(

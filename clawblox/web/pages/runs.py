@@ -140,7 +140,7 @@ def _draw_runs(ask: Ask, runs: Sequence[RunSummary]) -> Markup:
 def _columns(ask: Ask) -> Columns[RunSummary]:
     return {
         "Run": lambda run: link(_name(run), ask.links.to("run", run.ident), title=run.name),
-        "State": _states,
+        "State": draw_states,
         "World": lambda run: ", ".join(sorted({one.world for one in run.run.instances})),
         "Agents": lambda run: lines(_agents(ask, run)),
         "Turns": lambda run: count(_sum(run.agents).turns),
@@ -191,7 +191,8 @@ def _name(run: RunSummary) -> str:
     return run.name if part is None else f"{part.experiment.name} {part.attempt}"
 
 
-def _states(run: RunSummary) -> Markup:
+def draw_states(run: RunSummary) -> Markup:
+    """Return the states of the instances of a run, each with the number of these."""
     counts = Counter((status.state, status.has_died) for status in run.run.instances)
     marks = (
         join((state_mark(state, is_bad=is_bad), f" {number}" if number > 1 else None))
