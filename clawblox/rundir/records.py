@@ -424,16 +424,13 @@ def path_mover(run_dir: Path) -> PathMover:
     Args:
         run_dir: The run directory.
     """
-
-    @functools.cache
-    def places() -> tuple[Path, frozenset[Path]]:
-        return Path(os.path.realpath(run_dir)), former_run_dirs(run_dir)
+    find_former = functools.cache(former_run_dirs)
 
     def move(path: Path) -> Path:
         if path.is_relative_to(run_dir):
             return path
-        home, former = places()
-        around = (place for place in former if path.is_relative_to(place))
+        around = (place for place in find_former(run_dir) if path.is_relative_to(place))
+        home = Path(os.path.realpath(run_dir))
         return next((home / path.relative_to(place) for place in around), path)
 
     return move

@@ -13,11 +13,13 @@ import pytest
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.values import Usage
+from clawblox.recording.blocks import FORMAT, Track
 from clawblox.web.first_differences import FirstDifference, find_call_differences
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1_SCORED
 from tests.lineages import make_restart, run_of, save_of, write_manifest, write_run
+from tests.recording.files import Recorded
 from tests.web.drawing import draw, make
 from tests.web.families import find_run, make_family, moved, saves_of
 from tests.web.sites import write_log
@@ -113,6 +115,24 @@ def test_a_number_has_two_lines_and_recorded_states_are_compared_without_saves(
     assert "The world documents are equal." in part(text, "world")  # bets are nobody's to see
 
 
+def test_the_words_of_the_line_that_ends_higher_are_above(tmp_path: Path) -> None:
+    for name, gain in (("a", 1), ("b", 2)):
+        home = tmp_path / "lab" / name / "worlds" / name
+        home.mkdir(parents=True)
+        recorded = Recorded(home)
+        recorded.add(Track.INPUTS, 0, event="join", agent_id="1", name="Ada")
+        for tick in range(1, 4):
+            recorded.observe(tick, "1", {"score": gain * tick})
+        recording = {"path": str(recorded.close()), "format": FORMAT}
+        document = {"run": run_of(name), "recordings": [recording]}
+        write_run(tmp_path / "lab" / name, {name: document})
+    site = Site(tmp_path / "lab")
+    text = draw(site, f"compare/{find_run(site, 'a').ident}/{find_run(site, 'b').ident}")
+    assert re.findall(r'<text [^>]*y="([\d.]+)"[^>]*>([AB] \d)<', text) == [
+        *(("38.0", "A 3"), ("20.0", "B 6"))
+    ]
+
+
 def test_the_last_saves_at_the_same_simulated_time_are_compared(tmp_path: Path) -> None:
     for name, times in (("a", (1, 2, 3)), ("b", (1, 2, 4))):
         document = {"run": run_of(name), "checkpoints": [save_of(name, time) for time in times]}
@@ -120,12 +140,14 @@ def test_the_last_saves_at_the_same_simulated_time_are_compared(tmp_path: Path) 
         for time in times:
             path = run / "worlds" / name / "checkpoints" / f"{name}-{time}.json"
             path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps({"time": time, "value": name, "evil": HOSTILE}))
+            world = {"time": time, "value": name, "evil": HOSTILE}
+            path.write_text(json.dumps({**world, "x": 1.00001 if name == "a" else 1.00002}))
     site = Site(tmp_path / "lab")
     text = draw(site, f"compare/{find_run(site, 'a').ident}/{find_run(site, 'b').ident}")
     assert "Saves a-2.json and b-2.json, at 2.0 s." in part(text, "world")
     assert 'value "a" "b"' in part(text, "world")
-    assert "in 1 path." in part(text, "world")
+    assert "x 1.00001 1.00002" in part(text, "world")
+    assert "in 2 paths." in part(text, "world")
     path.write_text("[" * 100_000)
     (path.parent / "b-2.json").write_text("{")
     text = draw(site, f"compare/{find_run(site, 'a').ident}/{find_run(site, 'b').ident}")

@@ -52,7 +52,6 @@ from clawblox.web.saved import pair_agents, read_world
 
 _MAX_CHARS: Final = 2000
 _MAX_AGENTS: Final = 12
-_MAX_LANES: Final = 12
 _GOALS: Final = ("score", "point", "reward", "goal")
 """Words in the paths of numbers that are preferred."""
 
@@ -191,11 +190,8 @@ def _show_both(values: Sequence[Any]) -> Sequence[str]:
 
 
 def _round(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, dict):
-        return {key: _round(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [*map(_round, value)]
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+    text = json.dumps(value)
+    return json.loads(text, parse_float=lambda number: float(f"{float(number):.{_DIGITS}g}"))
 
 
 def _show(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -248,7 +244,7 @@ def _draw_axes(
     yield element("h2", f"One axis{' from the fork on' if save else ''}")
     for letter, subject, side in zip("AB", subjects, sides, strict=True):
         lanes = read_lanes(side.axis, side.recorded)
-        picture = draw_axis(side.axis, dict([*lanes.items()][:_MAX_LANES]), side.span)
+        picture = draw_axis(side.axis, dict([*lanes.items()][:_MAX_AGENTS]), side.span)
         yield element("p", element("b", letter), f" {subject.name}")
         yield element("div", picture.part(), class_="scroll", tabindex="0")
 
@@ -267,14 +263,16 @@ def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
         yield element("p", words, class_="muted")
         return
     agent, path = key
-    values = [value for _, value in first[key] + second[key]]
+    lines = first[key], second[key]
+    values = [value for points in lines for _, value in points]
     limits, shapes = (min(values), max(values)), list[Markup]()
-    for place, (side, points) in enumerate(zip(sides, (first[key], second[key]), strict=True)):
+    is_turned = lines[0][-1][1] < lines[1][-1][1]  # the words of the higher end are above
+    for place, (side, points) in enumerate(zip(sides, lines, strict=True)):
         names = f"{svg.line_colour(place)}-line line thin{' stub' if place else ''}"
         line = svg.path(names, draw_line(points, limits, side.span, 6))
         last = f"{'AB'[place]} {points[-1][1]:.4g}"
         shapes.append(svg.group("number", [f"{last}; both {limits[0]:g} to {limits[1]:g}"], line))
-        shapes.append(svg.text(RIGHT + 6, 20 + 18 * place, last, "ink small"))
+        shapes.append(svg.text(RIGHT + 6, 20 + 18 * (place ^ is_turned), last, "ink small"))
     yield element("h2", f"{path} over simulated time")
     yield element("p", f"As {agent} saw it; A: solid line, B: dotted line", class_="muted")
     picture = Picture(56, f"{path} as {agent} saw it, A and B", shapes)

@@ -54,7 +54,6 @@ _MAX_ROWS: Final = 100
 _MAX_DRAWN: Final = 60
 """Number of instances whose lineage is still a picture that people can read."""
 _MAX_CHARS: Final = 300
-_MAX_PROBLEM: Final = 500
 
 
 def make_page(ask: Ask, ident: str) -> Page:
@@ -115,7 +114,7 @@ def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]
         yield join((state_mark(state), words))
     if not statuses and not run.agents:
         yield element("span", "Nothing has run here.", class_="muted")
-    if problem := "; ".join(history.lineage.problems)[:_MAX_PROBLEM]:
+    if problem := "; ".join(history.lineage.problems)[:_MAX_CHARS]:
         yield element("span", f"Not all can be read: {problem}", class_="warning")
 
 

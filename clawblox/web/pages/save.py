@@ -220,8 +220,8 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
         return element("p", "The world documents are equal.", class_="muted")
     columns: Columns[Difference] = {
         "Path": lambda one: one.path or "all of it",
-        names[0]: lambda one: _show(one.before),
-        names[1]: lambda one: _show(one.after),
+        names[0]: lambda one: _show(one)[0],
+        names[1]: lambda one: _show(one)[1],
     }
     return element(
         "details",
@@ -231,8 +231,11 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     )
 
 
-def _show(value: Any) -> str:  # noqa: ANN401 - JSON
-    return "—" if value is ABSENT else format_inline(value, max_chars=_MAX_CHARS)
+def _show(one: Difference) -> Sequence[str]:
+    """Return both values as texts, numbers rounded unless that hides the difference."""
+    sides = (one.before, one.after)
+    texts = ["—" if side is ABSENT else format_inline(side, max_chars=_MAX_CHARS) for side in sides]
+    return texts if texts[0] != texts[1] else [repr(side)[:_MAX_CHARS] for side in sides]
 
 
 # -- a file ----------------------------------------------------------------------------------------
