@@ -6,49 +6,58 @@ Offsets count over all segments of the log (``log_segments``).
 from __future__ import annotations
 
 import os
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.log_segments import LogSegment, list_segments
-from clawblox.telemetry.tail import MAX_LINE_BYTES, read_segment
+from clawblox.telemetry.log_segments import LogSegment
+from clawblox.telemetry.tail import MAX_LINE_BYTES
 
 _STEP_BYTES: Final = 16 * 1024
 
 
-def _find_segment(log: Path, offset: int) -> LogSegment | None:
-    """Return the segment that contains a byte, or the next one."""
-    return next((part for part in list_segments(log) if part.end > offset), None)
-
-
-def find_line_end(log: Path, offset: int) -> int:
+def find_line_end(segments: Sequence[LogSegment], offset: int) -> int:
     """Return the offset behind the line that contains a byte.
 
+    Args:
+        segments: The segments of the log.
+        offset: The byte; behind the end of the log it is returned as it is.
+
     Raises:
         OSError: The log cannot be read.
     """
-    segment = _find_segment(log, offset)
-    if segment is None:
-        return offset
-    with closing(read_segment(segment, max(offset, segment.start))) as lines:
-        return min(segment.end, next((line.offset + line.size + 1 for line in lines), offset))
+    return _search(segments, offset, _find_end)
 
 
-def find_line_start(log: Path, offset: int) -> int:
+def find_line_start(segments: Sequence[LogSegment], offset: int) -> int:
     """Return the offset of the line that contains a byte; of a line over 8 MiB, only near the byte.
 
-    Raises:
-        OSError: The log cannot be read.
+    See :func:`find_line_end`.
     """
-    segment = _find_segment(log, offset)
+    return _search(segments, offset, _find_start)
+
+
+def _search(
+    segments: Sequence[LogSegment], offset: int, find: Callable[[int, LogSegment, int], int]
+) -> int:
+    """Search the segment that contains a byte, or else the next one."""
+    segment = next((part for part in segments if part.end > offset), None)
     if segment is None:
         return offset
     fd = open_regular(segment.path)
     try:
-        return _find_start(fd, segment, max(offset, segment.start))
+        return find(fd, segment, max(offset, segment.start))
     finally:
         os.close(fd)
+
+
+def _find_end(fd: int, segment: LogSegment, offset: int) -> int:
+    """Return the offset behind the next newline, or behind the last byte."""
+    while block := os.pread(fd, _STEP_BYTES, offset - segment.start):
+        if (found := block.find(b"\n")) >= 0:
+            return min(segment.end, offset + found + 1)
+        offset = pass_hole(fd, segment, offset + len(block))
+    return segment.end
 
 
 def _find_start(fd: int, segment: LogSegment, offset: int) -> int:
@@ -61,3 +70,18 @@ def _find_start(fd: int, segment: LogSegment, offset: int) -> int:
             return begin + found + 1
         offset = begin
     return least
+
+
+def pass_hole(fd: int, segment: LogSegment, offset: int) -> int:
+    """Return the offset of the next byte outside of the holes of a sparse file.
+
+    Args:
+        fd: Descriptor of the segment.
+        segment: The segment.
+        offset: Where to begin.
+    """
+    try:
+        found = segment.start + os.lseek(fd, offset - segment.start, os.SEEK_DATA)
+        return min(found, segment.end)
+    except OSError:  # no more data follows
+        return segment.end

@@ -118,6 +118,11 @@ class LogArrivals:
         self._log = log
         self._parts: list[tuple[LogSegment, LogTimes]] = []
 
+    @property
+    def segments(self) -> list[LogSegment]:
+        """The segments of the log, as they were when it was read."""
+        return [segment for segment, _ in self._parts]
+
     def read_on(self) -> None:
         """Read new entries of the indexes."""
         known = {segment.path: times for segment, times in self._parts}

@@ -25,6 +25,7 @@ import attrs
 
 from clawblox.extras import install_command
 from clawblox.system.regular_files import open_file
+from clawblox.telemetry.line_borders import pass_hole
 from clawblox.telemetry.log_segments import LogSegment
 
 WINDOW_BYTES: Final = 64 << 10
@@ -279,7 +280,7 @@ def _scan(
 
     line = max(segment.start, reached - _LONG_LINE)
     place = line + read(line, reached - line).rfind(b"\n") + 1
-    while data := read(place := _pass_hole(fd, segment, place), _BLOCK):
+    while data := read(place := pass_hole(fd, segment, place), _BLOCK):
         done = len(data)
         if done == _BLOCK:
             done = data.rfind(b"\n") + 1 or done - _LONG_LINE
@@ -290,15 +291,6 @@ def _scan(
         place += done
         reached = max(reached, place)
         yield reached, None
-
-
-def _pass_hole(fd: int, segment: LogSegment, place: int) -> int:
-    """Return the offset of the next byte outside of the holes of a sparse file."""
-    try:
-        found = segment.start + os.lseek(fd, place - segment.start, os.SEEK_DATA)
-        return min(found, segment.end)
-    except OSError:  # no more data follows
-        return segment.end
 
 
 def _cut_match(data: bytes, place: int, first: int, last: int) -> Match:

@@ -9,7 +9,7 @@ import pytest
 
 from clawblox.telemetry import line_borders
 from clawblox.telemetry.line_borders import find_line_end, find_line_start
-from clawblox.telemetry.log_segments import begin_segment
+from clawblox.telemetry.log_segments import begin_segment, list_segments
 from clawblox.telemetry.tail import read_lines
 from tests.agents.drivers.support import within_limit
 
@@ -30,10 +30,11 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 
 
 def test_the_borders_of_the_line_around_each_byte_are_found(log: Path) -> None:
+    segments = list_segments(log)
     for line in read_lines(log):
         for offset in range(line.offset, line.offset + line.size + 1):
-            assert find_line_start(log, offset) == line.offset
-            assert find_line_end(log, offset) == line.offset + line.size + 1
+            assert find_line_start(segments, offset) == line.offset
+            assert find_line_end(segments, offset) == line.offset + line.size + 1
 
 
 def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
@@ -46,8 +47,8 @@ def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
     found: list[object] = []
 
     def look() -> None:
-        found.append(find_line_end(log, 7))
-        found.append(find_line_start(log, hole + 3) > hole - (9 << 20))
+        found.append(find_line_end(list_segments(log), 7))
+        found.append(find_line_start(list_segments(log), hole + 3) > hole - (9 << 20))
 
     within_limit(look)
     assert found == [hole + 8, True]

@@ -178,7 +178,7 @@ def test_a_text_is_found_over_segments_as_it_is_or_as_in_json(
     ]
     for most in (1, 100):
         found = search_segments(list_segments(log), text, most=most)
-        assert [find_line_start(log, match.start) for match in found] == wanted
+        assert [find_line_start(list_segments(log), match.start) for match in found] == wanted
 
 
 def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:

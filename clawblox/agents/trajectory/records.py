@@ -18,7 +18,7 @@ from clawblox.foreign_values import whole_number
 from clawblox.rundir.paths import UPDATE_HINT
 from clawblox.system.clock import parse_utc
 from clawblox.telemetry.line_borders import find_line_end
-from clawblox.telemetry.log_segments import LogSegment
+from clawblox.telemetry.log_segments import LogArrivals, LogSegment
 from clawblox.telemetry.tail import Line, read_segment
 from clawblox.typed_values import converter
 
@@ -94,7 +94,7 @@ class Placer:
     after the last line of the turn before; the end of a process where the next begins.
 
     Args:
-        log: The log.
+        arrivals: The arrivals of the log, which have been read.
         at: Where the first record happened.
 
     Attributes:
@@ -102,8 +102,8 @@ class Placer:
         held: Records whose place depends on later ones.
     """
 
-    def __init__(self, log: Path, at: int = 0) -> None:
-        self._log = log
+    def __init__(self, arrivals: LogArrivals, at: int = 0) -> None:
+        self._arrivals = arrivals
         self.at = at
         self.held: list[Record] = []
 
@@ -112,7 +112,7 @@ class Placer:
         if record.raw_offset is not None:
             end = record.raw_offset
             if record.type == "turn.finished":
-                end = find_line_end(self._log, record.raw_offset)
+                end = find_line_end(self._arrivals.segments, record.raw_offset)
             self.at = max(self.at, end)
             placed = [(record.raw_offset, record)]
             return [*self.release(self.at), *placed] if record.is_boundary else placed

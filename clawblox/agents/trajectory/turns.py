@@ -112,7 +112,7 @@ class TurnIndex:
         self.turns: list[AgentTurn] = []
         self.first_start: int | None = None
         self._count = UsageCount(self.driver.cost_scope)
-        self._placer = Placer(self.directory.log_file)
+        self._placer = Placer(self.arrivals)
         self.context = Context(session_id=self._session_id)
         self._marks = [_Mark(-1, 0, self.context)]
 
@@ -133,14 +133,16 @@ class TurnIndex:
             OSError: A file cannot be read.
             ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
         """
-        self.arrivals.read_on()
-        with closing(self._events), suppress(FileNotFoundError):
-            if self._events.follow():
-                self._forget()
-            self._events.end = self._events.log_size()
-            for line in self._events.read_on():
-                if record := to_record(line, self._events.path):
-                    self._take(record)
+        with closing(self._events):
+            with suppress(FileNotFoundError):
+                if self._events.follow():
+                    self._forget()
+                self._events.end = self._events.log_size()
+            self.arrivals.read_on()  # now the log has every line of which those events tell
+            with suppress(FileNotFoundError):
+                for line in self._events.read_on():
+                    if record := to_record(line, self._events.path):
+                        self._take(record)
 
     def _take(self, record: Record) -> None:
         last = self._marks[-1]
@@ -198,7 +200,7 @@ class TurnIndex:
         mark = self._marks[max(0, found)]
         placed: list[tuple[int, Record]] = []
         context, records = mark.context, list[Record]()
-        placer = Placer(self.directory.log_file, max(0, mark.at))
+        placer = Placer(self.arrivals, max(0, mark.at))
         for record in read_records(self.directory.events_file, mark.place):
             placed += placer.place(record)
             if (record.raw_offset or 0) > last and not placer.held:

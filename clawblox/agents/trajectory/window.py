@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, takewhile
 from typing import Any, Final
@@ -15,7 +15,7 @@ from clawblox.agents.trajectory.steps import Steps
 from clawblox.agents.trajectory.turns import TurnIndex
 from clawblox.agents.values import EventType
 from clawblox.telemetry.line_borders import find_line_end, find_line_start
-from clawblox.telemetry.log_segments import list_segments
+from clawblox.telemetry.log_segments import LogSegment
 from clawblox.telemetry.tail import Line, read_lines
 
 WINDOW_BYTES: Final = 256 * 1024
@@ -69,9 +69,9 @@ def read_window(
         OSError: A file of the agent cannot be read.
         ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
     """
-    segments = list_segments(turns.directory.log_file)
+    segments = turns.arrivals.segments
     begin, end = (segments[0].start, segments[-1].end) if segments else (0, 0)
-    first, stop = _find_borders(turns, begin, end, at, before, max_bytes)
+    first, stop = _find_borders(segments, begin, end, at, before, max_bytes)
     with closing(read_lines(turns.directory.log_file, first)) as left:
         lines, ahead = _take(left, stop)
         is_within_turn = turns.last is not None and turns.last.ended_at is None
@@ -108,35 +108,39 @@ def read_window(
 
 def _read_before(turns: TurnIndex, context: Context, first: int) -> list[Line]:
     """Return the lines of the same process before a line, as many as may matter for it."""
-    log, start = turns.directory.log_file, context.process_start
+    start = context.process_start
     if first - start > _AROUND_BYTES:
-        start = find_line_end(log, first - _AROUND_BYTES)
-    with closing(read_lines(log, start)) as lines:
+        start = find_line_end(turns.arrivals.segments, first - _AROUND_BYTES)
+    with closing(read_lines(turns.directory.log_file, start)) as lines:
         return list(takewhile(lambda line: line.offset < first, lines))
 
 
 def _find_borders(
-    turns: TurnIndex, begin: int, end: int, at: int | None, before: int | None, max_bytes: int
+    segments: Sequence[LogSegment],
+    begin: int,
+    end: int,
+    at: int | None,
+    before: int | None,
+    max_bytes: int,
 ) -> tuple[int, int]:
     """Return where the first line of a window begins, and where its last line ends at the latest.
 
     Args:
-        turns: As for :func:`read_window`.
-        begin: Offset of the first byte of the log.
+        segments: The segments of the log.
+        begin: Offset of its first byte.
         end: Offset behind its last byte.
         at: As for :func:`read_window`.
         before: As for :func:`read_window`.
         max_bytes: As for :func:`read_window`.
     """
-    log = turns.directory.log_file
     stop = end if before is None else min(before, end)
     first = max(begin, min(end, stop - max_bytes if at is None else at))
     if first > begin:
-        first = find_line_end(log, first - 1)
+        first = find_line_end(segments, first - 1)
     if at is not None:
         return first, first + max_bytes
     if first >= stop > begin:  # within a line that is longer than the window
-        first = find_line_start(log, stop - 1)
+        first = find_line_start(segments, stop - 1)
     return first, stop
 
 

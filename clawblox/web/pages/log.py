@@ -368,7 +368,7 @@ def _search_place(
         arrived = times.arrival(match.start - segments[0].start) if times else None
         at = match.start
         if isinstance(subject, AgentStatus):  # whose page has the offsets of lines
-            at = find_line_start(AgentDir(subject.dir).log_file, at)
+            at = find_line_start(segments, at)
         to = ask.links.to(*place.key.split("/"), fragment=f"o{at}", at=at)
         words = element("code", match.before, element("mark", match.text), match.after)
         when = clock(arrived, is_long=True)

@@ -172,4 +172,14 @@ def test_a_line_that_is_being_written_belongs_to_a_later_window(eko: AgentDir) -
     assert window.last == content[:-30].rfind(b"\n") + 1
     assert window.has_later
     eko.log_file.write_bytes(content)
+    turns.read_on()
     assert read_window(turns, window.last).last == len(content)
+
+
+def test_the_segments_of_the_log_are_listed_once_however_many_turns_are_read(
+    eko: AgentDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, listdir = list[object](), os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
+    assert len(read_turns(eko).turns) == 3
+    assert listed == [eko.log_file.parent]
