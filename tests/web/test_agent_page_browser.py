@@ -80,6 +80,26 @@ def test_hostile_words_do_nothing_and_nothing_is_wider_than_the_page(
 
 
 @pytest.mark.thorough
+def test_the_list_of_turns_shows_the_turn_of_the_minute_that_is_gone_to(
+    ada: WrittenAgent, tmp_path: Path, browser: Chromium, serve: Callable[[Path], Server]
+) -> None:
+    ada.finish()
+    for _ in range(26):
+        ada.begin()
+        ada.say("word " * 20)
+        ada.finish()
+    with open_agent(browser, serve(tmp_path), tmp_path, height=300) as page:
+        field = "document.querySelector('input[name=minute]')"
+        page.wait_for(f"{field} && document.readyState === 'complete'")
+        page.evaluate(f"{field}.value = '0.7'; {field}.form.requestSubmit()")
+        entry = "document.querySelector('#outline [aria-current]')"
+        page.wait_for(f"location.search === '?minute=0.7' && {entry}")
+        page.wait_for(f"{entry}.getBoundingClientRect().bottom < innerHeight")
+        assert page.evaluate(f"{entry}.getBoundingClientRect().top") >= 0
+        assert page.evaluate(f"{entry}.closest('ol').scrollTop") > 0
+
+
+@pytest.mark.thorough
 def test_keys_move_among_steps_and_the_turn_in_view_is_marked(
     ada: WrittenAgent, tmp_path: Path, browser: Chromium, serve: Callable[[Path], Server]
 ) -> None:

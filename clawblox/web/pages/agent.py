@@ -190,7 +190,7 @@ def _draw_forms(view: AgentView) -> Markup:
         given = {"name": name, "value": value, "placeholder": words, "aria_label": words}
         field = void("input", type="number", step="any", **given)
         go = element("button", f"Go to {words.partition(',')[0]}", type="submit")
-        forms.append(element("form", field, go, method="get", action=view.to()))
+        forms.append(element("form", field, go, method="get", action=view.to(fragment="steps")))
     return element("div", *forms, class_="row")
 
 

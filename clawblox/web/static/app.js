@@ -227,7 +227,9 @@ function markTurn() {
     else if (!entry.hasAttribute("aria-current")) {
       entry.setAttribute("aria-current", "location");
       const list = entry.closest("ol");
-      list.scrollTop = entry.offsetTop - list.offsetTop - list.clientHeight / 2;
+      const { top, bottom } = list.getBoundingClientRect();
+      const middle = (Math.max(top, 0) + Math.min(bottom, innerHeight)) / 2;
+      list.scrollTop += entry.getBoundingClientRect().top - middle;
     }
   }
 }
