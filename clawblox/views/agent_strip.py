@@ -170,7 +170,10 @@ def _list_faults(blocks: Sequence[_Block], *, is_bad: bool) -> Iterator[tuple[fl
     for turn, end in ((block.turn, block.end) for block in blocks):
         has_failed = bool(turn.limits or turn.errors)
         if has_failed == is_bad and (has_failed or turn.retries):
-            yield end, f"turn {turn.number}: {describe_turn(turn)} {turn.last_error}"
+            yield (
+                end,
+                f"turn {turn.number}: {describe_turn(turn)} {turn.last_limit or turn.last_error}",
+            )
 
 
 def _draw_marks(

@@ -19,6 +19,8 @@ from clawblox.views.observations import format_value
 Step: TypeAlias = Mapping[str, Any]
 """A step as in ATIF."""
 
+THEIR_WORDS: Final = "in the program's words: "
+"""What precedes an error, whose times may differ from ours."""
 _MAX_PARSED: Final = 1 << 20
 _WIDTH: Final = 100
 _MAX_REASON: Final = 500
@@ -60,10 +62,13 @@ def explain_state(agent: AgentStatus, last: AgentTurn | None) -> str:
         last: Its last turn; None if none is known.
     """
     reason = agent.reason
-    if last is not None and last.last_error and last.last_error not in reason:
-        reason = "; ".join(filter(None, (reason, f"last error: {last.last_error}")))
-    if not reason and not agent.is_over and last is not None and last.ended_at is None:
-        reason = "a turn is under way"
+    if last is not None:
+        if last.last_limit not in reason:
+            reason = "; ".join(filter(None, (reason, last.last_limit)))
+        if last.last_error not in reason:
+            reason = "; ".join(filter(None, (reason, f"{THEIR_WORDS}{last.last_error}")))
+        if not reason and not agent.is_over and last.ended_at is None:
+            reason = "a turn is under way"
     place = f" {'after' if agent.is_over else 'in'} turn {agent.turn}" if agent.turn else ""
     return f"{place}: {one_line(reason, _MAX_REASON)}" if reason else place
 

@@ -17,6 +17,7 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import publish_bytes
 from clawblox.views.agent_words import (
+    THEIR_WORDS,
     Step,
     call_text,
     describe_call,
@@ -165,7 +166,8 @@ class StepDrawer:
         copied = " (before it came here)" if step.get("is_copied_context") else ""
         told = element("b", f"told{copied} ", class_="warning")
         heads = {"agent": ("words", None), "user": ("told", told)}
-        kind, sign = heads.get(step["source"], ("bad words", "✕ "))
+        theirs = THEIR_WORDS if step.get("extra", {}).get("kind") == "limit" else ""
+        kind, sign = heads.get(step["source"], ("bad words", f"✕ {theirs}"))
         if message := step["message"]:
             yield element("p", sign, *self._bounded(message, "message", _MAX_WORDS), class_=kind)
         results = [*enumerate(results_of(step))]

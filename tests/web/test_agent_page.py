@@ -76,7 +76,22 @@ def test_the_head_says_why_it_stopped_and_what_it_cost(tmp_path: Path) -> None:
 def test_an_error_that_the_reason_does_not_name_is_named(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin()
     ada.events.add("limit", 1, message="limit until 2:53")
-    assert "stopped on request; last error: limit until 2:53" in words_of(open_page(tmp_path))
+    assert "stopped on request; limit until 2:53" in words_of(open_page(tmp_path))
+
+
+def test_a_usage_limit_is_said_once_and_then_in_the_words_of_the_program(tmp_path: Path) -> None:
+    limit = "the usage limit is reached, until 2026-11-30T04:38:43Z"
+    told = "You've hit your limit · resets 2:53am (UTC)"
+    ada = WrittenAgent(tmp_path, state="failed", reason=limit, turn=1)
+    ada.begin("Begin")
+    ada.events.add("limit", 1, ada.end, kind="five_hour", message=limit)
+    ada.events.add("error", 1, ada.end, kind="limit", message=told)
+    ada.events.add("process.exited", 1, status="failed", error=limit)
+    page = open_page(tmp_path)
+    why = f"failed after turn 1: {limit}; in the program's words: {told} · latest"
+    assert why in words_of(page, "why")
+    assert f"✕ {limit} 11:10:05 ✕ in the program's words: {told}" in words_of(page, "steps")
+    assert words_of(page, "steps").count(limit) == 1
 
 
 def test_a_live_agent_says_what_it_does_and_how_to_tell_it_something(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final, get_args
 
 import attrs
@@ -148,8 +149,8 @@ class Steps:
                 self.oversized += 1
 
     def _take_failure(self, moment: Moment, text: str, kind: object = None) -> None:
-        last = self._steps[-1] if self._steps else None
-        if last is None or (last.source, last.messages) != ("system", [text]):  # not reported yet
+        failures = takewhile(lambda step: step.source == "system", reversed(self._steps))
+        if all(step.messages != [text] for step in failures):  # not reported yet
             self._add("system", moment, text, kind)
 
     def _add(self, source: str, moment: Moment, text: str, kind: object = None) -> None:

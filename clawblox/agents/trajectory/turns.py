@@ -44,7 +44,8 @@ class AgentTurn:
         retries: How often the program tried again by itself.
         limits: How often it met a limit.
         errors: How many errors were reported.
-        last_error: The last message of a limit or error; empty for none.
+        last_limit: The last message of a limit; empty for none.
+        last_error: The last message of an error, in the words of the program; empty for none.
     """
 
     number: int
@@ -58,6 +59,7 @@ class AgentTurn:
     retries: int = 0
     limits: int = 0
     errors: int = 0
+    last_limit: str = ""
     last_error: str = ""
 
     @property
@@ -225,7 +227,11 @@ def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None
             turn.is_cut_off, turn.ended_at = True, record.time
         case "retry":
             turn.retries += 1
-        case "limit" | "error" as kind:
-            turn.limits += kind == "limit"
-            turn.errors += kind == "error"
-            turn.last_error = str(record.data.get("message") or "")[:_TEXT_CHARS]
+        case "limit":
+            turn.limits, turn.last_limit = turn.limits + 1, _message_of(record)
+        case "error":
+            turn.errors, turn.last_error = turn.errors + 1, _message_of(record)
+
+
+def _message_of(record: Record) -> str:
+    return str(record.data.get("message") or "")[:_TEXT_CHARS]

@@ -22,7 +22,7 @@ class EventLines:
         self._seq = 0
         self.second = second
 
-    def add(self, kind: str, turn: int, raw_offset: int | None = None, **data: Any) -> None:
+    def add(self, kind: str, turn: int, raw_offset: int | None = None, /, **data: Any) -> None:
         self._seq += 1
         self.second += 1
         group = kind.partition(".")[0]
