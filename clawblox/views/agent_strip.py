@@ -1,13 +1,14 @@
 """The strip of an agent as SVG: its turns over the time of the host, with pauses folded. Pure.
 
-Above the turns stand messages and checkpoints, in them the calls, below them what went wrong.
+Above the turns stand messages, checkpoints, and ends and restarts of the world, in them the calls,
+below them what went wrong.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -37,9 +38,15 @@ _FOLD_SHARE: Final = 0.05
 _MARK: Final = 16.0
 """Width of a column of marks: those in one are drawn as one."""
 _TICKS: Final = 8
-_MESSAGE: Final = f"{_TOP - 12:g}m-6,0h12l-6,9z"
-_RING: Final = f"{_TOP - 7:g}m-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z"
-_FAULT: Final = f"{_BASE + 5:g}v10"
+_SIGNS: Final[Mapping[str, tuple[str, str]]] = {
+    "retry": ("warning-line mark", f"{_BASE + 5:g}v10"),
+    "failure": ("bad-line mark", f"{_BASE + 5:g}v10"),
+    "message": ("warning", f"{_TOP - 12:g}m-6,0h12l-6,9z"),
+    "save": ("page ink-line ring", f"{_TOP - 7:g}m-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z"),
+    "crash": ("bad-line mark line", f"{_TOP - 7:g}m-4,-4l8,8m0,-8l-8,8"),
+    "restart": ("ink-line mark line", f"{_TOP - 7:g}m5,-5l5,5l-5,5"),
+}
+"""Classes and shape of each kind of mark."""
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +57,7 @@ class Strip:
         turns: Its turns, the oldest first.
         latest: UTC time of its latest event, at which a turn that lasts is drawn to end.
         calls: UTC times of the calls that are known.
-        checkpoints: UTC times and names of checkpoints.
+        marks: What else has happened: ``save``, ``crash`` or ``restart``, UTC time and words.
         view: UTC times of the first and the last step that the page shows; None for none.
         simulated: Returns the simulated time of a UTC time, None where none is known.
         address: Returns the address of a turn.
@@ -59,7 +66,7 @@ class Strip:
     turns: Sequence[AgentTurn]
     latest: str
     calls: Sequence[str] = ()
-    checkpoints: Sequence[tuple[str, str]] = ()
+    marks: Sequence[tuple[str, str, str]] = ()
     view: tuple[str, str] | None = None
     simulated: Callable[[str], float | None]
     address: Callable[[AgentTurn], Address]
@@ -123,14 +130,8 @@ def draw_strip(strip: Strip) -> Picture:
     moments = (seconds_of(time) for time in strip.calls)
     calls = {round(scale.x(moment)): None for moment in moments if moment is not None}
     shapes.append(svg.path("lane0-line mark", "".join(f"M{x},{_BASE:g}v-9" for x in calls)))
-    for kind, is_bad in (("warning-line mark", False), ("bad-line mark", True)):
-        shapes += _draw_marks("fault", kind, _FAULT, scale, _list_faults(blocks, is_bad=is_bad))
     shapes += [*_draw_pauses(scale), *_draw_links(strip, blocks, scale)]
-    turns = ((one.begin, one.turn) for one in blocks if not one.turn.is_automatic)
-    told = ((at, f"turn {turn.number}: {turn.prompt[:80]}") for at, turn in turns if turn.prompt)
-    shapes += _draw_marks("message", "warning", _MESSAGE, scale, told)
-    saved = ((seconds_of(time), f"checkpoint {name}") for time, name in strip.checkpoints)
-    shapes += _draw_marks("save", "page ink-line ring", _RING, scale, saved)
+    shapes += _draw_marks(scale, _list_marks(strip, blocks))
     name = f"{count_words(len(blocks), 'turn')} over time of the host"
     return Picture(_BASE + 54, name, shapes, width=WIDTH)
 
@@ -165,27 +166,32 @@ def _draw_turns(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
     yield svg.path("fill", "".join(fills))
 
 
-def _list_faults(blocks: Sequence[_Block], *, is_bad: bool) -> Iterator[tuple[float, str]]:
-    """Yield the turns with a limit or an error, or those that only tried again."""
-    for turn, end in ((block.turn, block.end) for block in blocks):
-        has_failed = bool(turn.limits or turn.errors)
-        if has_failed == is_bad and (has_failed or turn.retries):
-            yield (
-                end,
-                f"turn {turn.number}: {describe_turn(turn)} {turn.last_limit or turn.last_error}",
-            )
+def _list_marks(strip: Strip, blocks: Sequence[_Block]) -> Iterator[tuple[str, float | None, str]]:
+    """Yield kind, moment and words of each mark."""
+    for block in blocks:
+        turn, name = block.turn, f"turn {block.turn.number}:"
+        if turn.prompt and not turn.is_automatic:
+            yield "message", block.begin, f"{name} {turn.prompt[:80]}"
+        has_failed = turn.limits or turn.errors
+        if has_failed or turn.retries:
+            words = f"{name} {describe_turn(turn)} {turn.last_limit or turn.last_error}"
+            yield "failure" if has_failed else "retry", block.end, words
+    for kind, utc, words in strip.marks:
+        yield kind, seconds_of(utc), words
 
 
-def _draw_marks(
-    name: str, kind: str, shape: str, scale: _Scale, moments: Iterable[tuple[float | None, str]]
-) -> Iterator[Markup]:
-    """Yield marks with their words, those in a column as one."""
-    known = [(scale.x(moment), words) for moment, words in moments if moment is not None]
-    for _, group in groupby(known, key=lambda one: int(one[0] // _MARK)):
-        (x, first), *others = group
-        words = [first, *(more for _, more in others[:1])]
-        words += [f"and {len(others) - 1} more"] if len(others) > 1 else []
-        yield svg.group(name, words, svg.path(kind, f"M{x:.1f},{shape}"))
+def _draw_marks(scale: _Scale, marks: Iterable[tuple[str, float | None, str]]) -> Iterator[Markup]:
+    """Yield marks with their words, those of a kind in a column as one."""
+    columns = defaultdict[tuple[str, int], list[tuple[float, str]]](list)
+    for kind, moment, words in marks:
+        if moment is not None:
+            x = scale.x(moment)
+            columns[kind, int(x // _MARK)].append((x, words))
+    for (kind, _), places in columns.items():
+        names, shape = _SIGNS[kind]
+        told = [words for _, words in places[:2]]
+        told += [f"and {len(places) - 2} more"] if places[2:] else []
+        yield svg.group(kind, told, svg.path(names, f"M{places[0][0]:.1f},{shape}"))
 
 
 def _draw_pauses(scale: _Scale) -> Iterator[Markup]:

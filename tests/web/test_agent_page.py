@@ -16,7 +16,7 @@ from clawblox.web import agent_log
 from clawblox.web.page import Page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.drivers.support import RECORDED
-from tests.lineages import run_of, save_of, write_manifest
+from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.web.agent_runs import SESSION, URL, WrittenAgent
 from tests.web.sites import html_of, links_of, make, only_run, words_of
 
@@ -134,6 +134,18 @@ def test_checkpoints_are_lines_with_the_command_that_goes_on_there(tmp_path: Pat
     assert "w000-5.json" not in steps
     assert "Go on from its latest checkpoint clawblox run" in words_of(page, "facts")
     assert "checkpoint t5.ckpt" in words_of(page, "strip")
+
+
+def test_the_strip_shows_when_the_world_died_and_was_started_again(
+    ada: WrittenAgent, tmp_path: Path
+) -> None:
+    died = make_restart("w000", 5, 3, by="policy")
+    document = {"run": run_of("w000"), "checkpoints": [save_of("w000", 3)], "restarts": [died]}
+    write_manifest(tmp_path, {"schema_version": 1, **document})
+    ada.begin("Begin")
+    strip = words_of(open_page(tmp_path), "strip")
+    assert "the world w000, life 1: killed by SIGKILL" in strip
+    assert "the world w000, life 2: restart" in strip
 
 
 # -- steps ---------------------------------------------------------------------------------------

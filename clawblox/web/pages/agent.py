@@ -49,8 +49,8 @@ _STILL: Final = "-"
 _CURSOR: Final = re.compile("[0-9]{1,15}")
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _LEGEND: Final = (
-    "▭ a turn; its fill is output · ▼ a message · ○ a checkpoint · ┃ a call of the steps below "
-    "(line); under it: retry, limit or error"
+    "▭ a turn; its fill is output · ▼ a message · ○ a checkpoint · ✕ the world died, > was started "
+    "again · ┃ a call of the steps below (line); under it: retry, limit or error"
 )
 
 
@@ -200,7 +200,7 @@ def _draw_strip(view: AgentView, window: Window) -> Markup:
         turns=view.turns.turns,
         latest=view.agent.time,
         calls=[one["timestamp"] for one in timed for _ in one.get("tool_calls", ())],
-        checkpoints=[(save.created_at or "", save.path.name) for save in world.checkpoints],
+        marks=[*_list_marks(view)],
         view=(timed[0]["timestamp"], timed[-1]["timestamp"]) if timed else None,
         simulated=lambda utc: found[1].position if (found := world.find_time(utc)) else None,
         address=lambda turn: _to_turn(view, turn),
@@ -208,6 +208,14 @@ def _draw_strip(view: AgentView, window: Window) -> Markup:
     note = "" if world.axis.is_simulated else f" · {world.axis.note}"
     picture = element("div", draw_strip(strip).part(), class_="scroll", tabindex="0")
     return join((picture, element("p", _LEGEND, note, class_="muted small")))
+
+
+def _list_marks(view: AgentView) -> Iterator[tuple[str, str, str]]:
+    for save in view.log.world.checkpoints:
+        yield "save", save.created_at or "", f"checkpoint {save.path.name}"
+    for point in view.log.world.axis.points:
+        if point.kind in ("crash", "restart"):
+            yield point.kind, point.place.utc, f"the world {point.label}"
 
 
 def _to_turn(view: AgentView, turn: AgentTurn) -> Address:
