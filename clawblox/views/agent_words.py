@@ -126,6 +126,12 @@ def offset_of(step: Step) -> int:
     return offset if isinstance(offset, int) else 0
 
 
+def calls_of(step: Step) -> Sequence[Mapping[str, Any]]:
+    """Return the calls of a step."""
+    calls: Sequence[Mapping[str, Any]] = step.get("tool_calls", ())
+    return calls
+
+
 def results_of(step: Step) -> Sequence[Mapping[str, Any]]:
     """Return the results of the calls of a step."""
     results: Sequence[Mapping[str, Any]] = step.get("observation", {}).get("results", ())
@@ -148,5 +154,5 @@ def call_text(call: Mapping[str, Any]) -> str:
 def texts_of(step: Step) -> dict[str, str]:
     """Return the texts of a step by their names, such as ``message`` or ``call-0``."""
     texts = {"message": step["message"], "reasoning": step.get("reasoning_content", "")}
-    texts |= {f"call-{n}": call_text(call) for n, call in enumerate(step.get("tool_calls", ()))}
+    texts |= {f"call-{n}": call_text(call) for n, call in enumerate(calls_of(step))}
     return texts | {f"result-{n}": one["content"] for n, one in enumerate(results_of(step))}

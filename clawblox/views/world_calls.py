@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.differences import find_differences
-from clawblox.foreign_values import parse_json
+from clawblox.foreign_values import finite_number, parse_json
 from clawblox.protocol import (
     API_ALIAS_ROUTE,
     API_ROUTE,
@@ -100,9 +100,15 @@ def read_world_call(arguments: Mapping[str, Any], address: str) -> WorldCall | N
         case {"content": str(content)} if route == CHAT_ROUTE:
             words = content
         case {"type": str(kind), **more} if route == INPUT_ROUTE:
-            data = more["data"] if more.keys() == {"data"} else more
-            words = f"{kind} {json.dumps(data, ensure_ascii=False)}" if data else kind
-    return WorldCall(_BODY_VERBS[route], one_line(words, _MAX_WORDS))
+            return WorldCall("acts", describe_sent(kind, more.get("data", more)))
+    return WorldCall(_BODY_VERBS[route], describe_sent(words))
+
+
+def describe_sent(words: str, data: object = None) -> str:
+    """Return a message on a line, or an action and its data."""
+    if data:
+        words = f"{words} {json.dumps(data, ensure_ascii=False)}"
+    return one_line(words, _MAX_WORDS)
 
 
 def _find_command(arguments: Mapping[str, Any]) -> str:
@@ -120,6 +126,16 @@ def _parse(text: str) -> dict[str, Any]:
     return {}
 
 
+def read_time(answer: str) -> float | None:
+    """Return the simulated time in the answer to a look or an input; None if it has none."""
+    return finite_number(_parse_answer(answer).get("time"))
+
+
+def _parse_answer(answer: str) -> dict[str, Any]:
+    """Return the object in an answer; text before it is passed over."""
+    return _parse(answer[max(answer.find("{"), 0) :])
+
+
 # -- answers -------------------------------------------------------------------------------------
 
 
@@ -129,12 +145,8 @@ class Observed:
     _last: Mapping[str, Any] | None = None
 
     def describe(self, answer: str) -> str:
-        """Return an answer to a look or an input on one line: what has changed, or all of it.
-
-        Args:
-            answer: The result of the tool call; text before the JSON is passed over.
-        """
-        seen, last = _parse(answer[max(answer.find("{"), 0) :]), self._last
+        """Return an answer to a look or an input on one line: what has changed, or all of it."""
+        seen, last = _parse_answer(answer), self._last
         if not seen.keys() & _CLOCKS:
             return format_inline(seen, max_chars=_MAX_WORDS) if seen else ""
         self._last = seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,8 +24,9 @@ from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
+from clawblox.views.agent_words import seconds_of
 from clawblox.views.html import Address
-from clawblox.web.axis import Axis, Place, make_axis
+from clawblox.web.axis import Axis, make_axis
 from clawblox.web.descent import Recordings, find_descent
 from clawblox.web.page import Ask
 from clawblox.web.run_history import RunHistory, read_history
@@ -35,6 +37,8 @@ _KEPT: Final = 8
 _WINDOW_BYTES: Final = 160 << 10
 _MAX_STEPS: Final = 120
 """Steps of a window; one with more is read again, shorter."""
+_NEAR_S: Final = 10.0
+"""How far the time of a line of the log may be from that of the input in it, in seconds."""
 _NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 
@@ -46,23 +50,34 @@ class AgentWorld:
         history: The history of the run.
         axis: The axis of time of the agent's instance.
         recordings: First and last UTC time of the recordings on it, by their numbers.
+        sent: Times of the host and simulated times of what the agent sent, by its words.
     """
 
     history: RunHistory
     axis: Axis = _NO_AXIS
     recordings: Mapping[int, tuple[str, str]] = attrs.field(factory=dict)
+    sent: Mapping[str, Sequence[tuple[float, float]]] = attrs.field(factory=dict)
 
     @property
     def checkpoints(self) -> Sequence[LineageSave]:
         """The archives of the run, the oldest first."""
         return [save for save in reversed(self.history.saves) if not save.instance]
 
-    def find_time(self, utc: str | None) -> tuple[int, Place] | None:
-        """Return the recording and the simulated time of a moment; None if none recorded it."""
-        if utc and self.axis.is_simulated:
+    def find_time(self, utc: str | None, words: str = "") -> tuple[int, float] | None:
+        """Return the recording and the simulated time of a moment; None if none recorded it.
+
+        Args:
+            utc: The moment; of something that was sent, within seconds of it.
+            words: What was sent then; empty for nothing.
+        """
+        place = self.axis.place(utc or "") if self.axis.is_simulated else None
+        if utc and place and not place.is_paused:
             for number, (first, last) in self.recordings.items():
-                if first <= utc <= last and (place := self.axis.place(utc)):
-                    return None if place.is_paused else (number, place)
+                if first <= utc <= last:
+                    moment, same = seconds_of(utc) or 0.0, self.sent.get(words, ())
+                    away = [(abs(at - moment), time) for at, time in same]
+                    nearest, time = min(away, default=(_NEAR_S, 0.0))
+                    return number, time if nearest < _NEAR_S else place.position
         return None
 
 
@@ -83,8 +98,12 @@ class AgentLog:
         self.lock = threading.Lock()
         self._stamp: object = None
 
-    def read_on(self, run: RunSummary) -> None:
+    def read_on(self, run: RunSummary, recordings: Recordings) -> None:
         """Read what is new. Blocks.
+
+        Args:
+            run: The agent's run.
+            recordings: Opens its recordings.
 
         Raises:
             OSError: A file cannot be read.
@@ -95,7 +114,9 @@ class AgentLog:
         stamp = [history, *(file_stamp(found.path) for found in history.recordings)]
         if stamp != self._stamp:
             instance = _find_instance(run, self.turns.directory.path)
-            self.world, self._stamp = _read_world(history, instance), stamp
+            agent = self.turns.directory.path.name
+            self.world = _read_world(history, instance, agent, recordings)
+            self._stamp = stamp
 
     def read_window(self, at: int | None, before: int | None) -> Window:
         """Return a window of not too many steps. Blocks.
@@ -154,7 +175,7 @@ def opened_agent(ask: Ask, run: RunSummary, agent: AgentStatus) -> Iterator[Agen
             raise PermissionError(f"{path} is not below {ask.site.root}")
     log = _keep(agent.dir)
     with log.lock:
-        log.read_on(run)
+        log.read_on(run, ask.site.recordings)
         yield AgentView(ask, run, agent, log)
 
 
@@ -187,16 +208,21 @@ def _find_instance(run: RunSummary, directory: Path) -> str:
     return next(iter([*own, *(status.name for status in instances)]), "")
 
 
-def _read_world(history: RunHistory, instance: str) -> AgentWorld:
+def _read_world(
+    history: RunHistory, instance: str, agent: str, recordings: Recordings
+) -> AgentWorld:
     lineage, spans = history.lineage, dict[int, tuple[str, str]]()
+    sent = defaultdict[str, list[tuple[float, float]]](list)
     numbers = {found.path: number for number, found in enumerate(history.recordings, 1)}
     lives = find_descent((lineage,), lineage.run_dir, instance)
     try:
-        with Recordings().opened_lives(lives) as recorded:
+        with recordings.opened_lives(lives) as recorded:
             for one in (one for some in recorded.values() for one in some):
                 headers = [entry.header for entry in one.reader.index]
                 last = max(header.last.utc for header in headers)
                 spans[numbers[one.reader.path]] = headers[0].first.utc, last
-            return AgentWorld(history, make_axis(lives, recorded), spans)
+                for own in (own for own in one.sent if own.name == agent):
+                    sent[own.words].append((seconds_of(own.utc) or 0.0, own.time))
+            return AgentWorld(history, make_axis(lives, recorded), spans, sent)
     except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
         return AgentWorld(history)

@@ -20,6 +20,7 @@ from clawblox.views.agent_words import (
     THEIR_WORDS,
     Step,
     call_text,
+    calls_of,
     describe_call,
     describe_turn,
     offset_of,
@@ -29,8 +30,9 @@ from clawblox.views.agent_words import (
 )
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Child, Markup, document, element, link, style
-from clawblox.views.world_calls import Observed, WorldCall, read_world_call
+from clawblox.views.world_calls import Observed, WorldCall, read_time, read_world_call
 from clawblox.web.agent_log import AgentView, read_address
+from clawblox.web.axis import format_position
 from clawblox.web.outgoing import Outgoing
 from clawblox.web.pieces import clock, code
 from clawblox.web.run_history import RunSave
@@ -42,6 +44,8 @@ _MAX_FOLDED: Final = 700
 _ROOM: Final = 24_000
 """Characters of HTML of all folded texts of a window; the rest is a link."""
 _OBSERVING: Final = ("looks", "acts")
+_SENDING: Final = ("acts", "says")
+_LOOK: Final = WorldCall("looks")
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of the log's part that a file shows."""
 
@@ -144,16 +148,28 @@ class StepDrawer:
         self._time = time or self._time
 
     def _draw_step(self, step: Step) -> Markup:
-        self._base, utc = offset_of(step), step.get("timestamp")
-        place, simulated = f"o{self._base}", None
-        if self.view and (found := self.view.log.world.find_time(utc)):
-            path = ("run", self.view.run.ident, "replay", str(found[0]))
-            to = self.view.ask.links.to(*path, fragment=found[1].address[1:])
-            simulated = link(f"{found[1].position:.2f} s", to, class_="muted")
+        self._base = offset_of(step)
+        place, utc = f"o{self._base}", step.get("timestamp")
         time = link(clock(utc) or f"byte {self._base}", Address(f"#{place}"))
+        simulated = self._draw_time(step, self.view) if self.view else None
         at = element("div", time, simulated, class_="at")
         did = element("div", *self._draw_content(step), class_="did")
         return element("div", at, did, class_="step", id=place)
+
+    def _draw_time(self, step: Step, view: AgentView) -> Markup | None:
+        """Return the simulated time of a step; of a look or an input, the one in the recording."""
+        calls = [read_world_call(one["arguments"], self._address) for one in calls_of(step)]
+        words = next((call.words for call in calls if call and call.verb in _SENDING), "")
+        if (found := view.log.world.find_time(step.get("timestamp"), words)) is None:
+            return None
+        number, time = found
+        if calls[:1] == [_LOOK]:
+            seen = (read_time(result["content"]) for result in results_of(step))
+            time = next((at for at in seen if at is not None), time)
+        to = view.ask.links.to(
+            "run", view.run.ident, "replay", str(number), fragment=f"t={format_position(time)}"
+        )
+        return link(f"{time:.2f} s", to, class_="muted")
 
     def _draw_content(self, step: Step) -> Iterator[Child]:
         if thought := step.get("reasoning_content"):
@@ -171,7 +187,7 @@ class StepDrawer:
         if message := step["message"]:
             yield element("p", sign, *self._bounded(message, "message", _MAX_WORDS), class_=kind)
         results = [*enumerate(results_of(step))]
-        for number, call in enumerate(step.get("tool_calls", ())):
+        for number, call in enumerate(calls_of(step)):
             ident = call["tool_call_id"]
             own = {place: one for place, one in results if one.get("source_call_id") == ident}
             yield self._draw_call(number, call, own)

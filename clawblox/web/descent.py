@@ -31,6 +31,7 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.views.agent_words import seconds_of
 from clawblox.views.lineage_layout import find_history
 from clawblox.views.recordings import Roster
+from clawblox.views.world_calls import describe_sent
 
 _MAX_KEPT: Final = 16
 _MAX_STATES_BYTES: Final = 1 << 20
@@ -164,12 +165,16 @@ class Sent:
         time: When it was applied, in seconds of simulation time.
         name: Name of the agent.
         is_message: Whether it is a message.
+        words: What it is, as a call of the agent is shown.
+        utc: When that was, in time of the host.
         is_lost: Whether it is beside its line of descent.
     """
 
     time: float
     name: str = ""
     is_message: bool = False
+    words: str = ""
+    utc: str = ""
     is_lost: bool = False
 
 
@@ -208,11 +213,17 @@ class OpenRecording:
             for record in self.reader.read_block(entry) if is_wanted else ():
                 event = record.fields.get("event")
                 if event in ("input", "chat"):
-                    name = self._roster.name(record.fields.get("agent_id"))
-                    self._sent.append(Sent(record.moment.time, name, event == "chat"))
+                    self._sent.append(self._describe(record, is_message=event == "chat"))
                 else:
                     self._roster.note(record)
                     self._others.append(record)
+
+    def _describe(self, record: Record, *, is_message: bool) -> Sent:
+        fields, moment = record.fields, record.moment
+        text = str(fields.get("content" if is_message else "action"))
+        words = describe_sent(text, fields.get("data"))
+        name = self._roster.name(fields.get("agent_id"))
+        return Sent(moment.time, name, is_message, words, moment.utc)
 
     @property
     def span(self) -> tuple[float, float]:

@@ -31,6 +31,7 @@ class WrittenAgent:
         self.events.add("process.started", 0, 0, pid=1, version="2.1.197")
         self.log.touch()
         self.calls = 0
+        self.time: str | None = None
 
     def status(self, **members: Any) -> None:
         write_status(self.directory.path, session_id=SESSION, **members)
@@ -41,9 +42,9 @@ class WrittenAgent:
 
     def write(self, record: dict[str, Any], end: str = "\n") -> int:
         """Append a line; return its offset."""
-        start = self.end
+        start, time = self.end, {} if self.time is None else {"timestamp": self.time}
         with self.log.open("a", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(json.dumps(record) + end)
+            file.write(json.dumps(record | time) + end)
         return start
 
     def begin(self, prompt: str | None = AUTO_CONTINUE) -> None:

@@ -6,18 +6,23 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from clawblox.agents.values import Usage
+from clawblox.recording.blocks import Track
+from clawblox.rundir.recordings import find_recordings
 from clawblox.telemetry.log_index import LogIndex
 from clawblox.web import agent_log
 from clawblox.web.page import Page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.drivers.support import RECORDED
 from tests.lineages import make_restart, run_of, save_of, write_manifest
+from tests.recording.files import reading
 from tests.web.agent_runs import SESSION, URL, WrittenAgent
+from tests.web.replays import record, tally_world
 from tests.web.sites import html_of, links_of, make, only_run, words_of
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e&\u200b'\""
@@ -377,6 +382,28 @@ def test_a_search_leads_to_the_steps_that_it_has_found(ada: WrittenAgent, tmp_pa
     assert "3 results; that is all." in found
     to = next(to for to in links_of(page) if to.endswith(f"?at={said}#o{said}"))
     assert steps_of(follow(tmp_path, to.partition("#")[0]))[0] == f"o{said}"
+
+
+def test_steps_have_the_simulated_times_of_their_inputs_in_the_recording(tmp_path: Path) -> None:
+    actions = [("Add", 2), ("Add", 2), ("Add", 3), ("Keep", {"x": 1}), ("Add", 3)]
+    run = record(tally_world(tmp_path, "x"), tmp_path / "runs" / "run", *actions)
+    (found,) = find_recordings(run)
+    with reading(found.path) as recording:
+        events = [*recording.read_track(Track.INPUTS)]
+    inputs = [one for one in events if one.fields["event"] == "input"]
+    ada = WrittenAgent(run, "Rocky")
+    ada.begin("Begin")
+    for sent in inputs:
+        later = datetime.fromisoformat(sent.moment.utc) + timedelta(microseconds=300)
+        ada.time = later.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        body = json.dumps({"type": sent.fields["action"], "data": sent.fields["data"]})
+        ada.call(command=f"curl -s {URL}/input -d '{body}'")
+        ada.answer("{}")
+    ada.call(command=f"curl -s {URL}/observe")
+    ada.answer('{"time": 0.25, "sum": 1}')
+    shown = re.findall(r'#t=[\d.]+" class="muted">([\d.]+) s<', html_of(open_page(run.parent)))
+    assert len(inputs) == len(actions)
+    assert shown == [*(f"{sent.moment.time:.2f}" for sent in inputs), "0.25"]
 
 
 # -- logs that are not whole ---------------------------------------------------------------------

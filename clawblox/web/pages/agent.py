@@ -16,6 +16,7 @@ from clawblox.system.clock import format_utc_ms, parse_since
 from clawblox.telemetry.log_segments import log_end
 from clawblox.views.agent_strip import Strip, draw_strip
 from clawblox.views.agent_words import (
+    calls_of,
     describe_budget,
     describe_call,
     describe_turn_shortly,
@@ -139,7 +140,7 @@ def _draw_now(view: AgentView, tail: Window) -> Markup | None:
     """Return its last call or words."""
     name = element("b", "last" if view.agent.is_over else "now")
     for step in reversed(tail.steps):
-        calls = [describe_call(call) for call in step.get("tool_calls", ())]
+        calls = [describe_call(call) for call in calls_of(step)]
         if step["source"] == "agent" and (words := [step["message"], *calls][-1]):
             to = view.to(fragment=f"o{offset_of(step)}")
             return element("p", link(name, to), " ", one_line(words, _MAX_NOW), id="latest")
@@ -199,10 +200,10 @@ def _draw_strip(view: AgentView, window: Window) -> Markup:
     strip = Strip(
         turns=view.turns.turns,
         latest=view.agent.time,
-        calls=[one["timestamp"] for one in timed for _ in one.get("tool_calls", ())],
+        calls=[one["timestamp"] for one in timed for _ in calls_of(one)],
         marks=[*_list_marks(view)],
         view=(timed[0]["timestamp"], timed[-1]["timestamp"]) if timed else None,
-        simulated=lambda utc: found[1].position if (found := world.find_time(utc)) else None,
+        simulated=lambda utc: found[1] if (found := world.find_time(utc)) else None,
         address=lambda turn: _to_turn(view, turn),
     )
     note = "" if world.axis.is_simulated else f" · {world.axis.note}"
