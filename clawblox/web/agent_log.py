@@ -89,34 +89,30 @@ class AgentLog:
 
     Attributes:
         turns: Its turns, as far as they were read.
-        world: Its world, as it was last looked at.
+        lock: Held while a page is made of it.
     """
 
     def __init__(self, directory: Path) -> None:
         self.turns = TurnIndex(directory)
-        self.world: AgentWorld
         self.lock = threading.Lock()
+        self._world: AgentWorld
         self._stamp: object = None
 
-    def read_on(self, run: RunSummary, recordings: Recordings) -> None:
-        """Read what is new. Blocks.
+    def read_world(self, run: RunSummary, recordings: Recordings) -> AgentWorld:
+        """Return its world. Blocks.
 
         Args:
             run: The agent's run.
             recordings: Opens its recordings.
-
-        Raises:
-            OSError: A file cannot be read.
-            ClawbloxError: A later clawblox wrote a file of the agent.
         """
-        self.turns.read_on()
         history = read_history(run)
         stamp = [history, *(file_stamp(found.path) for found in history.recordings)]
         if stamp != self._stamp:
             instance = _find_instance(run, self.turns.directory.path)
             agent = self.turns.directory.path.name
-            self.world = _read_world(history, instance, agent, recordings)
+            self._world = _read_world(history, instance, agent, recordings)
             self._stamp = stamp
+        return self._world
 
     def read_window(self, at: int | None, before: int | None) -> Window:
         """Return a window of not too many steps. Blocks.
@@ -151,6 +147,11 @@ class AgentView:
         """Its turns."""
         return self.log.turns
 
+    @functools.cached_property
+    def world(self) -> AgentWorld:
+        """Its world."""
+        return self.log.read_world(self.run, self.ask.site.recordings)
+
     @property
     def path(self) -> Sequence[str]:
         """The path of its page."""
@@ -175,7 +176,7 @@ def opened_agent(ask: Ask, run: RunSummary, agent: AgentStatus) -> Iterator[Agen
             raise PermissionError(f"{path} is not below {ask.site.root}")
     log = _keep(agent.dir)
     with log.lock:
-        log.read_on(run, ask.site.recordings)
+        log.turns.read_on()
         yield AgentView(ask, run, agent, log)
 
 

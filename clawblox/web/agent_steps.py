@@ -86,6 +86,23 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
     return len(steps)
 
 
+def list_words(step: Step, address: str) -> Iterator[tuple[str, str]]:
+    """Yield what an agent did or was told in a step, and the words of it.
+
+    Args:
+        step: The step.
+        address: The agent's address of its world; empty if it has none.
+    """
+    yield {"agent": "says", "user": "told"}.get(step["source"], "✕"), step["message"]
+    yield "thinks", step.get("reasoning_content", "")
+    for call in calls_of(step):
+        if world := read_world_call(call["arguments"], address):
+            yield world.verb, world.words
+        yield call["function_name"], call_text(call)
+    for result in results_of(step):
+        yield "→", pretty(result["content"])
+
+
 @attrs.define
 class StepDrawer:
     """Draws steps in their order.
@@ -142,7 +159,7 @@ class StepDrawer:
     def _draw_checkpoints(self, time: str | None) -> Iterator[Markup]:
         """Yield the checkpoints between the last step and a time."""
         if self.view and self._time and time:
-            for one in self.view.log.world.checkpoints:
+            for one in self.view.world.checkpoints:
                 if self._time[:19] <= (one.created_at or "")[:19] < time[:19]:
                     yield draw_checkpoint(self.view.run, one)
         self._time = time or self._time
@@ -160,7 +177,7 @@ class StepDrawer:
         """Return the simulated time of a step; of a look or an input, the one in the recording."""
         calls = [read_world_call(one["arguments"], self._address) for one in calls_of(step)]
         words = next((call.words for call in calls if call and call.verb in _SENDING), "")
-        if (found := view.log.world.find_time(step.get("timestamp"), words)) is None:
+        if (found := view.world.find_time(step.get("timestamp"), words)) is None:
             return None
         number, time = found
         if calls[:1] == [_LOOK]:

@@ -287,13 +287,21 @@ def _scan(
         for first, last in find(data):
             if reached <= place + first < place + done:
                 reached = place + last
-                yield reached, _cut_match(data, place, first, last)
+                yield reached, cut_match(data, place, first, last)
         place += done
         reached = max(reached, place)
         yield reached, None
 
 
-def _cut_match(data: bytes, place: int, first: int, last: int) -> Match:
+def cut_match(data: bytes, place: int, first: int, last: int) -> Match:
+    """Return a match with what is around it in its line.
+
+    Args:
+        data: A block.
+        place: Its offset in the log.
+        first: Where the match begins in it.
+        last: Where it ends.
+    """
     before = data[max(first - _EXCERPT, 0) : first].rpartition(b"\n")[2]
     text = data[first : min(last, first + _EXCERPT)]
     after = data[last : last + _EXCERPT].partition(b"\n")[0]

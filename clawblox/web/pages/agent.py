@@ -127,7 +127,7 @@ def _draw_facts(view: AgentView) -> Markup:
             ("Budget", budget),
             ("Sandbox", agent.sandbox),
             ("Conversation", (agent.session_id or "")[:8]),
-            ("Came from", join(draw_origins(view.ask, view.run, view.log.world.history), ", ")),
+            ("Came from", join(draw_origins(view.ask, view.run, view.world.history), ", ")),
         )
     )
 
@@ -149,7 +149,7 @@ def _draw_now(view: AgentView, tail: Window) -> Markup | None:
 
 def _draw_commands(view: AgentView) -> Markup:
     place, is_over = view.agent.dir, view.agent.is_over
-    saved = [one for one in view.log.world.history.saves if not (one.instance or one.removed_at)]
+    saved = [one for one in view.world.history.saves if not (one.instance or one.removed_at)]
     suggested = {
         "Tell it": "" if is_over else suggest("agent send", place, "TEXT"),
         "Stop it": "" if is_over else suggest("agent stop", place),
@@ -165,7 +165,7 @@ def _draw_commands(view: AgentView) -> Markup:
 
 def _find_time(view: AgentView) -> str | None:
     """Return the UTC time that is asked for; None for none."""
-    query, axis = view.ask.query, view.log.world.axis
+    query, axis = view.ask.query, view.world.axis
     with suppress(ValueError):
         if utc := query.get("since") or query.get("utc"):
             return parse_since(utc)
@@ -183,7 +183,7 @@ def _draw_forms(view: AgentView) -> Markup:
     known = [one for one in seconds if one is not None]
     last = f", 0 to {(max(known) - min(known)) // 60:.0f}" if known else ""
     fields = {"minute": f"minute{last}"}
-    if view.log.world.axis.is_simulated:
+    if view.world.axis.is_simulated:
         fields["t"] = "simulated time"
     forms = [draw_search(view.ask, "/".join(view.path))]
     for name, words in fields.items():
@@ -196,7 +196,7 @@ def _draw_forms(view: AgentView) -> Markup:
 
 
 def _draw_strip(view: AgentView, window: Window) -> Markup:
-    world, timed = view.log.world, [one for one in window.steps if "timestamp" in one]
+    world, timed = view.world, [one for one in window.steps if "timestamp" in one]
     strip = Strip(
         turns=view.turns.turns,
         latest=view.agent.time,
@@ -212,9 +212,9 @@ def _draw_strip(view: AgentView, window: Window) -> Markup:
 
 
 def _list_marks(view: AgentView) -> Iterator[tuple[str, str, str]]:
-    for save in view.log.world.checkpoints:
+    for save in view.world.checkpoints:
         yield "save", save.created_at or "", f"checkpoint {save.path.name}"
-    for point in view.log.world.axis.points:
+    for point in view.world.axis.points:
         if point.kind in ("crash", "restart"):
             yield point.kind, point.place.utc, f"the world {point.label}"
 
@@ -277,7 +277,7 @@ def _draw_end(view: AgentView, window: Window, tail: Window, *, is_tail: bool) -
         yield element("p", later, " · ", link("latest", view.to(fragment="end")))
         return
     latest = max((step.get("timestamp") or "" for step in tail.steps), default="")
-    for one in view.log.world.checkpoints:
+    for one in view.world.checkpoints:
         if (one.created_at or "")[:19] >= latest[:19]:
             yield draw_checkpoint(view.run, one)
     turn = view.turns.last

@@ -13,12 +13,15 @@ import errno
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import attrs
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentStatus
+from clawblox.agents.trajectory import read_window
+from clawblox.errors import ClawbloxError
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
@@ -26,13 +29,20 @@ from clawblox.system.clock import parse_since
 from clawblox.telemetry.line_borders import find_line_start
 from clawblox.telemetry.log_segments import LogSegment, list_segments
 from clawblox.telemetry.log_times import Entry, LogTimes
+from clawblox.telemetry.tail import read_lines
+from clawblox.views.agent_words import pretty
 from clawblox.views.formatting import count_words, format_labels
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.web.agent_log import AgentView, opened_agent, read_address
+from clawblox.web.agent_steps import list_words
 from clawblox.web.files import (
     MAX_WANTED,
     MAX_WINDOW_BYTES,
     Finder,
+    Match,
     Window,
+    cut_match,
+    decode,
     make_finder,
     opened_below,
     read_around,
@@ -351,7 +361,7 @@ def _search_place(
 ) -> tuple[Sequence[Markup], int | None]:
     """Search a place; return results, and the offset at which it continues if time was over."""
     subject, is_only = place.subject, "place" in ask.query
-    times, most = None, _MAX_RESULTS if is_only else _MAX_A_PLACE
+    most = _MAX_RESULTS if is_only else _MAX_A_PLACE
     try:
         if subject is None:
             return [*_find_names(ask, find, place)], None
@@ -363,20 +373,70 @@ def _search_place(
         matches = search(ask.site.root, segments, find, start, most=most, seconds=seconds)
     except OSError:
         return (), None
-    found = []
-    for match in matches.found:
-        arrived = times.arrival(match.start - segments[0].start) if times else None
-        at = match.start
-        if isinstance(subject, AgentStatus):  # whose page has the offsets of lines
-            at = find_line_start(segments, at)
-        to = ask.links.to(*place.key.split("/"), fragment=f"o{at}", at=at)
-        words = element("code", match.before, element("mark", match.text), match.after)
-        when = clock(arrived, is_long=True)
-        found.append(element("li", link(place.words, to), " ", when, " ", words))
-    if is_only or matches.reached is None or len(found) < most:
+    if isinstance(subject, AgentStatus):
+        found = _draw_steps(ask, find, place, subject, segments, matches.found)
+    else:
+        found = [
+            _draw_match(ask, place, one.start, one, times.arrival(one.start - segments[0].start))
+            for one in matches.found
+        ]
+    if is_only or matches.reached is None or len(matches.found) < most:
         return found, matches.reached
     more = _link(ask, f"more: {place.words}", place=place.key)
     return [*found, element("li", more)], None
+
+
+def _draw_steps(
+    ask: Ask,
+    find: Finder,
+    place: _Place,
+    agent: AgentStatus,
+    segments: Sequence[LogSegment],
+    matches: Sequence[Match],
+) -> Sequence[Markup]:
+    """Return matches in the log of an agent, with the words of its steps where they are known."""
+    lines = dict[int, Match]()
+    for match in matches:
+        lines.setdefault(find_line_start(segments, match.start), match)
+    try:
+        with opened_agent(ask, place.run, agent) as view:
+            return [_draw_step(view, find, place, at, match) for at, match in lines.items()]
+    except (ClawbloxError, OSError):
+        return [_draw_match(ask, place, at, match) for at, match in lines.items()]
+
+
+def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Match) -> Markup:
+    """Return a match with the turn, the time and the first words of its step that match, too."""
+    turn, steps = view.turns.find_turn(at), read_window(view.turns, at, max_bytes=1).steps
+    address = read_address(view.agent.dir)
+    texts = [text for step in steps for text in list_words(step, address)]
+    with contextlib.closing(read_lines(view.turns.directory.log_file, at)) as lines:
+        texts += [("", pretty(decode(line.data or b""))) for line in islice(lines, 1)]
+    shown = (
+        (what, cut_match(data, 0, *span))
+        for what, data in ((what, text.encode(errors="replace")) for what, text in texts)
+        for span in find(data)
+    )
+    what, match = next(shown, ("", match))
+    utc, where = next((step.get("timestamp") for step in steps), None), ""
+    if turn is not None:
+        where = f", turn {turn.number}"
+    return _draw_match(view.ask, place, at, match, utc, where, what)
+
+
+def _draw_match(
+    ask: Ask,
+    place: _Place,
+    at: int,
+    match: Match,
+    utc: str | None = None,
+    turn: str = "",
+    what: str = "",
+) -> Markup:
+    to = ask.links.to(*place.key.split("/"), fragment=f"o{at}", at=at)
+    words = element("code", match.before, element("mark", match.text), match.after)
+    when, did = clock(utc, is_long=True), element("b", what) if what else None
+    return element("li", link(place.words + turn, to), " ", when, " ", did, " ", words)
 
 
 def _find_names(ask: Ask, find: Finder, place: _Place) -> Iterator[Markup]:
