@@ -33,7 +33,6 @@ class Record:
     """A line of ``events.jsonl``.
 
     Attributes:
-        place: Where it begins in the file.
         at: The byte of the log at which it happened; None if not determined.
     """
 
@@ -43,7 +42,6 @@ class Record:
     session_id: str | None
     raw_offset: int | None
     data: Mapping[str, Any]
-    place: int
     at: int | None = None
 
     @property
@@ -127,19 +125,18 @@ class Placer:
         return released
 
 
-def read_records(path: Path, start: int = 0) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[Record]:
     """Yield the records of ``events.jsonl``; incomplete and foreign lines are skipped. Blocks.
 
     Args:
         path: The file; a missing file has no records.
-        start: Where the first line begins.
 
     Raises:
         OSError: The file cannot be read.
         ClawbloxError: A later version of clawblox wrote it.
     """
     with suppress(FileNotFoundError):
-        for line in read_segment(LogSegment(path, 0, path.stat().st_size, 1), start):
+        for line in read_segment(LogSegment(path, 0, path.stat().st_size, 1), 0):
             if (record := to_record(line, path)) is not None:
                 yield record
 
@@ -171,7 +168,6 @@ def to_record(line: Line, path: Path) -> Record | None:
         data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
     time, session_id = fields.get("time"), fields.get("session_id")
     return Record(
-        place=line.offset,
         type=fields["type"],
         time=time if isinstance(time, str) and parse_utc(time) is not None else None,
         turn=whole_number(fields.get("turn")) or 0,

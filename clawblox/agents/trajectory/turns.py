@@ -1,15 +1,15 @@
 """The turns of an agent, from ``events.jsonl``, which is read on as it grows. Blocks.
 
-Of the events, only the turns and a mark now and then are kept, so that a window of the log can be
-read (``window``) without its beginning.
+The events are kept, so that a window of the log can be read (``window``) without its beginning.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
@@ -17,14 +17,12 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory.document import find_conversation
-from clawblox.agents.trajectory.records import Context, Placer, Record, read_records, to_record
+from clawblox.agents.trajectory.records import Context, Placer, Record, to_record
 from clawblox.agents.trajectory.steps import UsageCount
 from clawblox.agents.values import Usage
 from clawblox.telemetry.log_segments import LogArrivals
 from clawblox.telemetry.tail import Tail
 
-_MARK_BYTES: Final = 64 * 1024
-"""Bytes of events between two marks."""
 _TEXT_CHARS: Final = 500
 
 
@@ -68,20 +66,6 @@ class AgentTurn:
         return self.prompt == AUTO_CONTINUE
 
 
-class _Mark(NamedTuple):
-    """A place in ``events.jsonl``.
-
-    Attributes:
-        at: Offset in the log of the last event before it.
-        place: Its offset in the file.
-        context: What the events before it say.
-    """
-
-    at: int
-    place: int
-    context: Context
-
-
 class TurnIndex:
     """The turns of an agent, as far as :meth:`read_on` has read.
 
@@ -116,7 +100,7 @@ class TurnIndex:
         self._count = UsageCount(self.driver.cost_scope)
         self._placer = Placer(self.arrivals)
         self.context = Context(session_id=self._session_id)
-        self._marks = [_Mark(-1, 0, self.context)]
+        self._placed: list[tuple[int, Record, Context]] = []
 
     @property
     def usage(self) -> Usage:
@@ -147,10 +131,8 @@ class TurnIndex:
                         self._take(record)
 
     def _take(self, record: Record) -> None:
-        last = self._marks[-1]
-        if record.place - last.place >= _MARK_BYTES and not self._placer.held:
-            self._marks.append(_Mark(self._placer.at, record.place, self.context))
-        self._placer.place(record)
+        for at, placed in self._placer.place(record):
+            self._placed.append((at, placed, self._context_at(None).after(placed)))
         self.context = self.context.after(record)
         added = self._count.take(record.type, record.data, self.context.session_id)
         turn = self.last
@@ -187,33 +169,27 @@ class TurnIndex:
         offset = self.arrivals.find_since(time)
         return next(later, None) if offset is None else offset
 
-    def read_events(self, first: int, last: int, *, is_end: bool) -> tuple[Context, list[Record]]:
+    def list_events(self, first: int, last: int, *, is_end: bool) -> tuple[Context, list[Record]]:
         """Return the context of a line of the log, and the events from there on.
 
         Args:
             first: Offset of the line.
             last: Offset behind the last line whose events are returned.
             is_end: Whether that is the end of the log, so that later events are returned, too.
-
-        Raises:
-            OSError: ``events.jsonl`` cannot be read.
         """
-        found = bisect_left(self._marks, first, key=lambda mark: mark.at) - 1
-        mark = self._marks[max(0, found)]
-        placed: list[tuple[int, Record]] = []
-        context, records = mark.context, list[Record]()
-        placer = Placer(self.arrivals, max(0, mark.at))
-        for record in read_records(self.directory.events_file, mark.place):
-            placed += placer.place(record)
-            if (record.raw_offset or 0) > last and not placer.held:
-                break
-        placed += placer.release(last)
-        for at, record in placed:
-            if at < first:
-                context = context.after(record)
-            elif at < last or is_end:
-                records.append(attrs.evolve(record, at=at))
-        return context, records
+        held = ((last, record) for record in self._placer.held)
+        placed = chain(((at, record) for at, record, _ in self._placed), held)
+        wanted = [
+            attrs.evolve(record, at=at)
+            for at, record in placed
+            if at >= first and (at < last or is_end)
+        ]
+        return self._context_at(first), wanted
+
+    def _context_at(self, offset: int | None) -> Context:
+        """Return what the events before a line of the log say; None means all of them."""
+        known = (one for at, _, one in reversed(self._placed) if offset is None or at < offset)
+        return next(known, Context(session_id=self._session_id))
 
 
 def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None:

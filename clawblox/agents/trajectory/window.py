@@ -78,7 +78,7 @@ def read_window(
         if lines and is_within_turn and lines[-1].offset + lines[-1].size >= end:
             lines.pop()  # the program is writing it
         last = min(end, lines[-1].offset + lines[-1].size + 1) if lines else first
-        context, records = turns.read_events(first, last, is_end=not ahead)
+        context, records = turns.list_events(first, last, is_end=not ahead)
         history = History(turns.directory, turns.driver, records, turns.arrivals)
         if first > begin:
             history.join(context, turns.first_start or 0, _read_before(turns, context, first))

@@ -12,7 +12,6 @@ import pytest
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.trajectory import export_trajectory
-from clawblox.agents.trajectory import turns as trajectory_turns
 from clawblox.agents.trajectory.turns import TurnIndex
 from clawblox.agents.trajectory.window import Window, read_window
 from clawblox.telemetry.log_index import LogIndex
@@ -122,10 +121,9 @@ def test_without_an_index_a_time_leads_to_the_start_of_its_turn(eko: AgentDir) -
     assert turns.find_time("2027-01-01T00:00:00.000Z") is None
 
 
-def test_turns_are_read_on_while_their_file_grows(eko: AgentDir, monkeypatch: Any) -> None:
+def test_turns_are_read_on_while_their_file_grows(eko: AgentDir) -> None:
     lines = eko.events_file.read_bytes().splitlines(keepends=True)
     eko.events_file.write_bytes(b"")
-    monkeypatch.setattr(trajectory_turns, "_MARK_BYTES", 1)
     turns = read_turns(eko)
     for line in lines:
         for part in (line[:20], line[20:]):
