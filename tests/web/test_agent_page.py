@@ -378,7 +378,7 @@ def test_a_search_leads_to_the_steps_that_it_has_found(ada: WrittenAgent, tmp_pa
     assert form is not None
     page = follow(tmp_path, f"/key/search?q=needle&place={form[1]}")
     found = words_of(page, "found")
-    place, time = "agent Ada, turn 1", r"2026-11-22 11:10:\d\d UTC"
+    place, time = "agent Ada turn 1", r"2026-11-22 11:10:\d\d UTC"
     for words in (
         'says The " Needle " is <here>.',
         "Bash grep needle notes",

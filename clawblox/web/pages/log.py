@@ -96,11 +96,6 @@ class _OpenLog:
         """Number of bytes that cuts have removed: the place of the first byte of the file."""
         return self.segment.start
 
-    @property
-    def is_growing(self) -> bool:
-        """Whether lines can still be added."""
-        return self.status.state not in OVER
-
     def link(self, words: str, key: str | None = None, **query: str | int) -> Markup:
         """Return a link to a place in this log."""
         return link(words, self.ask.links.to(*self.path, fragment="", **query), data_key=key)
@@ -200,7 +195,7 @@ def _draw_log(log: _OpenLog, window: Window) -> Iterator[Part]:
     else:
         first = sum(note.size <= window.start for note in notes) if window.start else 0
     is_end, end, rest = window.end == window.size, window.end, ""
-    grows = log.is_growing and (bool(cursor) or is_end)
+    grows = log.status.state not in OVER and (bool(cursor) or is_end)
     lines = [*window.lines()]
     if grows and is_end and lines and not window.data.endswith(b"\n"):
         end, rest = lines.pop()
@@ -249,7 +244,7 @@ def _draw_ways(log: _OpenLog, window: Window) -> Markup:
         ways = [log.link("start", start=0), earlier, shown]
     if window.end < window.size:
         ways.append(log.link("later", "later", start=window.end + log.moved))
-    if window.end < window.size or not log.is_growing:
+    if window.end < window.size or log.status.state in OVER:
         ways.append(log.link("end"))
     return element("p", join(ways, " · "), class_="muted")
 
@@ -376,9 +371,10 @@ def _search_place(
     if isinstance(subject, AgentStatus):
         found = _draw_steps(ask, find, place, subject, segments, matches.found)
     else:
+        came = (times.arrival(one.start - segments[0].start) for one in matches.found)
         found = [
-            _draw_match(ask, place, one.start, one, times.arrival(one.start - segments[0].start))
-            for one in matches.found
+            _draw_match(ask, place, one.start, one, clock(utc, is_long=True))
+            for one, utc in zip(matches.found, came, strict=True)
         ]
     if is_only or matches.reached is None or len(matches.found) < most:
         return found, matches.reached
@@ -418,25 +414,15 @@ def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Mat
         for span in find(data)
     )
     what, match = next(shown, ("", match))
-    utc, where = next((step.get("timestamp") for step in steps), None), ""
-    if turn is not None:
-        where = f", turn {turn.number}"
-    return _draw_match(view.ask, place, at, match, utc, where, what)
+    utc = next((step.get("timestamp") for step in steps), None)
+    words = (f"turn {turn.number}" if turn else None, clock(utc, is_long=True))
+    return _draw_match(view.ask, place, at, match, *words, element("b", what) if what else None)
 
 
-def _draw_match(
-    ask: Ask,
-    place: _Place,
-    at: int,
-    match: Match,
-    utc: str | None = None,
-    turn: str = "",
-    what: str = "",
-) -> Markup:
+def _draw_match(ask: Ask, place: _Place, at: int, match: Match, *words: Child) -> Markup:
     to = ask.links.to(*place.key.split("/"), fragment=f"o{at}", at=at)
-    words = element("code", match.before, element("mark", match.text), match.after)
-    when, did = clock(utc, is_long=True), element("b", what) if what else None
-    return element("li", link(place.words + turn, to), " ", when, " ", did, " ", words)
+    excerpt = element("code", match.before, element("mark", match.text), match.after)
+    return element("li", join((link(place.words, to), *words, excerpt), " "))
 
 
 def _find_names(ask: Ask, find: Finder, place: _Place) -> Iterator[Markup]:
