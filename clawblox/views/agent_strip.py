@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory import AgentTurn
 from clawblox.system.clock import format_utc_ms
 from clawblox.views import svg
@@ -170,7 +171,7 @@ def _list_marks(strip: Strip, blocks: Sequence[_Block]) -> Iterator[tuple[str, f
     """Yield kind, moment and words of each mark."""
     for block in blocks:
         turn, name = block.turn, f"turn {block.turn.number}:"
-        if turn.prompt and not turn.is_automatic:
+        if turn.prompt and turn.prompt != AUTO_CONTINUE:
             yield "message", block.begin, f"{name} {turn.prompt[:80]}"
         has_failed = turn.limits or turn.errors
         if has_failed or turn.retries:

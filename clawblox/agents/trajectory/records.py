@@ -77,7 +77,7 @@ class Context(NamedTuple):
         told = {"time": record.time, "session_id": record.session_id}
         told |= {name: record.data.get(name) for name in ("version", "model")}
         known: dict[str, Any] = {
-            name: text for name, text in told.items() if isinstance(text, str) and text
+            key: text for key, text in told.items() if text and isinstance(text, str)
         }
         if record.type == "process.started":
             known["process_start"] = record.raw_offset or 0

@@ -15,7 +15,6 @@ import attrs
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory.document import find_conversation
 from clawblox.agents.trajectory.records import Context, Placer, Record, to_record
 from clawblox.agents.trajectory.steps import UsageCount
@@ -60,11 +59,6 @@ class AgentTurn:
     last_limit: str = ""
     last_error: str = ""
 
-    @property
-    def is_automatic(self) -> bool:
-        """Whether the message only asks the agent to continue."""
-        return self.prompt == AUTO_CONTINUE
-
 
 class TurnIndex:
     """The turns of an agent, as far as :meth:`read_on` has read.
@@ -101,11 +95,6 @@ class TurnIndex:
         self._placer = Placer(self.arrivals)
         self.context = Context(session_id=self._session_id)
         self._placed: list[tuple[int, Record, Context]] = []
-
-    @property
-    def usage(self) -> Usage:
-        """Usage over all turns."""
-        return self._count.usage
 
     @property
     def last(self) -> AgentTurn | None:
@@ -145,8 +134,7 @@ class TurnIndex:
             case "turn.started":
                 prompt = record.data.get("prompt")
                 text = prompt[:_TEXT_CHARS] if isinstance(prompt, str) else None
-                begun = AgentTurn(record.turn, self._placer.at, record.time, text)
-                self.turns.append(begun)
+                self.turns.append(AgentTurn(record.turn, self._placer.at, record.time, text))
             case _ if turn is not None:
                 _add(turn, record, added, self._placer.at)
 

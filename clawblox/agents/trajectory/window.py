@@ -69,9 +69,8 @@ def read_window(
         OSError: A file of the agent cannot be read.
         ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
     """
-    segments = turns.arrivals.segments
-    begin, end = (segments[0].start, segments[-1].end) if segments else (0, 0)
-    first, stop = _find_borders(segments, begin, end, at, before, max_bytes)
+    begin, end = _span_of(turns.arrivals.segments)
+    first, stop = _find_borders(turns.arrivals.segments, at, before, max_bytes)
     with closing(read_lines(turns.directory.log_file, first)) as left:
         lines, ahead = _take(left, stop)
         is_within_turn = turns.last is not None and turns.last.ended_at is None
@@ -115,24 +114,23 @@ def _read_before(turns: TurnIndex, context: Context, first: int) -> list[Line]:
         return list(takewhile(lambda line: line.offset < first, lines))
 
 
+def _span_of(segments: Sequence[LogSegment]) -> tuple[int, int]:
+    """Return the offset of the first byte of a log, and the one behind its last byte."""
+    return (segments[0].start, segments[-1].end) if segments else (0, 0)
+
+
 def _find_borders(
-    segments: Sequence[LogSegment],
-    begin: int,
-    end: int,
-    at: int | None,
-    before: int | None,
-    max_bytes: int,
+    segments: Sequence[LogSegment], at: int | None, before: int | None, max_bytes: int
 ) -> tuple[int, int]:
     """Return where the first line of a window begins, and where its last line ends at the latest.
 
     Args:
         segments: The segments of the log.
-        begin: Offset of its first byte.
-        end: Offset behind its last byte.
         at: As for :func:`read_window`.
         before: As for :func:`read_window`.
         max_bytes: As for :func:`read_window`.
     """
+    begin, end = _span_of(segments)
     stop = end if before is None else min(before, end)
     first = max(begin, min(end, stop - max_bytes if at is None else at))
     if first > begin:

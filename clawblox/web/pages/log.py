@@ -369,7 +369,8 @@ def _search_place(
     except OSError:
         return (), None
     if isinstance(subject, AgentStatus):
-        found = _draw_steps(ask, find, place, subject, segments, matches.found)
+        lines = {find_line_start(segments, one.start): one for one in reversed(matches.found)}
+        found = _draw_steps(ask, find, place, subject, dict(sorted(lines.items())))
     else:
         came = (times.arrival(one.start - segments[0].start) for one in matches.found)
         found = [
@@ -383,17 +384,9 @@ def _search_place(
 
 
 def _draw_steps(
-    ask: Ask,
-    find: Finder,
-    place: _Place,
-    agent: AgentStatus,
-    segments: Sequence[LogSegment],
-    matches: Sequence[Match],
+    ask: Ask, find: Finder, place: _Place, agent: AgentStatus, lines: Mapping[int, Match]
 ) -> Sequence[Markup]:
-    """Return matches in the log of an agent, with the words of its steps where they are known."""
-    lines = dict[int, Match]()
-    for match in matches:
-        lines.setdefault(find_line_start(segments, match.start), match)
+    """Return matches by their lines of an agent's log, in the words of its steps if possible."""
     try:
         with opened_agent(ask, place.run, agent) as view:
             return [_draw_step(view, find, place, at, match) for at, match in lines.items()]
@@ -404,16 +397,14 @@ def _draw_steps(
 def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Match) -> Markup:
     """Return a match with the turn, the time and the first words of its step that match, too."""
     turn, steps = view.turns.find_turn(at), read_window(view.turns, at, max_bytes=1).steps
-    address = read_address(view.agent.dir)
+    address, what = read_address(view.agent.dir), ""
     texts = [text for step in steps for text in list_words(step, address)]
     with contextlib.closing(read_lines(view.turns.directory.log_file, at)) as lines:
         texts += [("", pretty(decode(line.data or b""))) for line in islice(lines, 1)]
-    shown = (
-        (what, cut_match(data, 0, *span))
-        for what, data in ((what, text.encode(errors="replace")) for what, text in texts)
-        for span in find(data)
-    )
-    what, match = next(shown, ("", match))
+    for kind, data in ((kind, text.encode(errors="replace")) for kind, text in texts):
+        if span := next(iter(find(data)), None):
+            what, match = kind, cut_match(data, 0, *span)
+            break
     utc = next((step.get("timestamp") for step in steps), None)
     words = (f"turn {turn.number}" if turn else None, clock(utc, is_long=True))
     return _draw_match(view.ask, place, at, match, *words, element("b", what) if what else None)

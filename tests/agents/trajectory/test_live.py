@@ -80,7 +80,6 @@ def check_turns(directory: Path, usage: Usage) -> None:
     """Check turns and windows of a running or finished agent against its ledger and trajectory."""
     turns = TurnIndex(directory)
     turns.read_on()
-    assert turns.usage == usage
     assert sum_usage(turn.usage for turn in turns.turns) == attrs.evolve(
         usage, turns=0, cost_usd=usage.cost_usd and pytest.approx(usage.cost_usd)
     )
