@@ -5,6 +5,7 @@ On request it starts the viewer of a world, which ends with it.
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Callable, Collection
 from functools import partial
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
-import attrs
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import (
@@ -23,7 +23,6 @@ from starlette.responses import (
     Response,
 )
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, UsageError
@@ -71,31 +70,32 @@ class ServerLinks:
         return Address.make("", "x", self.frames.make(run, number), "")
 
 
-@attrs.frozen
 class Server:
-    """The pages of a directory on a bound socket.
+    """The pages of a directory on a bound socket. Its answers block, except for coroutines.
+
+    Args:
+        root: The directory.
+        listener: A socket that is bound to 127.0.0.1.
+        names: Further host names, or ``host:port``, under which the pages may be asked for.
 
     Attributes:
         site: The site.
-        listener: The socket.
-        keys: The keys of the pages.
+        port: The port.
         app: The application.
     """
 
-    site: Site
-    listener: socket.socket
-    keys: Keys
-    app: ASGIApp
-
-    @property
-    def port(self) -> int:
-        """The port."""
-        return int(self.listener.getsockname()[1])
+    def __init__(self, root: Path, listener: socket.socket, names: Collection[str] = ()) -> None:
+        self.site, self.port = Site(root), int(listener.getsockname()[1])
+        self._listener, self._keys, self._viewers = listener, Keys(), Viewers()
+        self._links = ServerLinks(self._keys.key)
+        self._keep_page = functools.lru_cache(_MAX_KEPT)(self._make_page)
+        address = ServerAddress("127.0.0.1", self.port)
+        self.app = guarded(self._make_app(), address, self._keys, names)
 
     @property
     def address(self) -> str:
         """The address of the first page, with the key."""
-        return f"http://127.0.0.1:{self.port}/{self.keys.key}/"
+        return f"http://127.0.0.1:{self.port}/{self._keys.key}/"
 
     def open_once(self, path: str = "") -> str:
         """Return an address for a browser, valid once and for a minute.
@@ -103,7 +103,7 @@ class Server:
         Args:
             path: The page to which it leads, relative to the first one.
         """
-        return f"http://127.0.0.1:{self.port}/?once={self.keys.open_once(path)}"
+        return f"http://127.0.0.1:{self.port}/?once={self._keys.open_once(path)}"
 
     def find_shared(self, address: str) -> str:
         """Return the page that an address to send leads to, relative to the first one. Blocks.
@@ -114,13 +114,12 @@ class Server:
         Raises:
             UsageError: It leads nowhere.
         """
-        ask = Ask(self.site, ServerLinks(self.keys.key))
         try:
-            pages = find_pages(ask, address)
+            pages = find_pages(self._ask(), address)
         except NoSuchPage as error:
             raise UsageError(str(error)) from error
-        page = pages[0][1] if len(pages) == 1 else ask.links.to("open", address=address)
-        return page.text.removeprefix(f"/{self.keys.key}/")
+        page = pages[0][1] if len(pages) == 1 else self._links.to("open", address=address)
+        return page.text.removeprefix(f"/{self._keys.key}/")
 
     def serve(self, on_listening: Callable[[], None]) -> None:
         """Serve until SIGTERM or SIGINT. Blocks.
@@ -129,90 +128,59 @@ class Server:
             on_listening: Called when clients can connect.
         """
         settings = Settings(host="127.0.0.1", port=self.port)
-        run_server(self.app, self.listener, settings, on_listening, lambda: False)
+        run_server(self.app, self._listener, settings, on_listening, lambda: False)
 
-
-def open_site(root: Path, listener: socket.socket, names: Collection[str] = ()) -> Server:
-    """Return the pages of a directory.
-
-    Args:
-        root: The directory.
-        listener: A socket that is bound to 127.0.0.1.
-        names: Further host names, or ``host:port``, under which they may be asked for.
-    """
-    site, keys = Site(root), Keys()
-    pages = _Pages(site, ServerLinks(keys.key))
-    below = "/run/{run}/replay/{number}"
-    answers = {
-        "/static/{name}": _answer_static,
-        "/changes": pages.changes,
-        "/open": pages.open,
-        "/x/{key}/{path:path}": pages.frame,
-        f"{below}/states": pages.states,
-        f"{below}/viewer/open": pages.open_viewer,
-        "/{path:path}": pages.page,
-    }
-    routes = [Route(path, partial(run_blocking, answer)) for path, answer in answers.items()]
-    app = Starlette(
-        routes=[*routes, Route(f"{below}/viewer", pages.start_viewer, methods=["POST"])],
-        exception_handlers=dict.fromkeys((ClawbloxError, NoSuchPage, OSError), pages.refuse),
-        lifespan=lambda _app: pages.viewers.open(),
-    )
-    address = ServerAddress("127.0.0.1", int(listener.getsockname()[1]))
-    return Server(site, listener, keys, guarded(app, address, keys, names))
-
-
-def _answer_static(request: Request) -> Response:
-    """Answer with a static file."""
-    name = request.path_params["name"]
-    if name not in STATIC_FILES:
-        raise NoSuchPage("There is no such file.")
-    return Response(read_static(name), media_type=guess_media_type(name))
-
-
-class _Pages:
-    """Answers requests; each answer blocks, except for those that are coroutines."""
-
-    def __init__(self, site: Site, links: ServerLinks) -> None:
-        self.viewers = Viewers()
-        self._site = site
-        self._links = links
-        self._kept: dict[object, tuple[int, Page]] = {}
+    def _make_app(self) -> Starlette:
+        below = "/run/{run}/replay/{number}"
+        answers = {
+            "/static/{name}": _answer_static,
+            "/changes": self._answer_changes,
+            "/open": self._answer_shared,
+            "/x/{key}/{path:path}": self._answer_frame,
+            f"{below}/states": self._answer_states,
+            f"{below}/viewer/open": self._open_viewer,
+            "/{path:path}": self._answer_page,
+        }
+        routes = [Route(path, partial(run_blocking, answer)) for path, answer in answers.items()]
+        return Starlette(
+            routes=[*routes, Route(f"{below}/viewer", self._start_viewer, methods=["POST"])],
+            exception_handlers=dict.fromkeys((ClawbloxError, NoSuchPage, OSError), self._refuse),
+            lifespan=lambda _app: self._viewers.open(),
+        )
 
     def _ask(self, query: Query | None = None, cursors: Query | None = None) -> Ask:
-        return Ask(self._site, self._links, query or {}, cursors or {}, self.viewers)
+        return Ask(self.site, self._links, query or {}, cursors or {}, self._viewers)
 
-    def page(self, request: Request) -> Response:
+    def _answer_page(self, request: Request) -> Response:
         """Answer with a page."""
-        return self._draw(self._make(request.url.path, dict(request.query_params)))
+        return self._draw(self._find_page(request.url.path, dict(request.query_params)))
 
-    def refuse(self, request: Request, error: Exception) -> Response:
+    def _refuse(self, request: Request, error: Exception) -> Response:
         """Answer that there is no page; a frame must not see any address of a page."""
         if request.url.path.startswith(FRAME_PREFIX):
             return PlainTextResponse("Not found", 404)
         return self._draw(routes.make_missing(self._ask(), str(error)), 404)
 
-    def open(self, request: Request) -> Response:
+    def _answer_shared(self, request: Request) -> Response:
         """Answer an address to send with its page, or with a choice of several."""
         pages = find_pages(self._ask(), request.query_params.get("address", ""))
-        return self.page(request) if len(pages) > 1 else RedirectResponse(pages[0][1].text, 303)
+        is_one = len(pages) == 1
+        return RedirectResponse(pages[0][1].text, 303) if is_one else self._answer_page(request)
 
-    def _make(self, path: str, query: Query, cursors: Query | None = None) -> Page:
-        key, version = (path, *sorted(query.items())), self._site.version()
-        seen, page = self._kept.get(key, (None, None))
-        if page is None or seen != version:
-            page = routes.make_page(self._ask(query, cursors), path)
-            if page.is_of_site:
-                others = [kept for kept in [*self._kept.items()] if kept[0] != key]
-                self._kept = dict([*others[1 - _MAX_KEPT :], (key, (version, page))])
-        return page
+    def _find_page(self, path: str, query: Query, cursors: Query | None = None) -> Page:
+        if routes.is_of_site(path):
+            return self._keep_page(path, tuple(sorted(query.items())), self.site.version())
+        return routes.make_page(self._ask(query, cursors), path)
+
+    def _make_page(self, path: str, query: tuple[tuple[str, str], ...], _version: int) -> Page:
+        return routes.make_page(self._ask(dict(query)), path)
 
     def _draw(self, page: Page, status: int = 200) -> Response:
         head, body = draw_page(page, self._links)
         title = f"{page.title} · clawblox"
         return HTMLResponse(document(title, head, body, policy=None), status)
 
-    def changes(self, request: Request) -> Response:
+    def _answer_changes(self, request: Request) -> Response:
         """Answer with the parts of a page that have changed, 204 without any.
 
         Of a part that grows, only what has come since is among them. Parameters: ``page`` is path
@@ -223,19 +191,19 @@ class _Pages:
         path, _, text = given.get("page", "").partition("?")
         pairs = (pair.partition(":") for pair in given.get("seen", "").split(","))
         seen = {name: version for name, _, version in pairs}
-        page = self._make(path, dict(parse_qsl(text)), seen)
+        page = self._find_page(path, dict(parse_qsl(text)), seen)
         changed = [
             draw_part(part).html for part in page.parts if seen.get(part.name) != part.version
         ]
         return JSONResponse(changed) if changed else Response(status_code=204)
 
-    def states(self, request: Request) -> Response:
+    def _answer_states(self, request: Request) -> Response:
         """Answer with states of a recording from ``from`` to ``to``, in simulated seconds."""
         ask = self._ask(dict(request.query_params))
         content = read_states(ask, **request.path_params)
         return Response(content, media_type="application/json")
 
-    def frame(self, request: Request) -> Response:
+    def _answer_frame(self, request: Request) -> Response:
         """Answer with a file of a renderer, which may load only what is below its key."""
         key, path = request.path_params["key"], request.path_params["path"]
         replay = find_replay(self._ask(), *self._links.frames.find(key))
@@ -243,16 +211,24 @@ class _Pages:
         headers = frame_headers(request.headers.get("host", ""), key, path)
         return Response(content, headers=headers, media_type=guess_media_type(name))
 
-    async def start_viewer(self, request: Request) -> Response:
+    async def _start_viewer(self, request: Request) -> Response:
         """Start the viewer of a recording's world, and lead back to its page, which says so."""
         key = request.path_params["run"], request.path_params["number"]
         replay, viewer = await run_blocking(find_viewer, self._ask(), *key)
-        self.viewers.start(key, viewer, replay.found.path)
+        self._viewers.start(key, viewer, replay.found.path)
         return RedirectResponse(replay.address().text, 303)
 
-    def open_viewer(self, request: Request) -> Response:
+    def _open_viewer(self, request: Request) -> Response:
         """Lead to the address that a running viewer was given."""
-        running = self.viewers.find(**request.path_params)
+        running = self._viewers.find(**request.path_params)
         if running is None or running.state != "running":
             raise NoSuchPage("This viewer does not run.")
         return RedirectResponse(running.address, 303)
+
+
+def _answer_static(request: Request) -> Response:
+    """Answer with a static file."""
+    name = request.path_params["name"]
+    if name not in STATIC_FILES:
+        raise NoSuchPage("There is no such file.")
+    return Response(read_static(name), media_type=guess_media_type(name))

@@ -10,6 +10,7 @@ import heapq
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -153,7 +154,7 @@ class _Walk:
         self.shared: dict[str, list[tuple[str, int, int]]] = {}
         self._site = site
         self._names: dict[_Key, str] = {}
-        self._windows: dict[tuple[str, ...], int] = {}
+        self._windows = Counter[tuple[str, ...]]()
         self._named: dict[str, tuple[int, int, _Key]] = {}
         self._waiting: list[tuple[int, int, _Key]] = []
         self._drawn: tuple[int, tuple[str, ...]] = 0, ()
@@ -178,8 +179,8 @@ class _Walk:
         given = dict(query)
         rank, drawn = self._drawn
         if query:
-            self._windows[path] = number = self._windows.get(path, 0) + 1
-            if number > (_MAX_MOMENTS if given.keys() & {"t", "utc"} else _MAX_WINDOWS):
+            self._windows[path] += 1
+            if self._windows[path] > (_MAX_MOMENTS if {"t", "utc"} & {*given} else _MAX_WINDOWS):
                 return self._find_nearest(path, given.get("t"))
         rank = (rank if path == drawn else 1) if query else 0
         number = len(self._names)
@@ -219,9 +220,8 @@ class _Walk:
             page = routes.make_page(ask, "/".join(path))
         except (NoSuchPage, ClawbloxError, OSError) as error:
             page = routes.make_missing(ask, str(error))
-        if path[::2][-1] == "replay":
-            page = attrs.evolve(page, parts=[*self._draw_moments(path, page), *page.parts])
-        return self._finish(page, self._names[key])
+        parts = [*self._draw_moments(path, page), *page.parts]
+        return self._finish(attrs.evolve(page, parts=parts), self._names[key])
 
     def _draw_moments(self, path: tuple[str, ...], page: Page) -> Iterator[Part]:
         """Yield links to moments of a recording at equal distances, in place of the slider."""
@@ -236,14 +236,10 @@ class _Walk:
     def _finish(self, page: Page, name: str) -> str:
         """Return a page as a document that needs no server, and let what it links to wait."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
-        words = (
-            f"Made {utc_now():%Y-%m-%d %H:%M} UTC. Changes, forms and the 3D view need a program: "
-        )
-        parts.append(
-            Part("bundle", element("footer", element("p", words, code(_COMMAND), class_="muted")))
-        )
-        page = attrs.evolve(page, parts=parts, is_live=False)
-        head, body = draw_page(page, self)
+        made = f"Made {utc_now():%Y-%m-%d %H:%M} UTC. "
+        words = (made, "Changes, forms and the 3D view need a program: ", code(_COMMAND))
+        parts.append(Part("bundle", element("footer", element("p", *words, class_="muted"))))
+        head, body = draw_page(attrs.evolve(page, parts=parts, is_live=False), self)
         if name == _FIRST:
             head = join((element("script", src=self.file(_SHARED)), head))
         html = document(f"{page.title} · clawblox", head, _drop_controls(body), policy=_POLICY)

@@ -104,7 +104,6 @@ class Page:
         is_live: Whether they can still change.
         share: The address to send (see ``shared_address``); empty for none.
         frame: Whether it shows a foreign renderer in a frame.
-        is_of_site: Whether it stays the same until something changes that the site has found.
     """
 
     title: str
@@ -113,7 +112,6 @@ class Page:
     is_live: bool = False
     share: str = ""
     frame: bool = False
-    is_of_site: bool = False
 
 
 def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:

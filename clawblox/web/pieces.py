@@ -91,22 +91,21 @@ def code(words: str) -> Markup:
 
 def commands(suggested: Mapping[str, str]) -> Markup:
     """Return command lines to copy, by what they do; empty ones are left out."""
-    rows = [
-        element("div", element("dt", words), element("dd", code(command)))
-        for words, command in suggested.items()
-        if command
-    ]
-    return element("dl", *rows, class_="commands")
+    return _pairs("commands", ((words, line and code(line)) for words, line in suggested.items()))
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
     """Return facts, each with its name above it; those without a value are left out."""
+    return _pairs("facts", pairs)
+
+
+def _pairs(kind: str, pairs: Iterable[tuple[str, Child]]) -> Markup:
     shown = [
         element("div", element("dt", name), element("dd", value))
         for name, value in pairs
-        if value is not None and value != ""
+        if value not in (None, "")
     ]
-    return element("dl", *shown, class_="facts")
+    return element("dl", *shown, class_=kind)
 
 
 @attrs.frozen
@@ -228,14 +227,12 @@ def filters(
         class_="filter",
         data_part=part,
     )
-    made = [
-        _choice(
-            name, name.capitalize(), [(one, one or "all") for one in options], ask.query.get(name)
-        )
+    fields = [
+        _choice(name, [(option, option or "all") for option in options], ask.query.get(name))
         for name, options in choices.items()
     ]
     button = element("button", "Show", type="submit")
-    return element("form", field, *made, button, *more, method="get", action=to, class_="row")
+    return element("form", field, *fields, button, *more, method="get", action=to, class_="row")
 
 
 def has_words(ask: Ask, texts: Iterable[str]) -> bool:
@@ -256,21 +253,18 @@ def comparison(
     """
     if not any(chosen) and len(options) > 1:
         chosen = (options[0][0], options[1][0])
-    fields = [
-        _choice(name, name.upper(), options, one) for name, one in zip("ab", chosen, strict=True)
-    ]
+    fields = [_choice(name, options, one) for name, one in zip("ab", chosen, strict=True)]
     button = element("button", "Compare", type="submit")
     return element("form", *fields, button, method="get", action=links.to("compare"), class_="row")
 
 
-def _choice(
-    name: str, words: str, options: Iterable[tuple[str, str]], chosen: str | None
-) -> Markup:
-    made = [
+def _choice(name: str, options: Iterable[tuple[str, str]], chosen: str | None) -> Markup:
+    drawn = [
         element("option", shown, value=value, selected="" if value == chosen else None)
         for value, shown in options
     ]
-    return element("label", f"{words} ", element("select", *made, name=name), class_="choice")
+    select = element("select", *drawn, name=name)
+    return element("label", f"{name.capitalize()} ", select, class_="choice")
 
 
 # -- a value -------------------------------------------------------------------------------------

@@ -46,6 +46,11 @@ _PAGES: Final[Sequence[tuple[str, Callable[..., Page]]]] = (
 """Paths of pages, in which ``*`` stands for an id, and what makes them of an ask and these ids."""
 
 
+def is_of_site(path: str) -> bool:
+    """Return whether a page stays the same until something changes that the site has found."""
+    return path.strip("/").partition("/")[0] in ("", "experiment")
+
+
 def make_page(ask: Ask, path: str) -> Page:
     """Return the page at a path.
 

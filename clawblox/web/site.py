@@ -40,11 +40,13 @@ _ID_DIGITS: Final = 10
 _MAX_RECORDS: Final = 4
 _SHARE: Final = 20
 """Each kind of look takes at most one in this many seconds."""
+_CHANGED: Final = 2
+"""Where a stamp has the time of the latest change, in nanoseconds since 1970."""
 _SETTLED_NS: Final = 2_000_000_000
 """Age of a change after which the clock of every file system shows another one as later."""
 
-_Stamps = Mapping[str, tuple[int, ...] | None]
-"""What changes with each file, its modification first; None if it does not exist."""
+_Stamps = Mapping[Path, tuple[int, ...] | None]
+"""What changes with each file; None if it does not exist."""
 _T = TypeVar("_T")
 
 
@@ -219,23 +221,23 @@ class Site:
         self._read([path for path in self._search.runs if path not in self._runs])
 
     def _search_again(self) -> None:
-        before, search = len(self._runs) + len(self._experiments), self._search
+        search = self._search
         search.look()
         if make_scope(self.root, wants_ended=True, labels={}).is_one_run:
             search.runs = [self.root]
-        self._runs = {path: self._runs[path] for path in search.runs if path in self._runs}
-        self._experiments = {
-            path: self._experiments[path]
-            for path in search.experiments
-            if path in self._experiments
-        }
-        self._version += before - len(self._runs) - len(self._experiments)
+        self._forget(self._runs, search.runs)
+        self._forget(self._experiments, search.experiments)
+
+    def _forget(self, known: dict[Path, _T], found: Sequence[Path]) -> None:
+        for gone in known.keys() - set(found):
+            del known[gone]
+            self._version += 1
 
     def _look_at_ended(self) -> None:
         changed = (
             path
             for path, (stamps, _) in self._runs.items()
-            if any(_read_stamp(file) != stamp for file, stamp in stamps.items())
+            if any(file_stamp(file) != stamp for file, stamp in stamps.items())
         )
         self._read([*changed])
 
@@ -305,19 +307,8 @@ def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _St
     if summary is not None:
         paths.update(manifest_path(status.instance_dir) for status in summary.run.instances)
         paths.update(AgentDir(agent.dir).runtime for agent in summary.agents)
-    stamps = {os.fspath(path): _read_stamp(os.fspath(path)) for path in paths}
+    stamps = {path: file_stamp(path) for path in paths}
     settled_ns = read_ns - _SETTLED_NS
     # A change after it was read could have the same stamp.
-    return {
-        path: stamp if stamp is None or stamp[0] < settled_ns else ()
-        for path, stamp in stamps.items()
-    }
-
-
-def _read_stamp(path: str) -> tuple[int, ...] | None:
-    """Return what changes with a file, its modification first; None if it does not exist."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - it is called thousands of times
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+    recent = (path for path, stamp in stamps.items() if stamp and stamp[_CHANGED] >= settled_ns)
+    return {**stamps, **dict.fromkeys(recent, ())}

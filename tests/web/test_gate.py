@@ -130,6 +130,6 @@ def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatc
         listener.close()
         raise ClawbloxError("enough")
 
-    monkeypatch.setattr(app, "open_site", stop)
+    monkeypatch.setattr(app, "Server", stop)
     CliRunner().invoke(main, ["app", ".", "--port", "0", "--no-browser"])
     assert protocols == [socket.IPPROTO_TCP]  # else asyncio does not set TCP_NODELAY: 40 ms each

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.web.app import Server, open_site
+from clawblox.web.app import Server
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import browser
 from tests.rundir.test_records import alive
@@ -40,7 +40,7 @@ def serve() -> Iterator[Serve]:
         import uvicorn
 
         listener = socket.create_server(("127.0.0.1", 0))
-        site = open_site(root, listener)
+        site = Server(root, listener)
         server = uvicorn.Server(uvicorn.Config(site.app, log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -89,10 +89,10 @@ def command(
         raise ClawbloxError(
             "clawblox app needs packages that are not installed", hint=install_command("app")
         )
-    from clawblox.web.app import open_site  # needs the extra
+    from clawblox.web.app import Server  # needs the extra
 
     listener = _bind(port)
-    site = open_site(root, listener, names)
+    site = Server(root, listener, names)
     page = "" if shared is None else site.find_shared(shared)
 
     def announce() -> None:

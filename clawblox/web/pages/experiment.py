@@ -88,8 +88,7 @@ def make_page(ask: Ask, ident: str) -> Page:
         Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
     crumbs = ((ask.site.root.name, ask.links.to()),)
-    is_live = status.pid is not None
-    return Page(record.plan.name, crumbs, parts, is_live=is_live, is_of_site=True)
+    return Page(record.plan.name, crumbs, parts, is_live=status.pid is not None)
 
 
 def _summarise(status: ExperimentStatus) -> Markup:

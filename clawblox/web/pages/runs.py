@@ -35,6 +35,7 @@ _RUNS_A_PAGE: Final = 200
 _MAX_NAMED: Final = 6
 _OF_ATTEMPTS: Final = ("chain", "experiment", "generation")
 """Labels that every attempt of an experiment has."""
+_FAILED: Final = ("failed", "interrupted")
 _MAX_ROWS: Final = 500
 _Group: TypeAlias = tuple[str, Sequence[AgentStatus], Usage]
 """The name of a group of agents, these, and their own usage."""
@@ -51,25 +52,22 @@ def make_page(ask: Ask) -> Page:
         Part("runs", _draw_runs(ask, runs)),
         Part("compare", join((element("h2", "Compare two runs"), form) if runs else ())),
     ]
-    return Page(ask.site.root.name, (), parts, is_live=True, is_of_site=True)
+    return Page(ask.site.root.name, (), parts, is_live=True)
 
 
 def _summarise(runs: Sequence[RunSummary]) -> Markup:
     """Say what runs and whether it is healthy."""
-    dead, back, failed = (sum(number(run) for run in runs) for number in _TROUBLES)
-    troubles = (
-        f"✕ {count_words(dead, 'instance')} died" if dead else "",
-        f"{count_words(back, 'restart')}" if back else "",
-        f"✕ {count_words(failed, 'agent')} failed" if failed else "",
+    bad = ", ".join(
+        f"{sign}{count_words(number, noun)}{end}"
+        for how_often, sign, noun, end in _TROUBLES
+        if (number := sum(map(how_often, runs)))
     )
-    bad = ", ".join(filter(None, troubles))
-    health = element(
-        "span", bad or "no instance died, no agent failed", class_="bad" if bad else "muted"
-    )
+    words = bad or "no instance died, no agent failed"
+    health = element("span", words, class_="bad" if bad else "muted")
     states = Counter(agent.state for run in runs for agent in run.agents if not agent.is_over)
     live = count_words(sum(run.is_live for run in runs), "live run")
-    words = (f"{number} {state}" for state, number in states.items())
-    return element("p", join((f"{live} of {len(runs)}", *words, health), " · "), class_="summary")
+    agents = (f"{number} {state}" for state, number in states.items())
+    return element("p", join((f"{live} of {len(runs)}", *agents, health), " · "), class_="summary")
 
 
 def _draw_experiments(ask: Ask) -> Markup:
@@ -155,16 +153,16 @@ def _sum(agents: Iterable[AgentStatus]) -> Usage:
     return sum_usage(agent.own_usage for agent in agents)
 
 
-_TROUBLES: Final[Sequence[Callable[[RunSummary], int]]] = (
-    lambda run: sum(status.has_died for status in run.run.instances),
-    lambda run: sum(status.restarts for status in run.run.instances),
-    lambda run: sum(agent.state in ("failed", "interrupted") for agent in run.agents),
+_TROUBLES: Final[Sequence[tuple[Callable[[RunSummary], int], str, str, str]]] = (
+    (lambda run: sum(one.has_died for one in run.run.instances), "✕ ", "instance", " died"),
+    (lambda run: sum(one.restarts for one in run.run.instances), "", "restart", ""),
+    (lambda run: sum(one.state in _FAILED for one in run.agents), "✕ ", "agent", " failed"),
 )
-"""How often something went wrong in a run: instances died, came back, agents failed."""
+"""How often something went wrong in a run, and what that is: sign, noun and verb."""
 _STATES: Final[Mapping[str, Callable[[RunSummary], bool]]] = {
     "live": lambda run: run.is_live,
     "ended": lambda run: not run.is_live,
-    "bad": lambda run: any(number(run) for number in _TROUBLES),
+    "bad": lambda run: any(how_often(run) for how_often, *_ in _TROUBLES),
 }
 _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
     "name": lambda run: run.name,
