@@ -49,20 +49,18 @@ Child: TypeAlias = str | Markup | None
 """Text, markup, or nothing."""
 
 
-def _check_address(_owner: object, _field: object, text: str) -> None:
-    if _OWN_ADDRESS.fullmatch(text) is None:
-        raise ValueError(f"address: must be relative and quoted, not {text!r}")
-
-
 @attrs.frozen
 class Address:
     """An address among our own pages: it has no scheme and names no host.
 
     Attributes:
         text: The address, quoted (RFC 3986).
+
+    Raises:
+        ValueError: It is not relative, or not quoted.
     """
 
-    text: str = attrs.field(validator=_check_address)
+    text: str = attrs.field(validator=attrs.validators.matches_re(_OWN_ADDRESS))
 
     @classmethod
     def make(cls, *pieces: str, fragment: str = "", **query: str | int | None) -> Address:

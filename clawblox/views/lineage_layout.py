@@ -28,7 +28,6 @@ from clawblox.views.formatting import (
     count_words,
     describe_life,
     format_labels,
-    round_ticks,
 )
 
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
@@ -145,14 +144,6 @@ class Layout:
         # Quarters, because a manifest may name the largest and the least number there is.
         begin, end = self.begin / 4, self.end / 4
         return (at / 4 - begin) / (end - begin) if end > begin else 0.0
-
-    def make_ticks(self, most: int) -> list[tuple[float, str]]:
-        """Return round positions, evenly spaced, each with its text.
-
-        Args:
-            most: How many at most, 2 or more.
-        """
-        return round_ticks(self.begin, self.end, most)
 
 
 def lay_out(lineage: Lineage) -> Layout:

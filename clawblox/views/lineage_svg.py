@@ -16,6 +16,7 @@ from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import html, svg
+from clawblox.views.formatting import round_ticks
 from clawblox.views.html import Address, Markup, element
 from clawblox.views.lineage_layout import (
     Branch,
@@ -214,7 +215,7 @@ def _draw_axis(layout: Layout, frame: _Frame, bottom: float) -> Iterator[Markup]
         return
     is_long = bottom > _LONG
     most = max(2, int((frame.right - frame.left) / _TICK_WIDTH))
-    for at, label in layout.make_ticks(most):
+    for at, label in round_ticks(layout.begin, layout.end, most):
         x = frame.x(at)
         yield svg.path("grid-line hair", f"M{x:.1f},{_TOP - 4:g}V{bottom + 4:.1f}")
         yield svg.text(x, _TOP - 10, label, "muted small", anchor="middle")

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from clawblox.columns import shorten
 from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
-from clawblox.views.formatting import format_table
+from clawblox.views.formatting import format_table, round_ticks
 from clawblox.views.lineage_layout import (
     Branch,
     Lane,
@@ -145,7 +145,7 @@ class _Page:
         most = max(2, self.axis_width // _TICK_COLUMNS)
         numbers, line = self._empty_row(), [" "] + ["─"] * self.axis_width
         free = 0
-        for at, label in self.layout.make_ticks(most):
+        for at, label in round_ticks(self.layout.begin, self.layout.end, most):
             column = self.column(at)
             line[column] = "┴"
             start = max(0, column - (len(label) - 1) // 2)

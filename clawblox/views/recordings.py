@@ -69,23 +69,31 @@ def _text(value: object) -> str:
     return clean_text(value, max_chars=_MAX_NAME_CHARS) if isinstance(value, str) else ""
 
 
+def read_roster(recording: RecordingReader, until: float) -> Roster:
+    """Return the agents of a recording at a moment, in seconds of simulation time. Blocks.
+
+    Raises:
+        OSError: The file cannot be read.
+        RecordingError: A block is damaged, or the first record is not a start.
+    """
+    roster = Roster(recording.start())
+    for record in recording.read_track(Track.INPUTS):
+        if record.moment.time > until:
+            break
+        roster.note(record)
+    return roster
+
+
 class Timeline:
     """Describes records in their order, each on a line.
 
     Args:
-        start: The fields of the first record.
+        roster: The agents before the first of them.
     """
 
-    def __init__(self, start: Mapping[str, Any]) -> None:
-        self.roster = Roster(start)
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
         self._seen: dict[str, Any] = {}
-
-    def read_names(self, recording: RecordingReader, until: float) -> None:
-        """Read the names of the agents that joined before a time; the lines begin there. Blocks."""
-        for record in recording.read_track(Track.INPUTS):
-            if record.moment.time >= until:
-                return
-            self.roster.note(record)
 
     def describe(self, record: Record) -> str:
         """Return a record as a line: time, tick, agent, and what happened."""
@@ -130,23 +138,19 @@ def _describe_frame(fields: Mapping[str, Any]) -> str:
 
 def describe_event(fields: Mapping[str, Any]) -> str:
     """Return what a record of the track of inputs says, without its time and its agent."""
-    event = _text(fields.get("event"))
-    if event == "input":
-        parts = [_text(fields.get("action")), *_data(fields.get("data"))]
-        text = " ".join(filter(None, parts))
-        return printable_name(text) + _describe_outcome(fields)
-    if event == "chat":
-        return f"says {_short(fields.get('content'))}" + _describe_outcome(fields)
-    if event == "halted":
-        return f"the world halted: {_short(fields.get('error'))}"
+    event, data = _text(fields.get("event")), fields.get("data")
+    action = [_text(fields.get("action")), *([] if data is None else [_short(data)])]
     texts = {
         "start": "the recording starts" + (", from a snapshot" if fields.get("resumed") else ""),
         "join": "is in the world already" if fields.get("rejoined") else "joins",
         "leave": "leaves",
         "removed": "is removed",
+        "input": printable_name(" ".join(filter(None, action))) + _describe_outcome(fields),
+        "chat": f"says {_short(fields.get('content'))}" + _describe_outcome(fields),
+        "halted": f"the world halted: {_short(fields.get('error'))}",
         "end": _describe_exit(fields),
     }
-    return texts.get(event) or printable_name(event)
+    return texts.get(event, printable_name(event))
 
 
 def _describe_outcome(fields: Mapping[str, Any]) -> str:
@@ -161,11 +165,6 @@ def _describe_exit(fields: Mapping[str, Any]) -> str:
         return "the world ended"
     exit_ = _text(fields["exit"])
     return f"the world ended: {printable_name(exit_)}" if exit_ else "the recording ends"
-
-
-def _data(value: object) -> Iterator[str]:
-    if value is not None:
-        yield format_inline(value, max_chars=_MAX_CHARS)
 
 
 def _short(value: object) -> str:
@@ -208,12 +207,7 @@ def read_world_at(recording: RecordingReader, time: float, roster: Roster | None
         OSError: The file cannot be read.
         RecordingError: A block is damaged, or the first record is not a start.
     """
-    if roster is None:
-        roster = Roster(recording.start())
-        for record in recording.read_track(Track.INPUTS):
-            if record.moment.time > time:
-                break
-            roster.note(record)
+    roster = roster or read_roster(recording, time)
     before = tuple(islice(recording.read_back(Track.INPUTS, time), _EVENTS))[::-1]
     later = (r for r in recording.read_track(Track.INPUTS, time) if r.moment.time > time)
     frames = recording.read_back(Track.FRAMES, time)
@@ -247,16 +241,14 @@ def _last_observations(
     return found[::-1], earlier
 
 
-def format_world_at(world: WorldAt, start: Mapping[str, Any], width: int) -> Iterator[str]:
+def format_world_at(world: WorldAt, width: int) -> Iterator[str]:
     """Return the state of a world as lines.
 
     Args:
         world: The state.
-        start: The fields of the first record of the recording.
         width: Columns of a line; a long string or number may be longer.
     """
-    timeline = Timeline(start)
-    timeline.roster = world.roster
+    timeline = Timeline(world.roster)
     yield f"At {world.time:.3f}s"
     agents = ", ".join(map(world.roster.name, world.roster.present))
     yield f"Agents: {agents or 'none'}"

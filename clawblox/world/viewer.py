@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -42,20 +42,15 @@ class ViewerCommand:
         """Whether it serves a page on a port that it is given."""
         return any("{port}" in word for word in self.words)
 
-    def fill(self, recording: Path, port: int | None) -> list[str]:
+    def fill(self, recording: Path, port: int | str) -> list[str]:
         """Return the words that are run.
 
         Args:
             recording: The file to show, absolute.
-            port: The port; None leaves ``{port}`` as it is.
+            port: The port, or what stands for it.
         """
-        values: Mapping[str, str] = {"recording": str(recording)}
-        if port is not None:
-            values = {**values, "port": str(port)}
-        return [
-            _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), word)
-            for word in self.words
-        ]
+        values = {"recording": str(recording), "port": str(port)}
+        return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in self.words]
 
 
 def find_viewer(world_dir: Path) -> ViewerCommand | None:

@@ -123,13 +123,15 @@ def test_odd_requests_get_an_answer(site: Served, tmp_path: Path) -> None:
 
 
 def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
-    protocols = []
+    are_prompt = []
 
     def stop(_root: Path, listener: socket.socket, *_others: object) -> None:
-        protocols.append(listener.proto)
-        listener.close()
+        with listener, socket.create_connection(listener.getsockname()):
+            connection, _ = listener.accept()
+            with connection:
+                are_prompt.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         raise ClawbloxError("enough")
 
     monkeypatch.setattr(app, "Server", stop)
     CliRunner().invoke(main, ["app", ".", "--port", "0", "--no-browser"])
-    assert protocols == [socket.IPPROTO_TCP]  # else asyncio does not set TCP_NODELAY: 40 ms each
+    assert are_prompt == [1]  # else an answer takes 40 ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import webbrowser
 from pathlib import Path
@@ -81,7 +82,11 @@ def command(
     """
     root = existing_path(directory)
     if bundle is not None:
-        _write_bundle(root, Path(bundle), redact=redact, max_size=max_size)
+        from clawblox.web.bundle import MAX_BYTES, write_bundle  # only bundles need it
+
+        limit = MAX_BYTES if max_size is None else max_size
+        write_bundle(root, Path(bundle), redact=redact, max_size=limit, announce=click.echo)
+        click.echo(f"Wrote {shorten_path(Path(bundle, 'index.html'))}")
         return
     if redact or max_size is not None:
         raise UsageError("--redact and --max-size need --bundle: give --bundle OUT as well")
@@ -105,24 +110,13 @@ def command(
     site.serve(announce)
 
 
-def _write_bundle(root: Path, out: Path, *, redact: bool, max_size: int | None) -> None:
-    from clawblox.web.bundle import MAX_BYTES, write_bundle  # only bundles need it
-
-    limit = MAX_BYTES if max_size is None else max_size
-    write_bundle(root, out, redact=redact, max_size=limit, announce=click.echo)
-    click.echo(f"Wrote {shorten_path(out / 'index.html')}")
-
-
 def _bind(port: int) -> socket.socket:
-    # With the protocol, asyncio sends what it has at once, and does not wait for acknowledgements.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(("127.0.0.1", port))
+        listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        listener.close()
-        raise ClawbloxError(
-            f"--port: {port} cannot be bound: {error.strerror}",
-            hint="give another --port; 0 chooses one",
-        ) from error
+        why = os.strerror(error.errno or 0)
+        hint = "give another --port; 0 chooses one"
+        raise ClawbloxError(f"--port: {port} cannot be bound: {why}", hint=hint) from error
+    # Connections inherit it: they send what they have, and do not wait for acknowledgements.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -30,7 +30,13 @@ from clawblox.rundir.recordings import (
     refuse_archive,
 )
 from clawblox.views.formatting import format_json, shorten_path
-from clawblox.views.recordings import Timeline, format_world_at, read_world_at, world_at_document
+from clawblox.views.recordings import (
+    Timeline,
+    format_world_at,
+    read_roster,
+    read_world_at,
+    world_at_document,
+)
 from clawblox.world.recorded_worlds import find_recorded_world
 
 _WIDTH: Final = 100
@@ -209,12 +215,11 @@ def _reading(path: Path, run_dir: Path | None) -> Iterator[RecordingReader]:
 def _show_records(
     recording: RecordingReader, chosen: Sequence[str], since: float | None, *, as_json: bool
 ) -> None:
-    timeline = Timeline(recording.start())
+    begin = float("-inf") if since is None else since
+    timeline = Timeline(read_roster(recording, begin))
     default = tuple(Track) if as_json else (Track.INPUTS, Track.OBSERVATIONS)
     tracks = [Track(track) for track in dict.fromkeys(chosen)] or default
-    if since is not None:
-        timeline.read_names(recording, since)
-    for record in recording.read(tracks, float("-inf") if since is None else since):
+    for record in recording.read(tracks, begin):
         click.echo(_encode(record) if as_json else timeline.describe(record))
 
 
@@ -231,5 +236,5 @@ def _show_world(recording: RecordingReader, time: float, *, as_json: bool) -> No
     if as_json:
         click.echo(format_json(world_at_document(world)))
         return
-    for line in format_world_at(world, recording.start(), table_width() or _WIDTH):
+    for line in format_world_at(world, table_width() or _WIDTH):
         click.echo(line)

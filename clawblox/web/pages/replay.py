@@ -224,7 +224,7 @@ def _draw_world(replay: Replay, world: RecordedWorld, recording: OpenRecording) 
 def _draw_viewer(replay: Replay, viewer: ViewerCommand) -> Iterator[Child]:
     """Say what the world's own viewer runs before it is started, and then where it is."""
     running = replay.running
-    words = (running and running.words) or viewer.fill(replay.found.path, None)
+    words = (running and running.words) or viewer.fill(replay.found.path, "{port}")
     where, command = (code(printable(text)) for text in (str(viewer.cwd), shlex.join(words)))
     yield facts((("Command", command), ("In the directory", where)))
     if running is None or running.state != "running":
