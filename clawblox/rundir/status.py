@@ -88,7 +88,8 @@ class InstanceStatus:
         host: Address that it binds.
         port: Its port.
         url: Its address.
-        uptime_s: Seconds that it has lived, or did live; None if not known.
+        uptime_s: Seconds that it has lived, or did live; None if not known. Ignored in comparisons,
+            as the other measurements of processes are: ``rss_bytes``, ``cpu_s`` and ``rate``.
         started_at: UTC time of the start.
         ended_at: UTC time of the end; None if it lives, or when that was not noted.
         exit: How the world's process ended, when that is known.
@@ -121,13 +122,13 @@ class InstanceStatus:
     host: str
     port: int
     url: str
-    uptime_s: float | None
+    uptime_s: float | None = attrs.field(eq=False)
     started_at: str
     ended_at: str | None
     exit: ProcessExit | None
     restarts: int
-    rss_bytes: int | None
-    cpu_s: float | None
+    rss_bytes: int | None = attrs.field(eq=False)
+    cpu_s: float | None = attrs.field(eq=False)
     saved_at: str | None
     saved_path: Path | None
     saved_sha256: str | None
@@ -141,7 +142,7 @@ class InstanceStatus:
     run_id: str = ""
     labels: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
     seed: int | None = None
-    rate: TickRate | None = None
+    rate: TickRate | None = attrs.field(default=None, eq=False)
 
     @property
     def has_died(self) -> bool:

@@ -74,10 +74,8 @@ def clock(utc: str | None, *, is_long: bool = False) -> Markup | None:
         utc: The time.
         is_long: Whether the date is shown as well.
     """
-    if not utc:
-        return None
-    shown = _format_utc(utc) if is_long else utc[11:19]
-    return element("time", shown, datetime=utc, data_fixed="")
+    shown = utc and (_format_utc(utc) if is_long else utc[11:19])
+    return element("time", shown, datetime=utc, data_fixed="") if shown else None
 
 
 def _format_utc(utc: str) -> str:
@@ -150,11 +148,9 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
         element("tr", *(_draw_cell(row[place], headings[place], place) for place in used))
         for row in cells
     ]
+    caption = element("caption", name, class_="hidden")
     return element(
-        "table",
-        element("caption", name, class_="hidden"),
-        element("thead", element("tr", *head)),
-        element("tbody", *body),
+        "table", caption, element("thead", element("tr", *head)), element("tbody", *body)
     )
 
 
@@ -217,16 +213,12 @@ def filters(
         choices: Parameters of the address, and the options of each; an empty option means all.
         more: What follows.
     """
-    field = void(
-        "input",
-        type="search",
-        name="q",
-        value=ask.query.get("q", ""),
-        placeholder=words,
-        aria_label=f"Filter: {words}",
-        class_="filter",
-        data_part=part,
-    )
+    shown = {
+        "value": ask.query.get("q", ""),
+        "placeholder": words,
+        "aria_label": f"Filter: {words}",
+    }
+    field = void("input", type="search", name="q", class_="filter", data_part=part, **shown)
     fields = [
         _choice(name, [(option, option or "all") for option in options], ask.query.get(name))
         for name, options in choices.items()

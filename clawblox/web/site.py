@@ -250,7 +250,7 @@ class Site:
         for directory in directories:
             summary = self._summarise(runs[directory]) if directory in runs else None
             known = self._runs.get(directory)
-            if known is None or _unmeasured(known[1]) != _unmeasured(summary):
+            if known is None or known[1] != summary:
                 self._version += 1
             is_live = summary is not None and summary.is_live
             stamps = {} if is_live else _stamp_run(directory, summary, begun_ns)
@@ -282,17 +282,6 @@ def _read_record(directory: Path, _stamp: Hashable) -> ExperimentRecord:
 
 def _stamp_experiment(directory: Path) -> Hashable:
     return file_stamp(directory / JOURNAL_NAME), file_stamp(directory / PLAN_NAME)
-
-
-def _unmeasured(summary: RunSummary | None) -> RunSummary | None:
-    """Return a summary without measurements of processes, which the pages of it do not show."""
-    if summary is None:
-        return None
-    instances = (
-        attrs.evolve(status, uptime_s=None, rss_bytes=None, cpu_s=None, rate=None)
-        for status in summary.run.instances
-    )
-    return attrs.evolve(summary, run=attrs.evolve(summary.run, instances=tuple(instances)))
 
 
 def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _Stamps:

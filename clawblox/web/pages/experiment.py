@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from clawblox.errors import ClawbloxError, ConfigError
@@ -10,7 +11,7 @@ from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
-from clawblox.experiment.tables.status import ExperimentStatus
+from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
 from clawblox.experiment.tables.text_tables import format_cell
 from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiments import (
@@ -38,6 +39,7 @@ from clawblox.web.pieces import (
     filters,
     find_sign,
     has_words,
+    listing,
     moment,
     section,
     state_mark,
@@ -94,27 +96,19 @@ def make_page(ask: Ask, ident: str) -> Page:
 def _summarise(status: ExperimentStatus) -> Markup:
     state = None if status.pid is None else state_mark("running")
     facts = (describe_counts(status).plain, describe_money(status), describe_time(status))
-    sentence = join((fact for fact in (state, *facts) if fact), " · ")
-    needed = [
-        element("p", f"{chain.name} ", state_mark(chain.state), ": ", describe_last(chain))
-        for chain in status.chains
-        if chain.state in ("failed", "paused")
-    ]
-    limited = (
-        element("p", f"The account {account.name} is limited: {account.reason}", class_="warning")
-        for account in status.accounts
-    )
-    words = ["--retry-failed"] if status.counts.get("failed") else []
-    is_open = status.counts.get("committed", 0) < status.generations and status.pid is None
-    resume = suggest("experiment resume", status.directory, *words) if is_open else ""
-    return join(
-        (
-            element("p", sentence, class_="summary"),
-            *needed[:_MAX_SCORES],
-            *limited,
-            element("p", "Go on: ", code(resume)) if resume else None,
-        )
-    )
+    said = [element("p", join(filter(None, (state, *facts)), " · "), class_="summary")]
+    needed = [chain for chain in status.chains if chain.state in ("failed", "paused")]
+    for chain in needed[:_MAX_SCORES]:
+        mark, why = state_mark(chain.state), describe_last(chain)
+        said.append(element("p", f"{chain.name} ", mark, ": ", why))
+    for account in status.accounts:
+        words = f"The account {account.name} is limited: {account.reason}"
+        said.append(element("p", words, class_="warning"))
+    if status.counts.get("committed", 0) < status.generations and status.pid is None:
+        again = ["--retry-failed"] if status.counts.get("failed") else []
+        resume = suggest("experiment resume", status.directory, *again)
+        said.append(element("p", "Go on: ", code(resume)))
+    return join(said)
 
 
 def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], pages: _Pages) -> Markup:
@@ -122,22 +116,22 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], pages: _Pages) -
     by_place = {(row.chain, row.generation): row for row in rows}
     most = min(max((chain.generations for chain in status.chains), default=0), _MAX_GENERATIONS)
     labels = {row.chain: format_labels(row.labels) for row in rows}
-    numbers = range(1, most + 1)
-    headings = ("Chain", "Condition", "State", "Why", *map(str, numbers), "Score", "Cost")
-    body = [
-        (
-            chain.name,
-            labels.get(chain.name, ""),
-            state_mark(chain.state),
-            describe_last(chain)[:_MAX_CHARS],
-            *(_mark(by_place.get((chain.name, number)), pages) for number in numbers),
-            _scores(chain.scores),
-            cost(chain.cost_usd),
-        )
-        for chain in status.chains
-    ]
+
+    def mark(number: int, chain: ChainStatus) -> Child:
+        return _mark(by_place.get((chain.name, number)), pages)
+
+    columns: Columns[ChainStatus] = {
+        "Chain": lambda chain: chain.name,
+        "Condition": lambda chain: labels.get(chain.name),
+        "State": lambda chain: state_mark(chain.state),
+        "Why": lambda chain: describe_last(chain)[:_MAX_CHARS],
+        **{str(number): partial(mark, number) for number in range(1, most + 1)},
+        "Score": lambda chain: _scores(chain.scores),
+        "Cost": lambda chain: cost(chain.cost_usd),
+    }
     heading = f"{count_words(len(status.chains), 'chain')} and their generations"
-    grid = element("div", table(heading, headings, body), class_="scroll grid", tabindex="0")
+    chains = listing(heading, status.chains, columns, most=_MAX_ROWS)
+    grid = element("div", chains, class_="scroll grid", tabindex="0")
     return join((element("h2", heading), grid, element("p", _LEGEND, class_="muted")))
 
 
@@ -191,13 +185,10 @@ def _plot(results: Results, name: str) -> Markup:
 def _draw_groups(results: Results, names: Sequence[str]) -> Markup:
     by = results.conditions() or ["chain"]
     groups = zip(*(results.summary(name, by=by) for name in names), strict=True)
-    rows: list[Sequence[Cell | Child]] = [
-        (
-            *(format_cell(value) for value in of_scores[0].by.values()),
-            *(_estimate(group.estimate) for group in of_scores),
-        )
-        for of_scores in groups
-    ]
+    rows: list[Sequence[Cell | Child]] = []
+    for of_scores in groups:
+        values = map(format_cell, of_scores[0].by.values())
+        rows.append((*values, *(_estimate(group.estimate) for group in of_scores)))
     heading = "Results by condition"
     return join((element("h2", heading), table(heading, (*by, *names), rows)))
 

@@ -79,24 +79,17 @@ def _sum_up(kept: _Kept) -> str:
 
 def _draw(kept: _Kept) -> Markup:
     report, changes = kept.report, kept.find_changes()
-    if isinstance(report, Report):
-        body = draw_report(report)
-    else:
-        replays = lines(describe_replay(replay) for replay in report.replays)
-        attempts = element("pre", format_attempts(report))
-        body = join((element("h2", sum_up(report)), replays, attempts))
-    words = "The files that were judged have not changed since."
+    words, kind = "The files that were judged have not changed since.", "muted"
     if changes is None:
-        words = "Whether its files have changed since is not known."
+        words, kind = "Whether its files have changed since is not known.", "old"
     elif changes:
         more = f" and {len(changes) - _MAX_FILES} more" if len(changes) > _MAX_FILES else ""
-        words = f"Out of date: {', '.join(changes[:_MAX_FILES])}{more} changed since."
-    is_same = changes is not None and not changes
+        words, kind = f"Out of date: {', '.join(changes[:_MAX_FILES])}{more} changed since.", "old"
     by = f" by clawblox {kept.clawblox}; a report is not signed"
-    return join(
-        (
-            element("p", words, class_="muted" if is_same else "old"),
-            element("p", "made ", moment(kept.made_at), by, class_="muted"),
-            body,
-        )
-    )
+    made = element("p", "made ", moment(kept.made_at), by, class_="muted")
+    head = element("p", words, class_=kind), made
+    if isinstance(report, Report):
+        return join((*head, draw_report(report)))
+    replays = lines(describe_replay(replay) for replay in report.replays)
+    attempts = element("pre", format_attempts(report))
+    return join((*head, element("h2", sum_up(report)), replays, attempts))

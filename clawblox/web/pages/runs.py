@@ -37,6 +37,8 @@ _OF_ATTEMPTS: Final = ("chain", "experiment", "generation")
 """Labels that every attempt of an experiment has."""
 _FAILED: Final = ("failed", "interrupted")
 _MAX_ROWS: Final = 500
+_GROUPS: Final = {"experiment": "Experiment or run", "model": "Model", "day": "Day"}
+"""How agents are grouped on the page of usage, and the headings of that."""
 _Group: TypeAlias = tuple[str, Sequence[AgentStatus], Usage]
 """The name of a group of agents, these, and their own usage."""
 
@@ -97,13 +99,9 @@ def _draw_filter(ask: Ask) -> Markup:
 
 def _choose(ask: Ask) -> Sequence[RunSummary]:
     """Return the runs that are asked for, in the order that is asked for."""
-    is_in_state = _STATES.get(ask.query.get("state", ""))
-    runs = [
-        run
-        for run in ask.site.runs()
-        if (is_in_state is None or is_in_state(run)) and has_words(ask, _searched(run))
-    ]
+    is_in_state = _STATES.get(ask.query.get("state", ""), lambda _run: True)
     order = _ORDERS.get(ask.query.get("sort", ""))
+    runs = [run for run in filter(is_in_state, ask.site.runs()) if has_words(ask, _searched(run))]
     return runs if order is None else sorted(runs, key=order)
 
 
@@ -174,12 +172,8 @@ _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
 
 def _describe_labels(run: RunSummary) -> str:
     hidden = _OF_ATTEMPTS if run.part else ()  # its name has them
-    labels = {
-        format_labels({name: value})
-        for status in run.run.instances
-        for name, value in status.labels.items()
-        if name not in hidden
-    }
+    pairs = (pair for status in run.run.instances for pair in status.labels.items())
+    labels = {format_labels({name: value}) for name, value in pairs if name not in hidden}
     return ", ".join(sorted(labels)[:_MAX_NAMED])
 
 
@@ -212,18 +206,16 @@ def _agents(ask: Ask, run: RunSummary) -> Iterator[Child]:
 
 def make_usage_page(ask: Ask) -> Page:
     """Return the page of usage."""
-    agents: list[AgentStatus] = []
-    groups: dict[str, defaultdict[str, list[AgentStatus]]] = {
-        name: defaultdict(list) for name in ("experiment", "model", "day")
-    }
-    for run in ask.site.runs():
-        agents += run.agents
+    runs = ask.site.runs()
+    groups = {name: defaultdict[str, list[AgentStatus]](list) for name in _GROUPS}
+    for run in runs:
         experiment = run.part.experiment.name if run.part else run.name
         models = _find_models(ask, run)
         for agent in run.agents:
             model = f"{agent.driver}, {models.get(agent.name) or 'model not recorded'}"
-            for name, key in zip(groups, (experiment, model, agent.time[:10]), strict=True):
+            for name, key in zip(_GROUPS, (experiment, model, agent.time[:10]), strict=True):
                 groups[name][key].append(agent)
+    agents = [agent for run in runs for agent in run.agents]
     own, inherited = _sum(agents), sum_usage(agent.inherited for agent in agents)
     money = format_cost(own.cost_usd) or "cost not reported"
     words = f"{count_words(len(agents), 'agent')} · {own.turns} turns · {money}"
@@ -253,15 +245,13 @@ def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
 
 
 def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup:
+    def rank(group: _Group) -> tuple[str, float, int]:
+        key, _, usage = group
+        return key if name == "day" else "", usage.cost_usd or 0, usage.tokens
+
     groups = [(key, agents, _sum(agents)) for key, agents in found.items()]
-    groups.sort(
-        key=lambda group: (
-            (group[0],) if name == "day" else (group[2].cost_usd or 0, group[2].tokens)
-        ),
-        reverse=True,
-    )
     columns: Columns[_Group] = {
-        "Experiment or run" if name == "experiment" else name.capitalize(): lambda one: one[0],
+        _GROUPS[name]: lambda group: group[0],
         "Agents": lambda group: count(len(group[1])),
         "Turns": lambda group: count(group[2].turns),
         "Input": lambda group: count(group[2].input_tokens),
@@ -269,4 +259,5 @@ def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup
         "Output": lambda group: count(group[2].output_tokens),
         "Cost": lambda group: cost(group[2].cost_usd),
     }
+    groups.sort(key=rank, reverse=True)
     return section(f"By {name}", groups, columns, most=_MAX_ROWS)
