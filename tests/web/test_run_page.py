@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clawblox import World
+from clawblox.agents.run_agent import AgentRunOptions, RunAgent, write_run_agent
 from clawblox.agents.values import Usage
 from clawblox.results import ProcessExit
 from clawblox.rundir.manifest import manifest_path
@@ -19,6 +20,7 @@ from tests.golden.test_golden_run_directory import V1
 from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.rundir.test_records import alive
 from tests.support import make_world
+from tests.web.agent_runs import WrittenAgent
 from tests.web.sites import html_of, links_of, make, words_of, write_log
 
 __all__ = ["alive"]
@@ -94,6 +96,58 @@ def test_an_agent_says_why_it_stopped_and_what_it_used_itself(tmp_path: Path) ->
     page = open_page(tmp_path)
     assert "stopped Ada after turn 14: budget of 14 turns used up" in words_of(page, "why")
     assert "Cost $0.50 Tokens 2.2k Inherited tokens 1.0k Turns 10" in words_of(page, "facts")
+
+
+def test_how_to_go_on_says_that_a_budget_is_used_up_and_which_option_raises_it(
+    tmp_path: Path,
+) -> None:
+    write_log(tmp_path, "w000", b"")
+    agent = tmp_path / "agents" / "Ada"
+    for limit, option in (("1 turn", "turns"), ("5000 tokens", "tokens"), ("2.5 USD", "usd")):
+        write_status(agent, state="stopped", reason=f"budget of {limit} used up")
+        how = words_of(open_page(tmp_path), "how")
+        assert "Ada has used up its budget: raise it to let the agent go on." in how
+        assert "Raise its" not in how  # of an agent that a script started, the script must do it
+        write_run_agent(tmp_path, RunAgent(options=AgentRunOptions(agent_name="Ada")))
+        how = words_of(open_page(tmp_path), "how")
+        command = f"clawblox run --resume {tmp_path} --max-{option} N"
+        assert f"Raise its budget {command}" in how
+        (tmp_path / ".clawblox" / "agent.json").unlink()
+    write_status(agent, state="stopped", reason="stopped on request")
+    assert "budget" not in words_of(open_page(tmp_path), "how")
+
+
+def test_how_to_go_on_says_until_when_a_usage_limit_lasts(tmp_path: Path) -> None:
+    ada = WrittenAgent(tmp_path, state="failed", reason="you have hit your limit")
+    ada.begin("Begin")
+    ada.events.add("limit", 1, 0, message="the limit", resets_at="2026-01-01T00:00:00Z")
+    assert "usage limit" not in words_of(open_page(tmp_path), "how")  # it is over
+    ada.events.add("limit", 1, 0, message="the limit", resets_at="2999-01-02T03:04:05Z")
+    words = "The usage limit that ended Ada lasts until 2999-01-02 03:04:05 UTC ."
+    assert words in words_of(open_page(tmp_path), "how")
+    ada.status(state="working")
+    assert "usage limit" not in words_of(open_page(tmp_path), "how")
+
+
+def test_how_to_go_on_says_what_brings_the_world_back_without_its_agents(tmp_path: Path) -> None:
+    left = {"state": "ready", "exit": None, "orchestrator_pid": 2**22 + 2}
+    write_manifest(
+        tmp_path, {"schema_version": 1, "run": run_of("w000"), "checkpoints": [save_of("w000", 7)]}
+    )
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "w000-7.json").write_text("{}")
+    write_log(tmp_path, "w000", b"", run_id="w000-run", **left)
+    how = words_of(open_page(tmp_path), "how")
+    assert "Resume it clawblox resume" in how
+    assert "Fork it clawblox fork" in how
+    write_status(tmp_path / "agents" / "Ada", state="stopped")
+    how = words_of(open_page(tmp_path), "how")
+    assert "Resume it, without agents clawblox resume" in how
+    assert "Fork it, without agents clawblox fork" in how
+    write_run_agent(tmp_path, RunAgent(options=AgentRunOptions(agent_name="Ada")))
+    how = words_of(open_page(tmp_path), "how")
+    assert "Resume it clawblox resume" in how
+    assert "Fork it, without agents clawblox fork" in how
 
 
 def test_it_leads_to_the_save_that_it_came_from(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.run_agent import read_run_agent
 from clawblox.agents.status import AgentStatus
+from clawblox.agents.trajectory.records import read_records
 from clawblox.agents.values import sum_usage
+from clawblox.errors import ClawbloxError
 from clawblox.results import describe_end
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.lineage import InstanceLineage
@@ -17,6 +22,7 @@ from clawblox.rundir.recordings import FoundRecording
 from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
+from clawblox.system.clock import parse_utc, utc_now
 from clawblox.views.formatting import (
     count_words,
     format_cost,
@@ -31,6 +37,7 @@ from clawblox.web.pages.lineage import draw_picture
 from clawblox.web.pieces import (
     Cell,
     Columns,
+    clock,
     commands,
     comparison,
     cost,
@@ -54,6 +61,10 @@ _MAX_ROWS: Final = 100
 _MAX_DRAWN: Final = 60
 """Number of instances whose lineage is still a picture that people can read."""
 _MAX_CHARS: Final = 300
+_USED_UP: Final = re.compile(r"budget of \S+ (.+?)s? used up")
+"""Why an agent was stopped whose budget is used up; with the unit of the limit."""
+_RAISES: Final = {"turn": "turns", "token": "tokens", "minute": "minutes", "USD": "usd"}
+"""Which option ``--max-`` of ``clawblox run`` raises a limit, by its unit."""
 
 
 def make_page(ask: Ask, ident: str) -> Page:
@@ -64,7 +75,7 @@ def make_page(ask: Ask, ident: str) -> Page:
     parts = {
         "why": lines(_explain(ask, run, history)),
         "facts": _draw_facts(ask, run, history),
-        "how": _section("How to go on", commands(_suggest(run, history))),
+        "how": _section("How to go on", lines(_warn(ask, run)), commands(_suggest(run, history))),
         "agents": _draw_agents(ask, run),
         "instances": _draw_instances(ask, run),
         "lineage": _draw_lineage(ask, run, history),
@@ -244,6 +255,33 @@ def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
 # -- how to go on ----------------------------------------------------------------------------------
 
 
+def _warn(ask: Ask, run: RunSummary) -> Iterator[Markup]:
+    """Yield sentences about what keeps agents from going on."""
+    for agent in [agent for agent in run.agents if agent.is_over][:_MAX_WHY]:
+        name, ends = element("b", agent.name), _find_limit(ask, agent)
+        if _USED_UP.match(agent.reason):
+            yield join((name, " has used up its budget: raise it to let the agent go on."))
+        elif (end := parse_utc(ends)) and end > utc_now():
+            until = clock(ends, is_long=True)
+            yield join(("The usage limit that ended ", name, " lasts until ", until, "."))
+
+
+def _find_limit(ask: Ask, agent: AgentStatus) -> str:
+    """Return the UTC time at which the usage limit ends that an agent met last, if known."""
+    path, ends = AgentDir(agent.dir).events_file, [""]
+    with contextlib.suppress(ClawbloxError, OSError), opened_below(ask.site.root, path) as fd:
+        records = read_records(path, read_before(fd).start)
+        ends += [str(one.data.get("resets_at")) for one in records if one.type == "limit"]
+    return ends[-1] if agent.state == "failed" else ""
+
+
+def _brings_agent(run: RunSummary) -> bool:
+    """Return whether a resume brings the agent back, as for one of ``clawblox run``."""
+    with contextlib.suppress(ClawbloxError):
+        return read_run_agent(run.directory) is not None
+    return False
+
+
 def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
     """Return commands by what they do; those that cannot be used now are empty."""
     directory, part, statuses = run.directory, run.part, run.run.instances
@@ -253,12 +291,16 @@ def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
     archives = [one for one in saves if not one.save.instance]
     is_alone = saves and not archives  # no archive has its agents
     which = ["--recording", str(len(history.recordings))] if len(history.recordings) > 1 else []
-    follow = ["--follow"] if live else []
+    follow, is_left = ["--follow"] if live else [], run.run.interrupted and not part
+    is_back, alone = _brings_agent(run), ", without agents" if run.agents else ""
+    used_up = [match[1] for one in run.agents if (match := _USED_UP.match(one.reason))]
+    larger = [f"--max-{_RAISES[unit]}" for unit in used_up if is_back and unit in _RAISES]
     return {
         "Continue the experiment": suggest("experiment resume", part.experiment) if part else "",
-        "Resume it": suggest("resume", directory) if run.run.interrupted and not part else "",
+        "Raise its budget": suggest("run --resume", directory, larger[0], "N") if larger else "",
+        f"Resume it{'' if is_back else alone}": suggest("resume", directory) if is_left else "",
         "Play in it": suggest("play", directory, live[0]) if live else "",
-        "Fork it": suggest("fork", directory, saved[0]) if saved else "",
+        f"Fork it{alone}": suggest("fork", directory, saved[0]) if saved else "",
         "Continue its latest archive": archives[0].command if archives else "",
         "Continue its world, without agents": saves[0].command if is_alone else "",
         "Read its logs": suggest("logs", directory, *follow) if statuses else "",
