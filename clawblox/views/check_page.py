@@ -91,7 +91,7 @@ def _failure(report: Report, group: Sequence[CheckResult], kind: str, sign: str)
         element("p", facts["seen"].text, class_="seen"),
         element("p", "also ", element("code", others), class_="where") if others else None,
         *_values(facts),
-        *_commands(facts),
+        *(_labelled(label, facts[label].text) for label in ("request", "repeat") if label in facts),
         class_=f"card {kind}",
     )
 
@@ -102,11 +102,7 @@ def _values(facts: Mapping[str, Fact]) -> Iterator[Markup]:
     yield element("p", "at ", element("code", facts["where"].text), class_="where")
     labels = ("expected", "got")
     marked = _mark_difference(*(facts[label].text for label in labels))
-    sides = [
-        _labelled(label, element("pre", side, class_="box"))
-        for label, side in zip(labels, marked, strict=True)
-    ]
-    yield element("div", *sides, class_="sides")
+    yield element("div", *map(_labelled, labels, marked), class_="sides")
 
 
 def _mark_difference(first: str, second: str) -> Iterator[Markup]:
@@ -119,14 +115,9 @@ def _mark_difference(first: str, second: str) -> Iterator[Markup]:
         yield join((side[:start], marked, side[len(side) - end :]))
 
 
-def _commands(facts: Mapping[str, Fact]) -> Iterator[Markup]:
-    for label in ("request", "repeat"):
-        if label in facts:
-            yield _labelled(label, element("pre", facts[label].text, class_="box"))
-
-
-def _labelled(label: str, content: Markup) -> Markup:
-    return element("div", element("span", label, class_="label"), content)
+def _labelled(label: str, content: Child) -> Markup:
+    box = element("pre", content, class_="box")
+    return element("div", element("span", label, class_="label"), box)
 
 
 def _folded(title: str, results: Sequence[CheckResult]) -> Markup | None:

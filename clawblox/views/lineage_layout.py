@@ -223,7 +223,7 @@ def _make_lane(instance: InstanceLineage, fork: Fork | None, positions: _Positio
     last = instance.lives[-1]
     return Lane(
         instance=instance,
-        begin=min(begin, *ats) if fork is None else begin,
+        begin=min(ats) if fork is None else begin,
         end=max(ats),
         rings=rings,
         turns=turns,

@@ -274,9 +274,8 @@ def _draw_beginning(row: _Row, x: float) -> Iterator[Markup]:
         return
     yield svg.path(f"{row.colour}-line line", f"M{x - 10:.1f},{y:.1f}H{x:.1f}")
     words = [f"began from {parent.path}", f"sha256 {parent.sha256}" if parent.sha256 else ""]
-    yield svg.group(
-        "elsewhere", words, svg.rect(f"page {row.colour}-line ring", x - 18, y - 4, 8, 8)
-    )
+    square = svg.rect(f"page {row.colour}-line ring", x - 18, y - 4, 8, 8)
+    yield svg.group("elsewhere", words, square)
 
 
 def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator[Markup]:
@@ -310,9 +309,8 @@ def _draw_ending(
         arrow = svg.path(colour, f"M{x - 3:.1f},{y - 5:.1f}l10,5l-10,5z")
         yield svg.group("alive", words, html.join((pulse, arrow)))
     elif ending == "ended":
-        yield svg.group(
-            "end", words, svg.path(f"{colour}-line mark", f"M{x - 3:.1f},{y - 6:.1f}v12")
-        )
+        bar = svg.path(f"{colour}-line mark", f"M{x - 3:.1f},{y - 6:.1f}v12")
+        yield svg.group("end", words, bar)
     elif ending == "died":
         for number, word in enumerate(words[:_MAX_CROSSES]):
             yield svg.group("death", [word], _cross(x + 11 * number, y))
@@ -389,6 +387,7 @@ def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:
     line, stub = svg.path("muted-line line", "M0,0h26"), svg.path("muted-line line stub", "M0,0h14")
     kept_ring = svg.circle("page muted-line ring", 13, 0, 4.6)
     removed_ring = svg.circle("page muted-line removed", 13, 0, 2.6)
+    fork = svg.path("muted-line line", "M4,-8C4,3 8,4 26,4")
     restarted = svg.path("ink-line mark line", "M10,-5l5,5l-5,5")
     resumed = svg.path("ink-line mark line", "M8,-5l5,5l-5,5m5,-10l5,5l-5,5")
     bar = svg.path("muted-line mark", "M18,-6v12")
@@ -398,11 +397,7 @@ def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:
     signs = (
         (False in removed, (line, kept_ring), "save"),
         (True in removed, (line, removed_ring), "removed save"),
-        (
-            any(lane.fork for lane in lanes),
-            (svg.path("muted-line line", "M4,-8C4,3 8,4 26,4"),),
-            "fork",
-        ),
+        (any(lane.fork for lane in lanes), (fork,), "fork"),
         (bool(begun_by & {"policy", "request"}), (line, restarted), "restarted"),
         ("resume" in begun_by, (line, resumed), "resumed"),
         ("died" in endings, (stub, _cross(20, 0)), "died"),

@@ -212,10 +212,9 @@ def read_world_at(recording: RecordingReader, time: float, roster: Roster | None
     later = (r for r in recording.read_track(Track.INPUTS, time) if r.moment.time > time)
     frames = recording.read_back(Track.FRAMES, time)
     frame = next((record for record in frames if "frame" in record.fields), None)
+    after = tuple(islice(later, _EVENTS))
     observations, earlier = _last_observations(recording, roster, time)
-    return WorldAt(
-        time, roster, frame, observations, before, tuple(islice(later, _EVENTS)), earlier
-    )
+    return WorldAt(time, roster, frame, observations, before, after, earlier)
 
 
 def _last_observations(
@@ -271,11 +270,10 @@ def _indented(value: Any, width: int) -> Iterator[str]:  # noqa: ANN401 - JSON
 
 def world_at_document(world: WorldAt) -> dict[str, Any]:
     """Return the state of a world as ``--json`` prints it."""
+    names = {ident: world.roster.names[ident] for ident in world.roster.present}
     return {
         "time": world.time,
-        "agents": [
-            {"agent_id": ident, "name": world.roster.names[ident]} for ident in world.roster.present
-        ],
+        "agents": [{"agent_id": ident, "name": name} for ident, name in names.items()],
         "frame": None if world.frame is None else world.frame.fields,
         "observations": [record.fields for record in world.observations],
         "before": [record.fields for record in world.before],

@@ -29,16 +29,8 @@ from clawblox.views.formatting import (
 )
 
 _STATES = (
-    "failed",
-    "halted",
-    "interrupted",
-    "restarting",
-    "starting",
-    "waiting",
-    "stopping",
-    "ready",
-    "exited",
-    "unknown",
+    *("failed", "halted", "interrupted", "restarting", "starting", "waiting", "stopping"),
+    *("ready", "exited", "unknown"),
 )
 """The states, those that need attention first."""
 

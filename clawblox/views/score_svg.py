@@ -8,6 +8,7 @@ bands, in which half of a group's chains and most of them are, with the median.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -79,10 +80,6 @@ class _Group:
     def colour(self) -> str:
         return svg.line_colour(self.number)
 
-    @property
-    def line(self) -> str:
-        return f"{self.colour}-line line {svg.line_dashes(self.number)}".rstrip()
-
     def values(self) -> Iterator[float]:
         for point in self.points:
             yield from (point.middle, *(end for band in point.bands for end in band))
@@ -152,6 +149,7 @@ def _choose_groups(
 def _make_groups(series: Mapping[str, Series], *, are_bands: bool) -> tuple[list[_Group], str]:
     """Return the groups, and what their lines and bands mean."""
     shares = _SHARES if len(series) <= _MAX_WIDE_BANDS else _SHARES[1:-1]
+    find = partial(_find_band, shares=shares) if are_bands else _find_mean
     groups = []
     for number, (name, chains) in enumerate(series.items()):
         generations = sorted({generation for values in chains.values() for generation in values})
@@ -159,11 +157,7 @@ def _make_groups(series: Mapping[str, Series], *, are_bands: bool) -> tuple[list
         for generation in generations:
             values = [line[generation] for line in chains.values() if generation in line]
             words = f"{name or 'all'}, generation {generation}"
-            point = (
-                _find_band(generation, values, shares, words)
-                if are_bands
-                else _find_mean(generation, values, words)
-            )
+            point = find(generation, values, words)
             points += [point] if point is not None else []
         is_one = are_bands or len(chains) < 2  # the line of a single chain is the mean
         groups.append(_Group(name, number, points, {} if is_one else chains))
@@ -184,7 +178,7 @@ def _find_mean(generation: int, values: Sequence[float], words: str) -> _Point |
 
 
 def _find_band(
-    generation: int, values: Sequence[float], shares: Sequence[float], words: str
+    generation: int, values: Sequence[float], words: str, shares: Sequence[float]
 ) -> _Point:
     ends = find_quantiles(values, shares)
     middle = ends[len(ends) // 2]
@@ -290,9 +284,14 @@ def _draw_lines(group: _Group, frame: _Frame) -> Iterator[Markup]:
             circle = svg.circle(f"{group.colour} faint", x, y, 2.4)
             yield svg.group("value", [words], circle)
     places = [(frame.x(p.generation, group.number), frame.y(p.middle)) for p in group.points]
-    yield from _join(group.line, places)
+    yield from _join(_style_line(group.number), places)
     for point, (x, y) in zip(group.points, places, strict=True):
         yield svg.group("point", [point.words], svg.mark(group.number, x, y))
+
+
+def _style_line(number: int) -> str:
+    """Return the classes of the line of a group, given its place."""
+    return f"{svg.line_colour(number)}-line line {svg.line_dashes(number)}".rstrip()
 
 
 def _join(names: str, places: Sequence[tuple[float, float]]) -> Iterator[Markup]:
@@ -345,8 +344,7 @@ class _Legend:
         if self.title and not self.is_below:
             yield svg.text(frame.right + 18, _TOP - _ROW, self.title, "muted small")
         for number, (text, (x, y)) in enumerate(zip(self.texts, self._places(), strict=True)):
-            line = f"{svg.line_colour(number)}-line line {svg.line_dashes(number)}".rstrip()
-            yield svg.path(line, f"M{x:.1f},{y - 4:.1f}h22")
+            yield svg.path(_style_line(number), f"M{x:.1f},{y - 4:.1f}h22")
             yield svg.mark(number, x + 11, y - 4)
             yield svg.text(x + _SIGN, y, text, "ink small")
 

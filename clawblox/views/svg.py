@@ -64,15 +64,10 @@ class Picture:
 
     def _draw(self, *shapes: Markup, role: str) -> Markup:
         pieces = (html.text("\n"), element("title", printable(self.name)), *shapes, html.text(""))
-        return element(
-            "svg",
-            html.join(pieces, "\n"),
-            xmlns="http://www.w3.org/2000/svg",
-            width=f"{self.width:g}",
-            height=f"{self.height:g}",
-            viewBox=f"0 0 {self.width:g} {self.height:g}",
-            role=role,
-        )
+        size = {"width": f"{self.width:g}", "height": f"{self.height:g}"}
+        box = f"0 0 {self.width:g} {self.height:g}"
+        space = {"xmlns": "http://www.w3.org/2000/svg", **size, "viewBox": box}
+        return element("svg", html.join(pieces, "\n"), **space, role=role)
 
 
 def line_colour(number: int) -> str:
@@ -112,15 +107,8 @@ def text(
         anchor: ``start``, ``middle`` or ``end``.
         to: The page to which it leads; None for no link.
     """
-    shown = printable(text)
-    line = element(
-        "text",
-        shown,
-        class_=names,
-        x=f"{x:.1f}",
-        y=f"{y:.1f}",
-        text_anchor=None if anchor == "start" else anchor,
-    )
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text_anchor": anchor if anchor != "start" else None}
+    line = element("text", printable(text), class_=names, **place)
     return line if to is None else html.link(line, to)
 
 

@@ -91,9 +91,8 @@ def command(
     if redact or max_size is not None:
         raise UsageError("--redact and --max-size need --bundle: give --bundle OUT as well")
     if find_missing("app"):
-        raise ClawbloxError(
-            "clawblox app needs packages that are not installed", hint=install_command("app")
-        )
+        needs = "clawblox app needs packages that are not installed"
+        raise ClawbloxError(needs, hint=install_command("app"))
     from clawblox.web.app import Server  # needs the extra
 
     listener = _bind(port)
