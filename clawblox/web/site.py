@@ -88,9 +88,8 @@ class RunSummary:
     @functools.cached_property
     def is_live(self) -> bool:
         """Whether an instance or an agent has not ended."""
-        return any(status.state not in OVER for status in self.run.instances) or any(
-            not agent.is_over for agent in self.agents
-        )
+        over = [status.state in OVER for status in self.run.instances]
+        return not all((*over, *(agent.is_over for agent in self.agents)))
 
     @property
     def run_id(self) -> str:
@@ -173,8 +172,7 @@ class Site:
         Raises:
             NoSuchPage: There is no such run.
         """
-        why = f"There is no run {ident} in {self.root.name}"
-        return first((run for run in self.runs() if run.ident == ident), why)
+        return self.find(self.runs(), lambda run: run.directory, ident, "run")
 
     def find_agent(self, run: RunSummary, ident: str) -> AgentStatus:
         """Return an agent of a run by its name in addresses.
@@ -182,8 +180,22 @@ class Site:
         Raises:
             NoSuchPage: There is no such agent.
         """
-        why = f"{run.name} has no agent {ident}"
-        return first((one for one in run.agents if self.identify(one.dir) == ident), why)
+        return self.find(run.agents, lambda one: one.dir, ident, f"agent of {run.name}")
+
+    def find(self, found: Iterable[_T], place: Callable[[_T], Path], ident: str, kind: str) -> _T:
+        """Return a thing by the name of its place in addresses.
+
+        Args:
+            found: The things.
+            place: Returns the path of a thing.
+            ident: The name.
+            kind: What they are, for people.
+
+        Raises:
+            NoSuchPage: None has that name.
+        """
+        why = f"There is no {kind} {ident} in {self.root.name}"
+        return first((one for one in found if self.identify(place(one)) == ident), why)
 
     def read_record(self, directory: Path) -> ExperimentRecord:
         """Return an experiment whole; the latest few are kept until their journals change.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.web.site import NoSuchPage, Site, identify
+from clawblox.errors import ClawbloxError
+from clawblox.web.site import Site, identify
 from tests.golden.test_golden_experiments import V1, V1_SCORED
 from tests.web.drawing import draw, make
 
@@ -70,7 +71,7 @@ def test_an_experiment_that_cannot_be_read_says_why(site: Site) -> None:
     text = draw(site)
     assert HOSTILE not in text
     assert "unreadable" in text
-    with pytest.raises(NoSuchPage, match="cannot be read"):
+    with pytest.raises(ClawbloxError, match=r"journal\.jsonl"):
         make(site, f"experiment/{identify('exp')}")
 
 

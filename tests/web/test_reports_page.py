@@ -8,6 +8,7 @@ import pytest
 
 from clawblox import __version__
 from clawblox.conformance.kept_check import keep_check
+from clawblox.errors import ClawbloxError
 from clawblox.web.site import NoSuchPage, Site, identify
 from clawblox.world.world_files import read_world_files
 from tests.conformance.reports import HOSTILE, failing_report
@@ -40,7 +41,7 @@ def test_a_report_that_cannot_be_read_says_why_and_hides_no_other(world: Path) -
     text = draw(Site(world), "reports")
     assert "<script" not in text
     assert "check.json" in text
-    with pytest.raises(NoSuchPage, match=r"check\.json"):
+    with pytest.raises(ClawbloxError, match=r"check\.json"):
         make(Site(world), f"check/{identify('.')}")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference
 from clawblox.experiment.tables.results import Results
@@ -46,7 +45,6 @@ from clawblox.web.pieces import (
     table,
 )
 from clawblox.web.run_history import list_subjects
-from clawblox.web.site import NoSuchPage, first
 
 _MAX_GENERATIONS: Final = 60
 _MAX_ROWS: Final = 2000
@@ -63,16 +61,11 @@ _Pages: TypeAlias = Mapping[str, Address]
 
 def make_page(ask: Ask, ident: str) -> Page:
     """Return the page of an experiment."""
-    found = first(
-        (one for one in ask.site.experiments() if ask.site.identify(one.directory) == ident),
-        f"There is no experiment {ident} in {ask.site.root.name}",
-    )
-    try:
-        record = ask.site.read_record(found.directory)
-        status = record.status(pid=find_experiment_owner(record.directory))
-        results = record.results()
-    except ClawbloxError as error:
-        raise NoSuchPage(f"{found.name} cannot be read: {error.headline}") from error
+    site = ask.site
+    found = site.find(site.experiments(), lambda one: one.directory, ident, "experiment")
+    record = site.read_record(found.directory)
+    status = record.status(pid=find_experiment_owner(record.directory))
+    results = record.results()
     own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
     pages = {
         str(run.directory.relative_to(record.directory)): ask.links.to("run", run.ident)
@@ -171,15 +164,9 @@ def _draw_results(results: Results) -> Markup:
         return join(())
     differences = [(name, one) for name in names for one in results.differences(name)]
     listed = section("Branches and controls", differences, _DIFFERENCES, most=_MAX_ROWS)
-    return join((_draw_groups(results, names), listed, *(_plot(results, name) for name in names)))
-
-
-def _plot(results: Results, name: str) -> Markup:
-    try:
-        picture = draw_scores(results, name, title=name).part()
-    except ConfigError as error:
-        return element("p", error.headline, class_="muted")
-    return element("div", picture, class_="scroll", tabindex="0")
+    pictures = (draw_scores(results, name, title=name).part() for name in names)
+    plots = (element("div", picture, class_="scroll", tabindex="0") for picture in pictures)
+    return join((_draw_groups(results, names), listed, *plots))
 
 
 def _draw_groups(results: Results, names: Sequence[str]) -> Markup:

@@ -17,7 +17,7 @@ from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import lines, moment, table
-from clawblox.web.site import NoSuchPage, first
+from clawblox.web.site import NoSuchPage
 from clawblox.world.kept_reports import KeptReport
 
 _MAX_FILES: Final = 5
@@ -48,14 +48,8 @@ def make_page(ask: Ask) -> Page:
 
 def make_report_page(ask: Ask, ident: str) -> Page:
     """Return the reports of one world, run or experiment."""
-    directory = first(
-        (path for path in ask.site.judged() if ask.site.identify(path) == ident),
-        "There is no such world, run or experiment.",
-    )
-    try:
-        parts = [Part(_kind(kept), _draw(kept)) for kept in _read(directory)]
-    except ClawbloxError as error:
-        raise NoSuchPage(error.headline) from error
+    directory = ask.site.find(ask.site.judged(), Path, ident, "world, run or experiment")
+    parts = [Part(_kind(kept), _draw(kept)) for kept in _read(directory)]
     if not parts:
         raise NoSuchPage(_NONE)
     crumbs = (ask.site.root.name, ask.links.to()), ("Reports", ask.links.to("reports"))
