@@ -13,7 +13,7 @@ import re
 import shlex
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 _SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
@@ -72,6 +72,17 @@ def printable_lines(text: str, mark: Callable[[str], str] = str) -> str:
 def printable_name(text: str) -> str:
     """Return a text such as a file's name on one line, the ends of its lines escaped."""
     return _escape(text, str)
+
+
+def name_some(names: Sequence[str], most: int) -> str:
+    """Return the first names, separated by commas, and how many more there are.
+
+    Args:
+        names: The names.
+        most: How many are named at most.
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def printable_json(document: str) -> str:

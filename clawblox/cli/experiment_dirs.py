@@ -14,6 +14,7 @@ import click
 
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import UsageError
+from clawblox.printable import name_some
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.rundir.experiments import (
     JOURNAL_NAME,
@@ -44,8 +45,7 @@ _OF_BOTH: Final = ("clean", "resume", "stop")
 def name_directories(directories: list[Path]) -> str:
     """Return the names of directories for a hint, the latest first."""
     latest = sorted(directories, key=lambda path: path.stat().st_mtime, reverse=True)
-    shown = ", ".join(map(shorten_path, latest[:_NAMED]))
-    return f"{shown} and {len(latest) - _NAMED} more" if len(latest) > _NAMED else shown
+    return name_some([*map(shorten_path, latest)], _NAMED)
 
 
 # -- an experiment where a run is meant -----------------------------------------------------------

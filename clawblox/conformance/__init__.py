@@ -8,13 +8,12 @@ those of the world that was saved.
 - ``registry``: the checks by id, and how a check ends.
 - ``checks``: the checks, by area.
 - ``lab``: a world under test, and what several checks learn from it only once.
-- ``instances``: its instances, and the one that most checks share.
+- ``instances``: its instances, their variables, and the one that most checks share.
 - ``once``: functions that are called once for all checks.
 - ``start_failures``: starts that failed, in words.
 - ``attempts``: starts that a world may refuse.
 - ``live``: one running instance, its agents, and scripts.
 - ``disguise``: names and words that are drawn, so that no world recognises a check.
-- ``environment``: variables that the instances get.
 - ``actions``: the inputs that the checks may send.
 - ``placeholders``: data with placeholders, for suggestions.
 - ``host_traces``: times, paths and secrets of the host in answers.

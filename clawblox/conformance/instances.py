@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -12,9 +14,8 @@ import anyio.lowlevel
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.attempts import Refusal, try_start
-from clawblox.conformance.disguise import draw_names
+from clawblox.conformance.disguise import draw_names, draw_variable
 from clawblox.conformance.disk import DiskSearch
-from clawblox.conformance.environment import bytecode_cache, make_secret
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
     MAX_SNAPSHOT_BYTES,
@@ -44,6 +45,7 @@ from clawblox.world.private_copies import MissingFilesError, copy_world
 STOP_GRACE_S: Final = 5.0
 SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
+_NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
 _STARTS: Final = 3
@@ -58,6 +60,16 @@ async def _stop(world: AsyncWorld, live: LiveWorld) -> StopResult | None:
         return await world.stop(live.name, grace_seconds=STOP_GRACE_S)
     await anyio.lowlevel.checkpoint_if_cancelled()
     return None
+
+
+def _bytecode_cache(scratch: Path) -> dict[str, str]:
+    """Return variables with which a world in Python is compiled once, and not at every start.
+
+    Where bytecode may be written, it is written next to the sources anyway.
+    """
+    if not os.environ.get(_NO_BYTECODE):
+        return {}
+    return {_NO_BYTECODE: "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
 
 
 class Instances:
@@ -125,9 +137,10 @@ class Instances:
         self.files = files or {}
         self.fault = fault
         self.since = utc_now().timestamp()
-        self.secret = make_secret(self.random("variable"))
+        variable = draw_variable(self.random("variable"), os.environ)
+        self.secret = {variable: secrets.token_hex(16)}
         self.names = draw_names(self.random("names"))
-        self.env = {**self.secret, **bytecode_cache(scratch)}
+        self.env = {**self.secret, **_bytecode_cache(scratch)}
         self.findings = Findings()
         self.lives: list[LiveWorld] = []
         self.disk = disk

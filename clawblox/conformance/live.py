@@ -103,9 +103,15 @@ class LiveWorld:
         return "" if self.started is None else self.started.name
 
     @property
-    def operator_token(self) -> str | None:
-        """Its operator token; None if it is unknown."""
-        return None if self.started is None else self.started.env[OPERATOR_TOKEN_ENV]
+    def operator_token(self) -> str:
+        """Its operator token.
+
+        Raises:
+            CouldNotRun: It is unknown.
+        """
+        if self.started is None:
+            raise CouldNotRun("the operator token of a world at an address is unknown")
+        return self.started.env[OPERATOR_TOKEN_ENV]
 
     @property
     def is_given_up(self) -> bool:
@@ -208,8 +214,6 @@ class LiveWorld:
         Raises:
             CouldNotRun: The operator token is unknown.
         """
-        if self.operator_token is None:
-            raise CouldNotRun("the operator token of a world at an address is unknown")
         headers = {OPERATOR_HEADER: self.operator_token}
         return await self.call("GET", protocol.SNAPSHOT_ROUTE, headers=headers)
 
@@ -385,6 +389,12 @@ class Trace:
         """Number of inputs that the world accepted."""
         pairs = zip(self.steps, self.exchanges, strict=True)
         return sum(step.kind == "act" and exchange.is_accepted for step, exchange in pairs)
+
+    @property
+    def said(self) -> Exchange | None:
+        """The answer to the first chat message; None without one."""
+        pairs = zip(self.steps, self.exchanges, strict=True)
+        return next((exchange for step, exchange in pairs if step.kind == "say"), None)
 
     def since(self, step: int) -> Trace:
         """Return the trace from a step on."""

@@ -54,15 +54,7 @@ class Life:
         """The agent that joined; None if it was refused."""
         if self.joined is None:
             return None
-        pairs = zip(self.after.steps, self.after.exchanges, strict=True)
-        said = next((exchange for step, exchange in pairs if step.kind == "say"), None)
-        return Newcomer(self.joined, said)
-
-    @property
-    def said(self) -> Exchange | None:
-        """The answer to the first chat message in the script; None without one."""
-        pairs = zip(self.trace.steps, self.trace.exchanges, strict=True)
-        return next((exchange for step, exchange in pairs if step.kind == "say"), None)
+        return Newcomer(self.joined, self.after.said)
 
     def since(self, step: int) -> Life:
         """Return the life from a step of the script on."""

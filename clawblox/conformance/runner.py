@@ -187,7 +187,10 @@ class _Opening:
             return await self._enter(source, source, start_failure=failure)
         if not self.needs_start or await _starts(lab):
             return lab
-        return await self._open_whole(source) or _advise(lab)
+        whole = await self._open_whole(source)
+        if whole is None and lab.start_failure is not None and lab.start_failure.hint is None:
+            lab.start_failure.hint = _COPY_HINT
+        return whole or lab
 
     async def _open_whole(self, source: AsyncWorld) -> Lab | None:
         """Return the world in a copy with the files of its repository, if it starts so."""
@@ -236,13 +239,6 @@ async def _starts(lab: Lab) -> bool:
             return True
     except (CouldNotRun, WorldStartError):
         return False
-
-
-def _advise(lab: Lab) -> Lab:
-    """Add the hint to a failed start in a private copy that files may be missing in it."""
-    if lab.start_failure is not None and lab.start_failure.hint is None:
-        lab.start_failure.hint = _COPY_HINT
-    return lab
 
 
 async def _run_checks(

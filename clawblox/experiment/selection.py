@@ -14,6 +14,7 @@ from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.state import ExperimentState, GenerationState
+from clawblox.printable import name_some
 from clawblox.spelling import nearest_name
 
 _PLACE: Final = re.compile(r"(?P<chain>[^/@]+)(/g?(?P<generation>[0-9]{1,6}))?(@(?P<at>.+))?")
@@ -107,9 +108,8 @@ def find_generation(
 
 def _no_chain(chain: str, known: Collection[str], argument: str, others: str) -> ConfigError:
     nearest = nearest_name(chain, known)
-    names = ", ".join([*known][:_NAMED]) or "none"
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    hint = f"did you mean {nearest!r}?" if nearest else f"{others}: {names}{more}"
+    names = name_some([*known], _NAMED) or "none"
+    hint = f"did you mean {nearest!r}?" if nearest else f"{others}: {names}"
     return ConfigError("there is no such chain", key=argument, value=chain, hint=hint)
 
 

@@ -19,7 +19,7 @@ from clawblox.checks import CheckResult, missing, ok, warning
 from clawblox.cli.doctor import Checks
 from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
-from clawblox.printable import quote_words
+from clawblox.printable import name_some, quote_words
 from clawblox.rundir.control_client import short_path
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.amounts import format_bytes
@@ -226,9 +226,8 @@ def _look_for_orphans() -> CheckResult:
     if not orphans:
         return ok("none")
     commands = sorted({quote_words(("clawblox", "stop", path)) for path in orphans.values()})
-    pids = ", ".join(map(str, list(orphans)[:_SHOWN]))
-    more = f" and {len(orphans) - _SHOWN} more" if len(orphans) > _SHOWN else ""
-    return warning(f"pid {pids}{more}: {'; '.join(commands)}")
+    pids = name_some([*map(str, orphans)], _SHOWN)
+    return warning(f"pid {pids}: {'; '.join(commands)}")
 
 
 def _find_orphans() -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ import click
 from clawblox.agents.status import read_agents
 from clawblox.cli.terminal.output import ask, note
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.printable import printable
+from clawblox.printable import name_some, printable
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.experiments import find_experiment_part
 from clawblox.rundir.interrupted import (
@@ -155,10 +155,8 @@ def note_interrupted(run_dir: Path) -> None:
 
 
 def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN_NAMES])
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
     count = count_words(len(names), "interrupted instance")
-    return f"'{shorten_path(run_dir)}' has {count}: {shown}{more}"
+    return f"'{shorten_path(run_dir)}' has {count}: {name_some(names, _SHOWN_NAMES)}"
 
 
 def _describe_left(interruption: Interruption) -> str:

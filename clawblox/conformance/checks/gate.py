@@ -44,12 +44,6 @@ _LEAST_SESSION_CHARS: Final = 16
 _LEAST_DIFFERENT_CHARS: Final = 8
 
 
-def _require_token(live: LiveWorld) -> str:
-    if live.operator_token is None:
-        raise CouldNotRun("the operator token of a world at an address is unknown")
-    return live.operator_token
-
-
 async def _ask_snapshot(
     live: LiveWorld, headers: dict[str, str] | None = None, query: str = ""
 ) -> Exchange:
@@ -76,7 +70,7 @@ def _make_wrong_tokens(token: str) -> dict[str, str]:
 async def look_at_snapshot_tokens(lab: Lab) -> str:
     """Ask for a snapshot with the right token, with wrong ones and without one."""
     async with lab.probe() as live:
-        wrong = _make_wrong_tokens(_require_token(live))
+        wrong = _make_wrong_tokens(live.operator_token)
         require_accepted(await live.snapshot(), "the right token")
         require_refused(await _ask_snapshot(live), "a request without a token")
         for what, value in wrong.items():
@@ -93,7 +87,7 @@ async def look_at_snapshot_tokens(lab: Lab) -> str:
 async def look_at_token_forms(lab: Lab) -> str:
     """Send the right token in other places."""
     async with lab.probe() as live:
-        token = _require_token(live)
+        token = live.operator_token
         require_control(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
         queries = ("token", "operator_token", "operator", OPERATOR_HEADER)
         headers = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from clawblox.conformance.live import LiveWorld
 from clawblox.conformance.ordinary import GROWTH_BYTES, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed
 from clawblox.differences import ABSENT, Difference
+from clawblox.printable import name_some
 from clawblox.results import StopResult
 from clawblox.world.sources import digest_sources
 
@@ -89,7 +90,7 @@ async def look_at_secrets(lab: Lab) -> str:
     """Search a snapshot for the secrets that the world got."""
     live, content = await _read_snapshots(lab)
     secrets = lab.find_secrets(live)
-    await _search(content, lambda path, value: find_secret(path, value, secrets))
+    await _search(content, partial(find_secret, secrets=secrets))
     return f"{len(content)} bytes have none of {len(secrets)} secrets"
 
 
@@ -147,14 +148,8 @@ async def look_at_files(lab: Lab) -> str:
     await live_ordinary(lab)
     changed = await _find_changed_files(lab)
     if changed:
-        raise Failed(f"these were made or changed: {_shorten(changed)}")
+        raise Failed(f"these were made or changed: {name_some(changed, _SHOWN)}")
     return f"its {len(lab.files)} files are as they were, and no other is there"
-
-
-def _shorten(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more
 
 
 async def _find_stop(lab: Lab) -> tuple[int, StopResult]:
@@ -188,6 +183,6 @@ async def look_at_processes(lab: Lab) -> str:
     if left:
         raise Failed(
             f"these ignored SIGTERM, and were killed after {stopped.elapsed_s:.1f} s:"
-            f" {_shorten(left)}"
+            f" {name_some(left, _SHOWN)}"
         )
     return f"all its processes ended within {stopped.elapsed_s:.2f} s"

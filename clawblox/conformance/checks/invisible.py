@@ -8,6 +8,7 @@ save/load design keeps checkpoints invisible to agents."
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import anyio.lowlevel
@@ -183,10 +184,7 @@ async def look_at_operator(lab: Lab) -> str:
         secrets = lab.find_secrets(live)
     answers = list(seen.everything)
     docs = {exchange.url for exchange in seen.docs}
-
-    def find(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - JSON
-        return find_secret(path, value, secrets)
-
+    find = partial(find_secret, secrets=secrets)
     for leaves in (_body_leaves, find_header_leaves):
         count = await _require_none(answers, find, leaves)
     others = [exchange for exchange in answers if exchange.url not in docs]

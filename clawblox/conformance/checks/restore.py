@@ -289,8 +289,8 @@ def _without_repetition(outcome: Exception) -> Exception:
     return CouldNotRun(evidence) if isinstance(outcome, CouldNotRun) else outcome
 
 
-def _count(number: int, singular: str, plural: str = "") -> str:
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- what a restore keeps -------------------------------------------------------------------------
@@ -345,7 +345,7 @@ async def look_at_chat(lab: Lab) -> str:
 async def _find_first_message(lab: Lab) -> Exchange | None:
     """Return the answer to the first message after the restore; None without one."""
     if await lab.clock() == "lockstep":
-        return (await lockstep.live_restored(lab, 1)).said
+        return (await lockstep.live_restored(lab, 1)).trace.said
     newcomer = (await realtime.live_restored(lab, saving=False)).newcomer
     return None if newcomer is None else newcomer.said
 

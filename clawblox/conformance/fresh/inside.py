@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.home import home_dir
 from clawblox.conformance import realtime
 from clawblox.conformance.fresh.footprints import Watch
-from clawblox.conformance.fresh.messages import Agent, Order, Result, decode_order, encode
+from clawblox.conformance.fresh.messages import Agent, Order, Result, encode
 from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, arrive, run_script
 from clawblox.conformance.masking import find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed
@@ -134,7 +135,7 @@ async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:
 def main() -> None:
     """Live the life that the input orders, and write what was seen to the output."""
     with os.fdopen(os.dup(0), "rb") as file:
-        order = decode_order(file.read())
+        order = msgspec.msgpack.decode(file.read(), type=Order)
     output = os.dup(1)
     os.dup2(2, 1)  # so that nothing else is written to the result
     write_all(output, encode(anyio.run(live, order)))

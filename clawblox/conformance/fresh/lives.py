@@ -30,6 +30,7 @@ from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import Arrival, Player, Step, Trace
 from clawblox.conformance.masking import SESSION
 from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.printable import name_some
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import ProcessExit, SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
@@ -81,8 +82,7 @@ class Compared:
 
 def shorten(names: Sequence[str]) -> str:
     """Return some names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return name_some(names, _SHOWN)
 
 
 async def live_fresh(lab: Lab) -> Compared:
@@ -212,12 +212,14 @@ def _files(save: Path) -> dict[str, Path]:
 
 
 def _equal_answers(expected: lockstep.Life, life: _Life) -> int:
-    result = life.result
-    _require_life(result)
+    _require_life(life.result)
+    return lockstep.require_equal(expected, _lived(expected.trace.steps, life.result), WHO)
+
+
+def _lived(script: tuple[Step, ...], result: Result) -> lockstep.Life:
     assert result.final is not None
-    trace = Trace(expected.trace.steps, result.exchanges)
-    actual = lockstep.Life(Arrival((), (), ()), trace, result.final, None, Trace((), ()))
-    return lockstep.require_equal(expected, actual, WHO)
+    trace = Trace(script, result.exchanges)
+    return lockstep.Life(Arrival((), (), ()), trace, result.final, None, Trace((), ()))
 
 
 def _equal_times(expected: realtime.Watched, life: _Life) -> int:
@@ -265,10 +267,7 @@ async def _require_difference(places: _Places, order: Order, difference: Failed)
             watched = realtime.Watched(saved.observations, {}, saved.snapshots, not saved.snapshots)
             _equal_times(watched, restored)
         else:
-            assert saved.final is not None
-            trace = Trace(order.script, saved.exchanges)
-            life = lockstep.Life(Arrival((), (), ()), trace, saved.final, None, Trace((), ()))
-            _equal_answers(life, restored)
+            _equal_answers(_lived(order.script, saved), restored)
     except Failed:
         return
     except CouldNotRun as outcome:

@@ -118,11 +118,6 @@ def encode(message: Order | Result) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def decode_order(data: bytes) -> Order:
-    """Return an order from its bytes."""
-    return msgspec.msgpack.decode(data, type=Order)
-
-
 def decode_result(data: bytes, order: Order) -> Result:
     """Return a result from its bytes, which the world could have changed.
 

@@ -21,7 +21,6 @@ from clawblox.system.process import run_briefly
 
 _PROBE_TIMEOUT_S: Final = 20.0
 _SYSTEM: Final = (*map(str, SYSTEM_DIRS), "/lib32", "/etc", "/opt", "/nix", "/gnu", "/snap")
-_RESOLVER: Final = "/run/systemd/resolve"
 _PACKAGE: Final = Path(__file__).parents[2]
 _HOME_VARIABLES: Final = {
     "HOME": "home",
@@ -155,14 +154,7 @@ def make_place(
         run_dir=run_dir,
         save=save,
         is_alone=True,
-        command=(
-            sys.executable,
-            "-P",
-            "-m",
-            "clawblox.conformance.fresh.enter",
-            json.dumps(plan),
-            str(views),
-        ),
+        command=(*_module("enter"), json.dumps(plan), str(views)),
         env=dict(os.environ),
     )
 
