@@ -33,7 +33,7 @@ from clawblox.system.files import (
     sweep_partials,
     sync_file_system,
 )
-from clawblox.system.regular_files import read_regular
+from clawblox.system.regular_files import closing_fd, read_regular
 from clawblox.system.tree_digests import digest_tree
 from clawblox.system.trees import discard_tree
 from clawblox.world.sources import (
@@ -303,10 +303,7 @@ def _is_no_cache(path: PurePath, _is_dir: bool) -> bool:  # noqa: FBT001, RUF100
 
 
 def _publish_tree(partial: Path, copy: Path) -> None:
-    directory = os.open(copy.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(copy.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
         sync_file_system(directory)
         partial.rename(copy)
         os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -7,7 +7,6 @@ instance belong to ``instance``. Methods that start or end something block.
 
 from __future__ import annotations
 
-import os
 import re
 import signal  # noqa: TID251 - numbers and names only, nothing is sent
 import socket
@@ -29,6 +28,7 @@ from clawblox.rundir.claims import Claim
 from clawblox.supervision.tree import ProcessTree
 from clawblox.system.process import Process, adopt, require_executable, signal_name, spawn
 from clawblox.system.process_tree import Mark, Proc
+from clawblox.system.regular_files import closing_fd
 from clawblox.system.tmux import close_window, open_window
 from clawblox.telemetry.logs import last_lines, open_log
 
@@ -88,7 +88,7 @@ class WorldProcesses:
         self.log_files.append(log_file)
         if sidecar is None:
             self.log_files, self.log_start = [log_file], log_start
-        try:
+        with closing_fd(log):
             if self.tmux_session is None:
                 fd = None if listener is None else listener.fileno()
                 process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
@@ -99,8 +99,6 @@ class WorldProcesses:
                 self.world = process
             else:
                 self.sidecars[sidecar] = process
-        finally:
-            os.close(log)
 
     def _start_in_tmux(
         self, command: Sequence[str], env: Mapping[str, str], log_file: Path, sidecar: str | None

@@ -26,6 +26,7 @@ from clawblox.system.process_tree import is_same_process, read_start_time
 from clawblox.system.regular_files import (
     PRIVATE_DIR,
     PRIVATE_FILE,
+    closing_fd,
     digest_open,
     open_regular,
     read_regular,
@@ -179,11 +180,8 @@ def digest_file(
     Raises:
         OSError: It cannot be read, is not a regular file, or is larger.
     """
-    fd = open_regular(path, max_bytes=max_bytes)
-    try:
+    with closing_fd(open_regular(path, max_bytes=max_bytes)) as fd:
         return digest_open(fd, max_bytes=max_bytes, check=check)
-    finally:
-        os.close(fd)
 
 
 def has_digest(
@@ -297,11 +295,8 @@ def fsync_directory(directory: Path | str) -> None:
     Raises:
         OSError: They may not be durable.
     """
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # -- system calls that Python lacks: renameat2(2) and syncfs(2) ---------------------------------

@@ -28,6 +28,7 @@ from clawblox.system.process import run_briefly
 from clawblox.system.regular_files import (
     PRIVATE_DIR,
     PRIVATE_FILE,
+    closing_fd,
     open_directory,
     open_regular,
     opened_parent,
@@ -230,14 +231,9 @@ def _copy_file(parent: int, name: str, destination: Path) -> None:
         if error.errno in _IS_NONE:
             return
         raise
-    try:
-        target = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-        try:
-            copy_content(source, target)
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with closing_fd(source), closing_fd(os.open(destination, flags, PRIVATE_FILE)) as target:
+        copy_content(source, target)
 
 
 def copy_content(source: int, target: int) -> None:

@@ -33,6 +33,7 @@ from clawblox.protocol import (
 )
 from clawblox.results import ProcessExit
 from clawblox.system.process_tree import read_process, read_start_time
+from clawblox.system.regular_files import closing_fd
 
 _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
 """Turns standard input into the descriptor that is handed over. A shell does that, because only the
@@ -219,12 +220,9 @@ def memory_log(name: str) -> Iterator[int]:
     Raises:
         OSError: No descriptor is left.
     """
-    fd = os.memfd_create(name)
-    try:
+    with closing_fd(os.memfd_create(name)) as fd:
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _watch(child: subprocess.Popen[bytes]) -> Process:

@@ -32,6 +32,15 @@ _DIGESTED_BYTES: Final = 1 << 20
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
+@contextlib.contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    """Return an open descriptor, and close it at the end of the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def open_regular(
     path: Path | str, *, dir_fd: int | None = None, max_bytes: int | None = None
 ) -> int:
@@ -60,11 +69,8 @@ def read_regular(path: Path | str, *, dir_fd: int | None = None, max_bytes: int)
     Raises:
         OSError: It cannot be read, is not a regular file, or is larger. It names the path.
     """
-    fd = open_regular(path, dir_fd=dir_fd, max_bytes=max_bytes)
-    try:
+    with closing_fd(open_regular(path, dir_fd=dir_fd, max_bytes=max_bytes)) as fd:
         data = read_rest(fd, max_bytes=max_bytes + 1)
-    finally:
-        os.close(fd)
     if len(data) > max_bytes:  # it grew meanwhile
         raise _too_large(path, max_bytes)
     return data
@@ -284,14 +290,12 @@ def opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
         OSError: It cannot be opened. An OSError of the block names the file.
     """
     directory, _, name = path.rpartition("/")
-    parent = open_directory(root, directory)
-    try:
-        yield parent, name
-    except OSError as error:
-        error.filename = str(root / path)
-        raise
-    finally:
-        os.close(parent)
+    with closing_fd(open_directory(root, directory)) as parent:
+        try:
+            yield parent, name
+        except OSError as error:
+            error.filename = str(root / path)
+            raise
 
 
 def rewrite_lines(
@@ -359,7 +363,7 @@ def find_files(root: Path, pattern: str) -> list[FoundFile]:
 
 def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFile]:
     """Yield the files of an open directory, and close it."""
-    try:
+    with closing_fd(directory):
         for name in _matching_names(directory, patterns[0]):
             with contextlib.suppress(OSError):  # it is gone, or is something else
                 if patterns[1:]:
@@ -369,8 +373,6 @@ def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFil
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     yield FoundFile(place / name, status.st_size, status.st_mtime_ns)
-    finally:
-        os.close(directory)
 
 
 def _matching_names(directory: int, pattern: str) -> list[str]:

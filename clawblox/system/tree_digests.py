@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from clawblox.system.regular_files import digest_open, open_directory, open_regular
+from clawblox.system.regular_files import closing_fd, digest_open, open_directory, open_regular
 from clawblox.system.trees import MAX_DEPTH, TreeWalk
 
 _MAX_DEPTH: Final = 2 * MAX_DEPTH
@@ -118,15 +118,12 @@ class _Digests:
         walk.enter(name)
 
     def _read_file(self, name: str, directory: int, read: Callable[[int], str]) -> str:
-        fd = open_regular(name, dir_fd=directory, max_bytes=self._max_bytes)
-        try:
+        with closing_fd(open_regular(name, dir_fd=directory, max_bytes=self._max_bytes)) as fd:
             self._left -= os.fstat(fd).st_size
             if self._left < 0:
                 message = f"makes the directory larger than {self._max_total_bytes} bytes"
                 raise OSError(errno.EFBIG, message)
             return read(fd)
-        finally:
-            os.close(fd)
 
     def _digest(self, fd: int) -> str:
         return digest_open(fd, max_bytes=self._max_bytes, check=self._check)

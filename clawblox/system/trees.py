@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
-from clawblox.system.regular_files import OPEN_DIRECTORY, make_directory, open_directory
+from clawblox.system.regular_files import OPEN_DIRECTORY, closing_fd, make_directory, open_directory
 
 MAX_DEPTH: Final = 100
 """Deepest directory that is copied; no program makes deeper ones, and their paths cost memory."""
@@ -231,11 +231,10 @@ def _unlock(name: Path | str, dir_fd: int | None) -> None:
     mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
     if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
         return
-    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
-    try:
+    with closing_fd(
+        os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    ) as fd:
         Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
-    finally:
-        os.close(fd)
 
 
 def tree_size(path: Path) -> int:
@@ -278,8 +277,7 @@ def merge_directory(root: Path, source: str, destination: str) -> None:
         _remove_empty(name, walk.fd)
 
     place, _, name = source.rpartition("/")
-    parent = open_directory(root, place)
-    try:
+    with closing_fd(open_directory(root, place)) as parent:
         with (
             TreeWalk(os.open(name, OPEN_DIRECTORY, dir_fd=parent), leave) as walk,
             Descent(make_directory(root, destination)) as target,
@@ -287,8 +285,6 @@ def merge_directory(root: Path, source: str, destination: str) -> None:
             for entry in walk:
                 _move(entry.name, walk, target)
         _remove_empty(name, parent)
-    finally:
-        os.close(parent)
 
 
 def _move(name: str, source: TreeWalk, target: Descent) -> None:

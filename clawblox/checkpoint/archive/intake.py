@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from clawblox.checkpoint.model import MAX_RECORD_BYTES, Source
 from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.foreign_values import parse_object
+from clawblox.system.regular_files import closing_fd
 
 CHUNK_BYTES = 256 << 10
 """Size of a piece in bytes. The last piece may be smaller, a rewritten piece larger."""
@@ -116,10 +117,8 @@ def open_intake(source: Source) -> Iterator[Intake]:
     """
     with _translated(source):
         fd = _open(source)
-    try:
+    with closing_fd(fd):
         yield Intake(source, fd)
-    finally:
-        os.close(fd)
 
 
 def _open(source: Source) -> int:

@@ -43,7 +43,7 @@ from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.progress import Progress
 from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import closing_fd, open_regular
 
 _WINDOW: Final = 4 << 10
 """Bytes to read for headers, because the headers of small members are close together."""
@@ -119,11 +119,8 @@ class Archive:
                 subclasses: a name is not allowed, it is too large, or too new.
             CheckpointError: It cannot be opened or read.
         """
-        fd = _open(path)
-        try:
+        with closing_fd(_open(path)) as fd:
             yield cls(fd, path, limits)
-        finally:
-            os.close(fd)
 
     def stream(self, entry: Entry) -> Iterator[bytes]:
         """Yield the content of a member in pieces of at most 256 KiB.

@@ -18,6 +18,7 @@ from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.port_leases import LeaseFile
 from clawblox.system.process_tree import all_processes, boot_id, read_process
+from clawblox.system.regular_files import closing_fd
 
 _NO_PORT = 0
 """Its slot in the lease file is never used."""
@@ -44,13 +45,10 @@ _limit_check = partial(CHECKS.add, "Limits")
     "Use Linux 5.4 or later; in a container, let its seccomp profile allow pidfd_open.",
 )
 def _look_for_pidfds() -> CheckResult:
-    pidfd = os.pidfd_open(os.getpid())
-    try:
+    with closing_fd(os.pidfd_open(os.getpid())) as pidfd:
         signal.pidfd_send_signal(pidfd, 0)
         with suppress(ChildProcessError):  # this process is no child of its own
             os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    finally:
-        os.close(pidfd)
     return ok(f"Linux {os.uname().release}")
 
 

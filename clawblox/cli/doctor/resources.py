@@ -27,6 +27,7 @@ from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.port_leases import LEASE_ROOT
 from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
 from clawblox.system.process_tree import all_processes, read_process, read_variables
+from clawblox.system.regular_files import closing_fd
 from clawblox.system.scratch import temporary_directory
 
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
@@ -145,13 +146,8 @@ def _scratch(directory: Path) -> AbstractContextManager[Path]:
     return temporary_directory(".clawblox-doctor-", parent=directory)
 
 
-@contextlib.contextmanager
-def _created(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+def _created(path: Path) -> AbstractContextManager[int]:
+    return closing_fd(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 CHECKS.add(

@@ -27,6 +27,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.results import StartedWorld, WorldEvent
 from clawblox.rundir.control_client import Lines
 from clawblox.rundir.paths import make_run_dir, state_dir
+from clawblox.system.regular_files import closing_fd
 from clawblox.telemetry.logs import last_lines, open_log
 from clawblox.views.event_lines import describe_start_error
 
@@ -182,7 +183,7 @@ def spawn_in_background(
     log, log_start = open_log(log_file)
     with far_end:
         words = (*command, _CHANNEL_FLAG, str(far_end.fileno()), *args)
-        try:
+        with closing_fd(log):
             process = subprocess.Popen(
                 # -P: nothing is imported from the current directory.
                 [sys.executable, "-P", "-m", "clawblox", *words],
@@ -192,8 +193,6 @@ def spawn_in_background(
                 pass_fds=[far_end.fileno()],
                 start_new_session=True,
             )
-        finally:
-            os.close(log)
     return BackgroundProcess(process.pid, log_file, log_start, process, channel)
 
 

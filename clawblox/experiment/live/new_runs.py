@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from clawblox.system.files import (
     rename_with,
     sync_file_system,
 )
-from clawblox.system.regular_files import open_directory
+from clawblox.system.regular_files import closing_fd, open_directory
 from clawblox.system.trees import remove_tree
 
 
@@ -64,11 +63,8 @@ def discard_partial(chain_dir: Path, attempt: str) -> None:
 
 
 def _publish(partial: Path, run_dir: Path) -> None:
-    fd = open_directory(partial)
-    try:
+    with closing_fd(open_directory(partial)) as fd:
         sync_file_system(fd)
-    finally:
-        os.close(fd)
     if not rename_with(NO_REPLACE, partial, run_dir):
         partial.rename(run_dir)
     fsync_directory(run_dir.parent)

@@ -18,6 +18,7 @@ from clawblox.checkpoint.model import MAX_RECORD_BYTES, Transform
 from clawblox.errors import CheckpointError, CheckpointLimitError
 from clawblox.foreign_values import parse_object
 from clawblox.system import regular_files
+from clawblox.system.regular_files import closing_fd
 
 Record = dict[str, Any]
 
@@ -44,14 +45,12 @@ def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
         fd = regular_files.open_file(root, path)
     except OSError as error:
         raise tree.unreadable_error(root / path, error) from None
-    try:
+    with closing_fd(fd):
         records = filter(None, map(parse_object, _pieces_backwards(fd)))
         newest = next(records, None)
         if newest is None:
             raise empty_transcript_error(root / path)
         yield itertools.chain((newest,), records)
-    finally:
-        os.close(fd)
 
 
 def empty_transcript_error(path: Path) -> CheckpointError:
