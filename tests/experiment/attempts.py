@@ -42,7 +42,7 @@ class Scene:
 
     def run_dir(self, run_id: str = FIRST, chain: str = "r1") -> Path:
         """Return the run directory of an attempt."""
-        return self.workshop.experiment_dir() / "chains" / chain / "runs" / run_id
+        return self.workshop.directory / "chains" / chain / "runs" / run_id
 
     def agent_dirs(self, run_id: str = FIRST, chain: str = "r1") -> list[Path]:
         """Return the directories of its agents, in their order."""

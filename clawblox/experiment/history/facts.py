@@ -381,23 +381,16 @@ class _ChainLine(Struct, Generic[_T]):
     data: _T
 
 
-class _GenerationLine(Struct, Generic[_T]):
+class _GenerationLine(_ChainLine[_T]):
     """A line about a generation."""
 
-    at: Time
-    chain: Name
     generation: Number
-    data: _T
 
 
-class _AttemptLine(Struct, Generic[_T]):
+class _AttemptLine(_GenerationLine[_T]):
     """A line about an attempt."""
 
-    at: Time
-    chain: Name
-    generation: Number
     attempt: Name
-    data: _T
 
 
 _DECODERS: Final[Mapping[LineType, msgspec.json.Decoder[Any]]] = {

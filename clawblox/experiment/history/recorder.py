@@ -4,36 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.lowlevel
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import EXPERIMENT, About, Line, LineType
 from clawblox.experiment.history.state import ExperimentState
-
-
-class LineSink(Protocol):
-    """A journal that is open for writing."""
-
-    def append(
-        self,
-        type: LineType,  # noqa: A002 - the name of the member
-        data: Mapping[str, Any] | None = None,
-        about: About = EXPERIMENT,
-    ) -> Line:
-        """Write a line. Blocks.
-
-        Raises:
-            OSError: It is not in the journal.
-        """
 
 
 class Recorder:
     """Writes lines; see :class:`~clawblox.experiment.history.journal.Journal`.
 
     Args:
-        journal: The journal.
+        journal: The journal, open for writing.
         state: The state, which takes every line into account that is written.
         on_line: Called with each line that was written.
         call: Calls a function that blocks.
@@ -42,7 +27,7 @@ class Recorder:
 
     def __init__(
         self,
-        journal: LineSink,
+        journal: Journal,
         state: ExperimentState,
         on_line: Callable[[Line], object],
         call: Callable[[Callable[[], Line]], Awaitable[Line]] = run_blocking,

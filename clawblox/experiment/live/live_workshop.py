@@ -56,6 +56,9 @@ class LiveWorkshop:
         env: Values of the environment variables that the plan names, and of logins of programs.
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
         on_event: Called with each event of a world or an agent, and its attempt.
+
+    Attributes:
+        directory: The same as the argument.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class LiveWorkshop:
         grace_s: float = DEFAULT_GRACE_S,
         on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._layout = layout
         self._env = env
         self._credentials = Credentials(env)
@@ -75,10 +78,6 @@ class LiveWorkshop:
         self._taken_names: set[str] = set()
         self._grace_s = grace_s
         self._on_event = on_event
-
-    def experiment_dir(self) -> Path:
-        """Return the directory of the experiment."""
-        return self._directory
 
     async def serve(self) -> None:
         """Keep the worlds of the attempts open; to be run as a task while attempts are made.
@@ -104,7 +103,7 @@ class LiveWorkshop:
         Cancellation: has no effect.
         """
         stage: Stage = "worked" if has_worked else "recorded"
-        await survey_plan(plan, self._directory, self._env, stage=stage)
+        await survey_plan(plan, self.directory, self._env, stage=stage)
 
     async def check(self, chain: Chain) -> None:
         """Check that the programs of a chain's agents can work; nothing is started.
@@ -133,7 +132,7 @@ class LiveWorkshop:
 
         Cancellation: some of them may have ended.
         """
-        await end_left(self._directory)
+        await end_left(self.directory)
 
     # -- directories ------------------------------------------------------------------------------
 
@@ -148,7 +147,7 @@ class LiveWorkshop:
         """
         with blaming("attempt not prepared"):
             return await run_checked(
-                lambda check: Preparation(order, self._chain_dir, self._directory, check).run()
+                lambda check: Preparation(order, self._chain_dir, self.directory, check).run()
             )
 
     async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
@@ -258,10 +257,10 @@ class LiveWorkshop:
 
         Cancellation: has no effect.
         """
-        return await run_blocking(available_bytes, self._directory)
+        return await run_blocking(available_bytes, self.directory)
 
     def _chain_dir(self, chain: str) -> Path:
-        return layout.chain_dir(self._directory, chain, self._layout)
+        return layout.chain_dir(self.directory, chain, self._layout)
 
     def _run_dir(self, chain: str, run_id: str) -> Path:
         return layout.attempt_dir(self._chain_dir(chain), run_id)

@@ -84,7 +84,7 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
                 hint="repeats = N makes N chains; [run] reseed = true in the world.toml of a world"
                 " that reads its seed",
             )
-        yield from _catch(partial(_plan_start, config, spec), "world")
+        yield from catch_fault(partial(_plan_start, config, spec), "world")
         yield from _find_command_faults(spec, config)
         yield from _find_file_faults(config, agents)
 
@@ -93,12 +93,17 @@ def _plan_start(config: WorldConfig, spec: WorldSpec) -> None:
     plan_launch(config, StartOptions(**world_options(spec)))
 
 
-def _catch(check: Callable[[], object], parent: str) -> Iterator[ConfigError]:
-    """Yield the error of a check, with the key of the plan unless it names another file."""
+def catch_fault(check: Callable[[], object], parent: str = "") -> Iterator[ConfigError]:
+    """Yield the error of a check.
+
+    Args:
+        check: The check. It may block.
+        parent: Key of the plan below which the error's key is, unless that names another file.
+    """
     try:
         check()
     except ConfigError as error:
-        if error.path is None and error.key is not None:
+        if parent and error.path is None and error.key is not None:
             key = f"{parent}.{error.key}"
             error = error.but(key=key)
         yield error
@@ -132,11 +137,11 @@ def _find_file_faults(config: WorldConfig, agents: Iterable[AgentSpec]) -> Itera
             key="sandbox.deps_root",
         )
     if config.server_source is not None:
-        yield from _catch(partial(read_server, config.server_source), "world")
+        yield from catch_fault(partial(read_server, config.server_source), "world")
     prompts = {agent.system_prompt: f"agents.{agent.name}" for agent in agents}
     for file, key in prompts.items():
         if file is None or file.is_file():  # others are faults of the plan's inputs
-            yield from _catch(partial(read_template, file, config.dir), key)
+            yield from catch_fault(partial(read_template, file, config.dir), key)
 
 
 def find_hook_faults(plan: Plan) -> Iterator[ConfigError]:
@@ -144,10 +149,7 @@ def find_hook_faults(plan: Plan) -> Iterator[ConfigError]:
     for hook in HOOKS:
         target = getattr(plan, hook)
         if target is not None and not isinstance(target, str):
-            try:
-                check_program(target[0], hook)
-            except ConfigError as error:
-                yield error
+            yield from catch_fault(partial(check_program, target[0], hook))
 
 
 def find_world_notes(spec: WorldSpec) -> Iterator[str]:

@@ -19,6 +19,7 @@ from clawblox.experiment.inputs import Inputs, digest_inputs
 from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.plan_faults import (
+    catch_fault,
     find_agent_faults,
     find_hook_faults,
     find_limit_faults,
@@ -117,7 +118,7 @@ async def survey_plan(
             faults.append(error)
     if faults and not are_variables_needed:  # a run would need them
         for _, spec in _distinct_agents(plan.chains()):
-            faults += _find_missing_values(spec, credentials)
+            faults += catch_fault(partial(credentials.env, spec))
     if faults or inputs is None:
         raise join_faults(faults)
     survey = await run_blocking(_measure, plan, directory, inputs, programs)
@@ -132,11 +133,12 @@ def _find_static_faults(
     """Yield the faults that need no program. Blocks."""
     chains = plan.chains()
     yield from find_world_faults(plan, chains)
-    yield from _check_score(plan)
+    if plan.score is not None:
+        yield from catch_fault(partial(load_score, plan.score))
     yield from find_hook_faults(plan)
     for chain, spec in _distinct_agents(chains):
         if credentials is not None:
-            yield from _find_missing_values(spec, credentials)
+            yield from catch_fault(partial(credentials.env, spec))
         yield from find_agent_faults(chain.plan, spec)
     if plan.tmux is not None and shutil.which("tmux") is None:
         yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
@@ -145,13 +147,6 @@ def _find_static_faults(
     if stage == "new":
         yield from find_long_saves(plan)
         yield from _find_disk_faults(plan, directory)
-
-
-def _find_missing_values(spec: AgentSpec, credentials: Credentials) -> Iterator[ConfigError]:
-    try:
-        credentials.env(spec)
-    except ConfigError as error:
-        yield error
 
 
 def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:
@@ -166,14 +161,6 @@ def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:
 
 def _free_bytes(directory: Path) -> int:
     return available_bytes(next(p for p in (directory, *directory.parents) if p.is_dir()))
-
-
-def _check_score(plan: Plan) -> Iterator[ConfigError]:
-    try:
-        if plan.score is not None:
-            load_score(plan.score)
-    except ConfigError as error:
-        yield error
 
 
 def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:

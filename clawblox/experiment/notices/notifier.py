@@ -118,14 +118,9 @@ class Notifier:
         status = self._status()
         chains = list(notice.chains.items())[:_MAX_CHAINS]
         return {
-            "event": notice.event,
-            "experiment": status.name,
+            **self._describe_shortly(notice),
             "directory": str(self._directory),
-            "reason": notice.reason,
-            "running": notice.is_running,
-            "text": self._summarise(notice),
             "chains": {name: clean_text(text, max_chars=_MAX_TEXT_CHARS) for name, text in chains},
-            "chain_count": len(notice.chains),
             "counts": dict(status.counts),
             "generations": status.generations,
             "spent_usd": status.spent_usd,

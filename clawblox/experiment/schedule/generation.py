@@ -68,6 +68,8 @@ class GenerationRunner:
     Attributes:
         mailbox: Takes requests to close or pause, from any task of the event loop.
         meter: Counts its seconds.
+        usage: Usage of each agent since the attempt began.
+        world_time: Simulation time when it was last known; None before.
     """
 
     def __init__(
@@ -92,9 +94,9 @@ class GenerationRunner:
         self._callbacks = callbacks
         self._attempt: Attempt
         self._closing = begin.closing
-        self._usage = usage
+        self.usage = usage
         self._on_progress = on_progress
-        self._world_time = begin.world_time
+        self.world_time = begin.world_time
         self._failed_saves = 0
         self._save_at = math.inf
         self._look_at = math.inf
@@ -103,19 +105,9 @@ class GenerationRunner:
     # -- facts for tables -----------------------------------------------------------------
 
     @property
-    def usage(self) -> tuple[Usage, ...]:
-        """Usage of each agent since the attempt began."""
-        return self._usage
-
-    @property
     def used(self) -> tuple[Usage, ...]:
         """Usage of each agent in the generation, without that of attempts that were lost."""
-        return add_usage(self._begin.used, self._usage)
-
-    @property
-    def world_time(self) -> float | None:
-        """Simulation time when it was last known; None before."""
-        return self._world_time
+        return add_usage(self._begin.used, self.usage)
 
     @property
     def attempt(self) -> Attempt | None:
@@ -172,7 +164,7 @@ class GenerationRunner:
                 await self._save_pause(error.paused)
                 raise
             finally:
-                self._usage = tuple(attempt.usage())
+                self.usage = tuple(attempt.usage())
 
     async def _take_steps(self) -> None:
         await self._start()
@@ -194,7 +186,7 @@ class GenerationRunner:
         if self._plan.checkpoint.boundary and self._plan.save is not None:
             await self._save_firmly("boundary")
         await self._read_world_time()
-        facts = {"reason": self._closing, "world_time": self._world_time, **self._seconds()}
+        facts = {"reason": self._closing, "world_time": self.world_time, **self._seconds()}
         await self._write("closing", facts)
 
     async def _save(self) -> None:
@@ -206,7 +198,7 @@ class GenerationRunner:
             await self._wait_for_saving()
             await self._attempt.stop_agents()
             await self._read_world_time()  # no checkpoint may have it
-            await self._write("saved", {"world_time": self._world_time})
+            await self._write("saved", {"world_time": self.world_time})
         if self._plan.checkpoint.end:
             await self._save_firmly("end")
 
@@ -244,7 +236,7 @@ class GenerationRunner:
                 "used": usage_data(self.used),
                 "files": run_id,
                 "ended_by": self._closing,
-                "world_time": self._world_time,
+                "world_time": self.world_time,
                 "started_at": generation.attempts[0].opened.at,
                 "ended_at": format_utc(self._clock.utc()),
             },
@@ -252,7 +244,7 @@ class GenerationRunner:
 
     async def _read_world_time(self) -> None:
         if (time := await self._attempt.world_time()) is not None:
-            self._world_time = time
+            self.world_time = time
 
     # -- the active phase -------------------------------------------------------------------
 
@@ -261,7 +253,7 @@ class GenerationRunner:
         self._look_at = self._clock.monotonic() + _LOOK_S
         self._save_at = self._next_save(1.0)
         while True:
-            self._usage = tuple(self._attempt.usage())
+            self.usage = tuple(self._attempt.usage())
             self._on_progress()
             self._note_activity()
             if reason := await self._find_end():
@@ -319,7 +311,7 @@ class GenerationRunner:
         limit = self._plan.stop.world_time
         if limit is not None:
             await self._read_world_time()
-            if self._world_time is not None and self._world_time >= limit:
+            if self.world_time is not None and self.world_time >= limit:
                 return "world_time"
         return await self._ask_hook()
 
@@ -415,13 +407,13 @@ class GenerationRunner:
             await self._note_failed_save(kind, error)
             return False
         self._failed_saves = 0
-        self._world_time = saved.world_time
+        self.world_time = saved.world_time
         await self._write("checkpoint", self._describe(kind, saved))
         await self._retain()
         return True
 
     def _describe(self, kind: CheckpointKind, saved: SavedAttempt) -> Mapping[str, Any]:
-        self._usage = tuple(self._attempt.usage())
+        self.usage = tuple(self._attempt.usage())
         return {
             **attrs.asdict(saved),
             "kind": kind,
@@ -480,7 +472,7 @@ class GenerationRunner:
         await self._write("paused", {**attrs.asdict(paused), **self._totals()})
 
     def _totals(self) -> dict[str, Any]:
-        return {"usage": usage_data(self._usage), **self._seconds()}
+        return {"usage": usage_data(self.usage), **self._seconds()}
 
     def _seconds(self) -> dict[str, float]:
         return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -387,6 +386,3 @@ class Workshop(Protocol):
 
         Cancellation: has no effect.
         """
-
-    def experiment_dir(self) -> Path:
-        """Return the directory of the experiment."""

@@ -42,6 +42,9 @@ class Slots:
         limits: Returns the limits in force.
         can_start: Returns whether an attempt may start, whatever else runs.
         on_wait: Called when no place is free for an attempt, so that it begins to wait.
+
+    Attributes:
+        taken: The places that are taken.
     """
 
     def __init__(
@@ -54,12 +57,7 @@ class Slots:
         self._can_start = can_start
         self._on_wait = on_wait
         self._waiting: list[_Waiting] = []
-        self._taken: list[Place] = []
-
-    @property
-    def taken(self) -> Sequence[Place]:
-        """The places that are taken."""
-        return self._taken
+        self.taken: list[Place] = []
 
     @property
     def waiting(self) -> Sequence[Place]:
@@ -94,22 +92,22 @@ class Slots:
 
     def leave(self, place: Place) -> None:
         """Give a place back; :meth:`grant` gives it to another attempt."""
-        self._taken.remove(place)
+        self.taken.remove(place)
 
     def grant(self) -> None:
         """Give the places that are free; to be called when a place or a limit has changed."""
         for waiting in sorted(self._waiting, key=lambda waiting: waiting.place.priority):
             if self._can_start(waiting.place) and self._fits(waiting.place):
-                self._taken.append(waiting.place)
+                self.taken.append(waiting.place)
                 self._waiting.remove(waiting)
                 waiting.is_granted.set()
 
     def _fits(self, place: Place) -> bool:
         limits = self._limits()
-        taken = Counter(model for other in self._taken for model in other.models)
+        taken = Counter(model for other in self.taken for model in other.models)
         wanted = Counter(place.models)
         return (
-            len(self._taken) < limits.worlds
+            len(self.taken) < limits.worlds
             and (limits.agents is None or taken.total() + wanted.total() <= limits.agents)
             and all(
                 taken[model] + wanted[model] <= limit
@@ -118,6 +116,6 @@ class Slots:
             )
             and (
                 place.exclusive is None
-                or all(other.exclusive != place.exclusive for other in self._taken)
+                or all(other.exclusive != place.exclusive for other in self.taken)
             )
         )

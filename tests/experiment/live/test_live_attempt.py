@@ -537,7 +537,7 @@ async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None
     show = f"RUN printenv {name} > {{}}"
     spec = alone.plan.agents[0].but(env=[name], prompt=show.format("first.txt"))
     alone.plan = alone.plan.but(agents=[spec])
-    own = LiveWorkshop(alone.workshop.experiment_dir(), "chains", {name: value})
+    own = LiveWorkshop(alone.workshop.directory, "chains", {name: value})
     await alone.prepare(alone.order())
     workspace = alone.agent_dirs()[0] / "workspace"
     async with (
