@@ -16,13 +16,14 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.members import as_list, wrong_argument
+from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem
+from clawblox.engine.values.value import as_list
 from clawblox.luau import RuntimeFault
 
 LENGTHS: Final = {

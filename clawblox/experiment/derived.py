@@ -95,18 +95,15 @@ class DerivedFiles:
             taken_s = anyio.current_time() - begun_at  # long for large experiments
             await anyio.sleep(max(_PAUSE_S, taken_s / _MAX_SHARE))
 
-    async def flush(self) -> None:
+    async def flush(self, *, with_results: bool = True) -> None:
         """Write what has changed; a file that cannot be written is logged, and written later.
+
+        Args:
+            with_results: Whether to write the results too, and not only the tables and pointers of
+                the chains.
 
         Cancellation: each file is complete; what was not written is written later.
         """
-        await self._flush(with_results=True)
-
-    async def flush_chains(self) -> None:
-        """Write the tables and pointers of chains that have changed, as :meth:`flush` does."""
-        await self._flush(with_results=False)
-
-    async def _flush(self, *, with_results: bool) -> None:
         async with self._writing:
             changed, self._changed = self._changed, set()
             has_results = self._has_results and with_results

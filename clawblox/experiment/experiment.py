@@ -160,7 +160,7 @@ class Experiment:
             self._workshop = self._given_workshop or self._make_workshop(opened)
             await self._workshop.end_left()
             self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
-            derive = self._files.flush_chains
+            derive = partial(self._files.flush, with_results=False)
             self._recorder = Recorder(journal, opened.state, self._note, derive=derive)
             await set_aside_failed(self._workshop, opened.state)
             self._notifier = Notifier(

@@ -9,13 +9,13 @@ change.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from datetime import datetime
-from itertools import count
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.plan.naming import numbered, safe_name
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.runs.pointer import POINTER_NAME
 
@@ -83,11 +83,10 @@ def free_attempt_name(prefix: str, generation: int, at: datetime, taken: Contain
         at: The time of the attempt, in UTC.
         taken: The names of all attempts so far.
     """
-    name, stamp, number = attempt_name(prefix, generation), format_stamp(at), 1
-    while name in taken:
-        name = attempt_name(prefix, generation, stamp=stamp if number == 1 else f"{stamp}.{number}")
-        number += 1
-    return name
+    stamps = numbered(format_stamp(at))
+    stamped = (attempt_name(prefix, generation, stamp=stamp) for stamp in stamps)
+    names = chain([attempt_name(prefix, generation)], stamped)
+    return next(name for name in names if name not in taken)
 
 
 def next_prefix(name: str) -> str:
@@ -140,18 +139,6 @@ def failed_name(attempt: str, at: datetime) -> str:
         at: The time of the failure, in UTC.
     """
     return f"{attempt}.failed-{format_stamp(at)}"
-
-
-def replaced_names(experiment: str, at: datetime) -> Iterator[str]:
-    """Yield names for the directory of an experiment in whose place another one begins.
-
-    Args:
-        experiment: The name of its directory.
-        at: The time, in UTC.
-    """
-    stamp = format_stamp(at)
-    yield f"{experiment}.replaced-{stamp}"
-    yield from (f"{experiment}.replaced-{stamp}.{number}" for number in count(2))
 
 
 def partial_name(attempt: str) -> str:

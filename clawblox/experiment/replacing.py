@@ -11,8 +11,9 @@ import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, RunLockedError
-from clawblox.experiment.layout import replaced_names
+from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.live.left_attempts import end_left, run_dirs
+from clawblox.experiment.plan.naming import numbered
 from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.experiments import experiment_lock, find_experiment_owner
 from clawblox.system.clock import utc_now
@@ -72,7 +73,7 @@ def _require_idle(directory: Path) -> None:
 
 def _rename(directory: Path) -> Path:
     try:
-        for name in replaced_names(directory.name, utc_now()):
+        for name in numbered(f"{directory.name}.replaced-{format_stamp(utc_now())}"):
             place = directory.with_name(name)
             try:
                 if not rename_with(NO_REPLACE, directory, place):

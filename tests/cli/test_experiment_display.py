@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -19,6 +20,7 @@ from clawblox.cli.running.experiment_table import (
     watch_experiment,
 )
 from clawblox.cli.terminal.output import Output
+from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.tables.status import make_status
 from tests.experiment.journals import Journal, make_plan, used
 from tests.support import HANG_S
@@ -107,7 +109,7 @@ async def test_without_a_terminal_each_event_after_the_first_look_is_a_line(pipe
 
 
 async def test_events_since_a_line_are_news(pipe: Reader) -> None:
-    display = make_display(pipe.output, Story().read, since=1, in_thread=False)
+    display = make_display(pipe.output, partial(run_blocking, Story().read), since=1)
     await display.finish(["that is all"])
     working, *rest = pipe.text().splitlines()
     assert "r1 generation 1 works: Eko" in working
@@ -124,7 +126,9 @@ async def test_a_terminal_shows_the_table_and_the_events(terminal: Reader) -> No
 
 
 async def test_the_summary_is_below_the_table(terminal: Reader) -> None:
-    display = make_display(terminal.output, Story().read, in_thread=False, notice="Ctrl-C saves")
+    display = make_display(
+        terminal.output, partial(run_blocking, Story().read), notice="Ctrl-C saves"
+    )
     assert isinstance(display, ExperimentTable)
     await display.finish(["0 of 6 committed."])
     *table, last = terminal.text().rstrip().splitlines()

@@ -114,7 +114,7 @@ async def test_the_pointer_is_written_after_each_checkpoint(tmp_path: Path) -> N
         (run_dir / "checkpoints" / name).touch()
         attempt.checkpoint()
         files.note(journal.lines[-1])
-        await files.flush_chains()
+        await files.flush(with_results=False)
         assert read_pointer(run_dir.parents[1]) == run_dir / "checkpoints" / name
 
 
@@ -122,7 +122,7 @@ async def test_the_results_wait_while_the_files_of_chains_are_written(tmp_path: 
     plan, journal = make_plan(), Journal()
     journal.open("r1", 1).commit([used(1)] * 2)
     files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
-    await files.flush_chains()
+    await files.flush(with_results=False)
     assert len(read_table(tmp_path, plan, "r1")) == 2
     assert not (tmp_path / "results.csv").exists()
     await files.flush()

@@ -21,6 +21,7 @@ from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import PartialFile, fsync_directory, make_private_dir, sweep_partials
+from clawblox.system.locks import is_file_at
 
 ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
 """Marks the entries of archives in a manifest, which also lists snapshots of worlds."""
@@ -172,7 +173,7 @@ def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
     except FileExistsError as error:
         raise _exists(path) from error
     except OSError as error:
-        if not _is_at(path, partial.fd):
+        if not is_file_at(path, partial.fd):
             raise
         message = f"the archive is complete, but a power loss may erase it: {error.strerror}"
         raise CheckpointError(message, path=path) from error
@@ -191,13 +192,6 @@ def refuse_existing(path: Path) -> None:
 def _exists(path: Path) -> CheckpointError:
     hint = "choose another name, or replace it with overwrite=True"
     return CheckpointError("a file of that name exists already", path=path, hint=hint)
-
-
-def _is_at(path: Path, fd: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except OSError:
-        return False
 
 
 def _make_directory(path: Path) -> None:

@@ -83,18 +83,15 @@ class StarterChannel:
     def send_event(self, event: WorldEvent) -> None:
         """Queue the progress that an event reports, if any."""
         if event.kind in ("ready", "start_failed"):
-            self._send(_Progress(event.kind == "ready"))
+            self.send(_Progress(event.kind == "ready"))
 
     def send_result(self, lines: Sequence[str], batch: Batch[StartedWorld]) -> None:
         """Queue the result of the start. It is the last message."""
         reasons = {name: describe_start_error(error) for name, error in batch.failed.items()}
-        self.send_start(StartResult(list(lines), len(batch), reasons))
+        self.send(StartResult(list(lines), len(batch), reasons))
 
-    def send_start(self, result: StartResult) -> None:
-        """Queue a result of the start. It is the last message."""
-        self._send(result)
-
-    def _send(self, message: msgspec.Struct) -> None:
+    def send(self, message: _Progress | StartResult) -> None:
+        """Queue a message; a result is the last."""
         self._outbox.put(msgspec.json.encode(message) + b"\n")
 
     async def run(self) -> None:

@@ -17,6 +17,7 @@ from clawblox.cli.running.live_table import LiveTable, Look, Sight, make_rows, p
 from clawblox.cli.running.slow_archives import SLOW_S, describe_archives
 from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Outbox, Output, OutputGone
+from clawblox.concurrency.threads import run_blocking
 from clawblox.results import WorldEvent
 from clawblox.rundir.status import OVER, read_run
 from clawblox.system.clock import format_utc, utc_now
@@ -178,6 +179,7 @@ class TableDisplay(TableOutput[Look]):
         self._ramp = ""
         self._run_dir = run_dir
         self._slow_starts = SlowStarts()
+        self._limiter = anyio.CapacityLimiter(1)  # many starts may wait for the shared threads
         super().__init__(output, LiveTable(output, self._look, self._draw))
 
     def take(self, event: WorldEvent) -> None:
@@ -193,7 +195,10 @@ class TableDisplay(TableOutput[Look]):
         """Show a fact in the first line."""
         self._facts.append(text)
 
-    def _look(self) -> Look:
+    async def _look(self) -> Look:
+        return await run_blocking(self._read, limiter=self._limiter)
+
+    def _read(self) -> Look:
         """Look at the run, without the ended instances of other orchestrators."""
         statuses = [
             status

@@ -219,9 +219,7 @@ class ExperimentRunner:
     async def _run(self) -> None:
         """Run the open experiment, and show it."""
         lines = self._experiment.record.lines
-        self._display = make_display(
-            self._output, self._look, since=len(lines), in_thread=False, notice=_ADVICE
-        )
+        self._display = make_display(self._output, self._look, since=len(lines), notice=_ADVICE)
         is_table = isinstance(self._display, ExperimentTable)
         configure_logging(self._warn if is_table and sys.stderr.isatty() else None)
         try:
@@ -242,7 +240,7 @@ class ExperimentRunner:
             summary = [*describe_waits(status), *summarise_experiment(status)]
             await self._display.finish(summary if self._is_summarised else [])
 
-    def _look(self) -> ExperimentLook:
+    async def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)
 
     def _warn(self, text: str) -> None:
@@ -260,7 +258,7 @@ class ExperimentRunner:
         """Tell the command that spawned this process that the run has passed its checks."""
         async for event in events:
             if event.kind == "experiment.started":
-                starter.send_start(StartResult([], 1, {}))
+                starter.send(StartResult([], 1, {}))
                 return
 
     # -- the end ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -41,7 +41,7 @@ class ExperimentLook:
     at: float = attrs.field(factory=time.monotonic)
 
 
-Read: TypeAlias = Callable[[], ExperimentLook]
+Read: TypeAlias = Callable[[], Awaitable[ExperimentLook]]
 """Looks at an experiment."""
 
 
@@ -81,20 +81,13 @@ class ExperimentTable(TableOutput[ExperimentLook]):
         output: The terminal.
         read: Looks at the experiment.
         since: Number of lines of its journal that are not news; None means those of the first look.
-        in_thread: Whether ``read`` blocks, so that it is called in a thread.
         notice: The last line of the table.
     """
 
     def __init__(
-        self,
-        output: Output,
-        read: Read,
-        *,
-        since: int | None = None,
-        in_thread: bool = True,
-        notice: str = "",
+        self, output: Output, read: Read, *, since: int | None = None, notice: str = ""
     ) -> None:
-        super().__init__(output, LiveTable(output, read, self._draw, in_thread))
+        super().__init__(output, LiveTable(output, read, self._draw))
         self._news = _News(since)
         self._notice = notice
 
@@ -116,15 +109,11 @@ class ExperimentLines:
         output: Where the lines go.
         read: Looks at the experiment.
         since: Number of lines of its journal that are not news; None means those of the first look.
-        in_thread: Whether ``read`` blocks, so that it is called in a thread.
     """
 
-    def __init__(
-        self, output: Output, read: Read, *, since: int | None = None, in_thread: bool = True
-    ) -> None:
+    def __init__(self, output: Output, read: Read, *, since: int | None = None) -> None:
         self._output = output
         self._read = read
-        self._in_thread = in_thread
         self._news = _News(since)
 
     async def run(self, until: Callable[[], bool] = lambda: False) -> None:
@@ -146,8 +135,7 @@ class ExperimentLines:
                 await anyio.sleep(_INTERVAL_S)
 
     async def _write_news(self) -> None:
-        look = await run_blocking(self._read) if self._in_thread else self._read()
-        for event in self._news.take(look.lines):
+        for event in self._news.take((await self._read()).lines):
             await self._output.write_line(str(event))
 
     async def finish(self, summary: Sequence[str] = ()) -> None:
@@ -187,20 +175,15 @@ ExperimentDisplay: TypeAlias = ExperimentTable | ExperimentLines
 
 
 def make_display(
-    output: Output,
-    read: Read,
-    *,
-    since: int | None = None,
-    in_thread: bool = True,
-    notice: str = "",
+    output: Output, read: Read, *, since: int | None = None, notice: str = ""
 ) -> ExperimentDisplay:
     """Return what shows an experiment on an output; see :class:`ExperimentTable`."""
     if output.is_terminal:
-        return ExperimentTable(output, read, since=since, in_thread=in_thread, notice=notice)
-    return ExperimentLines(output, read, since=since, in_thread=in_thread)
+        return ExperimentTable(output, read, since=since, notice=notice)
+    return ExperimentLines(output, read, since=since)
 
 
-async def watch_experiment(output: Output, read: Read) -> None:
+async def watch_experiment(output: Output, read: Callable[[], ExperimentLook]) -> None:
     """Show an experiment that another process runs, until no process does.
 
     Args:
@@ -214,9 +197,9 @@ async def watch_experiment(output: Output, read: Read) -> None:
     """
     pid: int | None = None
 
-    def look() -> ExperimentLook:
+    async def look() -> ExperimentLook:
         nonlocal pid
-        latest = read()
+        latest = await run_blocking(read)
         pid = latest.status.pid
         return latest
 

@@ -7,8 +7,9 @@ import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -123,20 +124,14 @@ class LiveTable(Generic[_Sight]):
 
     Args:
         output: The terminal.
-        look: Looks at its directory. Blocks.
+        look: Looks at its directory.
         draw: Returns the lines, given an earlier look, the latest, and the columns and lines of the
             terminal.
-        in_thread: Whether ``look`` blocks, so that it is called in a thread.
     """
 
     _screen: Screen = attrs.field(converter=Screen, alias="output")
-    _look: Callable[[], _Sight]
+    _look: Callable[[], Awaitable[_Sight]]
     _draw: Callable[[_Sight | None, _Sight, int, int], Sequence[str]]
-    _in_thread: bool = True
-    # Of its own: many starts may be waiting for the shared threads.
-    _limiter: anyio.CapacityLimiter = attrs.field(
-        init=False, factory=lambda: anyio.CapacityLimiter(1)
-    )
     _looks: deque[_Sight] = attrs.field(init=False, factory=lambda: deque(maxlen=_LOOKS_KEPT))
     _has_news: anyio.Event = attrs.field(init=False, factory=anyio.Event)
 
@@ -196,19 +191,12 @@ class LiveTable(Generic[_Sight]):
 
     async def _refresh(self) -> None:
         try:
-            self._looks.append(await self._call_look())
+            self._looks.append(await self._look())
         except OSError:  # such as a lack of descriptors; that must not end the orchestrator
             return
         columns, lines = self._screen.columns, self._screen.lines
         shown = self._draw(self._earlier_look(), self._looks[-1], columns, lines)
         await self._screen.draw(shown)
-
-    async def _call_look(self) -> _Sight:
-        return (
-            await run_blocking(self._look, limiter=self._limiter)
-            if self._in_thread
-            else self._look()
-        )
 
     def _earlier_look(self) -> _Sight | None:
         """Return a look from long enough ago to measure the CPU share from."""
@@ -242,7 +230,7 @@ async def watch(scope: Scope) -> None:
 
 
 async def _draw(output: Output, watcher: _Watcher) -> None:
-    table = LiveTable(output, watcher.look, watcher.draw)
+    table = LiveTable(output, partial(run_blocking, watcher.look), watcher.draw)
     try:
         await table.run(until=lambda: watcher.is_finished)
     finally:

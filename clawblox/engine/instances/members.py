@@ -16,6 +16,7 @@ from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.saved_state import from_json, object_slot, optional, record, to_json
 from clawblox.engine.scheduler import Scheduler, ticks_in
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.value import as_list
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.errors import MAX_MESSAGE
 from clawblox.luau.core.operators import shown_type
@@ -24,11 +25,6 @@ _LEVELS_PER_CHARGE: Final = 8
 _LIST_STEPS: Final = 5
 _MEMBER_STEPS: Final = 2  # listing an attribute or a tag
 _CHILDREN_PER_STEP: Final = 2  # looking through children
-
-
-def as_list(values: Any) -> LuaTable:
-    """Return Luau values as a table that counts from 1."""
-    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
 
 
 def text_argument(value: Any, at: int, function: str) -> str:

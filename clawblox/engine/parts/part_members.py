@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import ClassTable, bind_methods
 from clawblox.engine.parts.poses import read_cframe, rotation, write_cframe
 from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
@@ -15,6 +14,7 @@ from clawblox.engine.physics.colliders import volume
 from clawblox.engine.values.brick_color import BrickColor, brick_color3, nearest_brick_color
 from clawblox.engine.values.cframe import CFrame, make_cframe, multiply
 from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler
+from clawblox.engine.values.value import as_list
 from clawblox.engine.values.vector3 import ZERO, triple
 from clawblox.luau import Vector, make_vector
 

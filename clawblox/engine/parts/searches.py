@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.tree_changes import walk
 from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
@@ -17,6 +16,7 @@ from clawblox.engine.parts.syncing import Marks, part_shape
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.query_params import OverlapParams, QueryParams, RaycastResult
+from clawblox.engine.values.value import as_list
 from clawblox.engine.values.vector3 import triple
 from clawblox.luau import HostValue, LuaTable, Vector, make_vector
 

@@ -16,11 +16,11 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.gui import CLICK, find_clicked
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import as_list
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.physics.numbers import LIMIT
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.value import as_list
 from clawblox.foreign_values import finite_number
 from clawblox.luau import LuaTable
 from clawblox.luau.runtime.host import to_luau

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from clawblox.engine.instances import members
 from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import as_list, text_argument, wrong_argument
+from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 from clawblox.engine.json_text import read_text, write_text
@@ -34,6 +34,7 @@ from clawblox.engine.services.terrain import (
 )
 from clawblox.engine.shapes import Shape
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.value import as_list
 from clawblox.luau import RuntimeFault
 
 

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import as_list, text_argument
+from clawblox.engine.instances.members import text_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.value import as_list
 from clawblox.luau import LuaTable, RuntimeFault
 
 DEFAULT_GROUP: Final = "Default"

@@ -14,12 +14,13 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import as_list, text_argument
+from clawblox.engine.instances.members import text_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import destroy, set_parent
 from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.value import as_list
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60

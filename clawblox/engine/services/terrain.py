@@ -14,6 +14,7 @@ from clawblox.engine.values import rotations
 from clawblox.engine.values.cframe import CFrame
 from clawblox.engine.values.enums import ENUM, EnumItem
 from clawblox.engine.values.ray_and_region import Region3
+from clawblox.engine.values.value import as_list
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 
 _MATERIALS: Final = ("Air", *(name for name in ENUM.enums["Material"].items if name != "Air"))
@@ -190,13 +191,7 @@ def _read_channel(voxels: Voxels, spans: list[range], name: str) -> LuaTable:
         return occupancy / FULL if name == "SolidOccupancy" else 0.0
 
     along, up, across = spans
-    return _numbered(
-        _numbered(_numbered(value((x, y, z)) for z in across) for y in up) for x in along
-    )
-
-
-def _numbered(values: Iterator[Any]) -> LuaTable:
-    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
+    return as_list(as_list(as_list(value((x, y, z)) for z in across) for y in up) for x in along)
 
 
 def write_voxel_channels(terrain: Instance, region: Any, resolution: Any, channels: Any) -> Any:

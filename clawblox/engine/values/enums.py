@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from clawblox.engine.errors import suggest
-from clawblox.engine.values.value import Check, Functions, checked, instance_check
+from clawblox.engine.values.value import Check, Functions, as_list, checked, instance_check
 from clawblox.luau import HostObject, HostType, LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 from clawblox.luau.lib.support import arguments as arg
@@ -255,10 +255,6 @@ def enum_check(enum: str) -> Check:
     return check
 
 
-def _list(values: Any) -> LuaTable:
-    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
-
-
 _item = instance_check(EnumItem, "EnumItem")
 _enum = instance_check(Enum, "Enum")
 _enums = instance_check(Enums, "Enums")
@@ -271,7 +267,7 @@ def _is_a(item: EnumItem, name: str) -> bool:
 
 @checked(ENUM_METHODS, "GetEnumItems", _enum)
 def _enum_items(enum: Enum) -> LuaTable:
-    return _list(enum.items.values())
+    return as_list(enum.items.values())
 
 
 @checked(ENUM_METHODS, "FromName", _enum, arg.string)
@@ -286,7 +282,7 @@ def _from_value(enum: Enum, number: float) -> EnumItem | None:
 
 @checked(ENUMS_METHODS, "GetEnums", _enums)
 def _get_enums(enums: Enums) -> LuaTable:
-    return _list(enums.enums.values())
+    return as_list(enums.enums.values())
 
 
 for _type in (ITEM_TYPE, ENUM_TYPE, ENUMS_TYPE):

@@ -235,6 +235,11 @@ def add_arithmetic(
     register("__unm", float.__neg__, 1)
 
 
+def as_list(values: Iterable[Any]) -> LuaTable:
+    """Return Luau values as a table that counts from 1."""
+    return LuaTable({float(at): value for at, value in enumerate(values, 1)})
+
+
 def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
     """Check the contents that a snapshot gives a value.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from clawblox.experiment.history.lines import (
 )
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.links import require_no_link
+from clawblox.experiment.plan.naming import numbered
 from clawblox.printable import quote_words
 from clawblox.rundir.claims import describe_holder
 from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX, experiment_lock
@@ -184,7 +184,7 @@ class Journal:
     def _keep_lines(self, lines: Sequence[Line], reason: str) -> JournalLostError:
         """Write all lines into a file beside the journal; return the error that names it."""
         stamp = layout.format_stamp(self._clock.utc())
-        names = (f"{LOST_PREFIX}{stamp}{suffix}.jsonl" for suffix in _suffixes())
+        names = (f"{LOST_PREFIX}{number}.jsonl" for number in numbered(stamp))
         kept = next(path for name in names if not os.path.lexists(path := self.directory / name))
         message = f"the journal was changed by another program: {reason}"
         try:
@@ -304,11 +304,6 @@ def _explain_lost(journal: Path, kept: Path) -> str:
         f" {copy} {path} ; to continue from the journal as it is: mv {copy} {aside} ; then:"
         f" clawblox experiment resume {shlex.quote(str(journal.parent))}"
     )
-
-
-def _suffixes() -> Iterator[str]:
-    yield ""
-    yield from (f".{number}" for number in itertools.count(2))
 
 
 def _locked_error(directory: Path, lock: Path) -> RunLockedError:

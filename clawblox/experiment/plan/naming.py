@@ -57,6 +57,11 @@ def safe_name(text: str) -> str:
     return _UNSAFE.sub("_", text)
 
 
+def numbered(text: str) -> Iterator[str]:
+    """Yield a text, then the text with a number behind a dot: ``x``, ``x.2``, ``x.3``, …."""
+    return itertools.chain([text], (f"{text}.{number}" for number in itertools.count(2)))
+
+
 def is_name(text: str) -> bool:
     """Return whether a text may be the name of a chain, a run or an agent."""
     return re.search(NAME_PATTERN, text) is not None
@@ -195,8 +200,7 @@ def _spellings(path: str, value: Any, naming: int) -> Iterator[str]:  # noqa: AN
             plain = _without_places(_changed(value))
             short = whole = _fit("_".join(_leaves(plain)), key, json.dumps(plain, sort_keys=True))
     yield short
-    yield whole
-    yield from (f"{whole}.{number}" for number in itertools.count(2))
+    yield from numbered(whole)
 
 
 def _text_words(key: str, text: str, naming: int) -> tuple[str, str]:

@@ -81,7 +81,8 @@ def write_chain_files(
     publish_changed(layout.table_path(chain_dir), table, durable=False)
     latest = find_latest(chain_dir, lines, moved)
     if latest is None:
-        _remove_dangling_pointer(chain_dir)
+        if not _has_sound_pointer(chain_dir):  # it may name an archive that was imported
+            layout.pointer_path(chain_dir).unlink(missing_ok=True)
         return
     if _is_imported_after(latest[0], lines) and _has_sound_pointer(chain_dir):
         return
@@ -93,12 +94,6 @@ def write_chain_files(
         written_at=_seconds(line.at),
         is_absolute=style == "flat",
     )
-
-
-def _remove_dangling_pointer(chain_dir: Path) -> None:
-    """Remove the pointer, unless it names an archive of a generation that was imported."""
-    if not _has_sound_pointer(chain_dir):
-        layout.pointer_path(chain_dir).unlink(missing_ok=True)
 
 
 def _has_sound_pointer(chain_dir: Path) -> bool:
