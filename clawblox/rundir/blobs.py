@@ -21,7 +21,7 @@ from clawblox.errors import UsageError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import fsync_directory, has_digest, make_private_dir, write_all
 from clawblox.system.locks import lock_descriptor
-from clawblox.system.regular_files import digest_open, open_file, open_own
+from clawblox.system.regular_files import closing_fd, digest_open, open_file, open_own
 
 MAX_BLOB_BYTES: Final = 64 << 30
 _READ_BYTES: Final = 1 << 20
@@ -44,8 +44,7 @@ def describe_blob(
             :data:`MAX_BLOB_BYTES`.
         OSError: It cannot be read, or grew too large meanwhile.
     """
-    fd = _open_blob(run_dir, asked.get("path"))
-    try:
+    with closing_fd(_open_blob(run_dir, asked.get("path"))) as fd:
         size = os.fstat(fd).st_size
         if size > MAX_BLOB_BYTES:
             raise UsageError(
@@ -53,8 +52,6 @@ def describe_blob(
             )
         digest = digest_open(fd, max_bytes=MAX_BLOB_BYTES, check=check)
         return {"size_bytes": size, "sha256": digest}
-    finally:
-        os.close(fd)
 
 
 def read_piece(
@@ -67,11 +64,8 @@ def read_piece(
             not a whole number.
     """
     offset = _read_number(asked, "offset")
-    fd = _open_blob(run_dir, asked.get("path"))
-    try:
+    with closing_fd(_open_blob(run_dir, asked.get("path"))) as fd:
         return {"data": base64.b64encode(os.pread(fd, _READ_BYTES, offset)).decode()}
-    finally:
-        os.close(fd)
 
 
 def write_piece(
@@ -101,8 +95,7 @@ def write_piece(
     complete, partial_path = directory / sha256, directory / f"{sha256}.partial"
     if complete.is_file():
         return {"received_bytes": size, "path": complete}
-    fd = open_own(partial_path, os.O_RDWR | os.O_CREAT)
-    try:
+    with closing_fd(open_own(partial_path, os.O_RDWR | os.O_CREAT)) as fd:
         if not lock_descriptor(fd, _LOCK_WAIT_S):
             raise TimeoutError(f"another request is writing {partial_path}")
         if complete.is_file():  # another client completed it while we waited
@@ -123,8 +116,6 @@ def write_piece(
         partial_path.rename(complete)
         fsync_directory(directory)
         return {"received_bytes": received, "path": complete}
-    finally:
-        os.close(fd)
 
 
 def _open_blob(run_dir: Path, path: object) -> int:

@@ -32,6 +32,7 @@ from clawblox.foreign_values import encode_line
 from clawblox.rundir.paths import state_dir
 from clawblox.system.locks import lock_file, retry, unlock_file
 from clawblox.system.process_tree import is_suspended
+from clawblox.system.regular_files import closing_fd
 
 MAX_REQUEST_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 16 << 20
@@ -289,11 +290,8 @@ def short_path(path: Path) -> Iterator[str]:
         OSError: The directory cannot be opened, or is a link.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path.parent, flags)
-    try:
+    with closing_fd(os.open(path.parent, flags)) as fd:
         yield f"/proc/self/fd/{fd}/{path.name}"
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager

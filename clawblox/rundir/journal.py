@@ -31,7 +31,7 @@ from clawblox.system.append_log import (
     read_complete_lines,
 )
 from clawblox.system.files import publish_bytes
-from clawblox.system.regular_files import open_regular, read_rest
+from clawblox.system.regular_files import closing_fd, open_regular, read_rest
 
 _COMPACT_STEP_BYTES: Final = 1 << 20
 """Size at which, and at whose multiples, a writer looks whether history can be dropped."""
@@ -181,8 +181,7 @@ class _Reader:
             self._forget()
 
     def _read_new(self) -> None:
-        fd = open_regular(self._path, max_bytes=MAX_LOG_BYTES)
-        try:
+        with closing_fd(open_regular(self._path, max_bytes=MAX_LOG_BYTES)) as fd:
             stamp = make_stamp(os.fstat(fd))
             os.lseek(fd, self._end - len(self._last_line), os.SEEK_SET)
             data = read_rest(fd, max_bytes=MAX_LOG_BYTES)
@@ -191,8 +190,6 @@ class _Reader:
                 self._forget()
                 os.lseek(fd, 0, os.SEEK_SET)
                 data = read_rest(fd, max_bytes=MAX_LOG_BYTES)
-        finally:
-            os.close(fd)
         lines = complete_lines(data[len(self._last_line) :])
         _note_lines(self._latest, lines)
         self._stamp = stamp

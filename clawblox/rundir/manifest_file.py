@@ -40,7 +40,13 @@ from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.paths import make_stamp
 from clawblox.system.files import EXCHANGE, rename_with, write_all
 from clawblox.system.locks import lock_descriptor
-from clawblox.system.regular_files import open_own, open_regular, read_regular, read_rest
+from clawblox.system.regular_files import (
+    closing_fd,
+    open_own,
+    open_regular,
+    read_regular,
+    read_rest,
+)
 
 _ATTEMPTS: Final = 24
 """How often a document is merged again because a program without the lock was faster."""
@@ -238,11 +244,9 @@ class ManifestFile:
             fd = open_regular(self._path, max_bytes=MAX_MANIFEST_BYTES)
         except FileNotFoundError:
             return _Seen(Manifest(self._path))
-        try:
+        with closing_fd(fd):
             status = os.fstat(fd)
             data = read_rest(fd, max_bytes=MAX_MANIFEST_BYTES)
-        finally:
-            os.close(fd)
         mode = stat.S_IMODE(status.st_mode)
         return _Seen(parse_manifest(data, self._path), data, make_stamp(status), mode)
 
@@ -385,8 +389,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tuple[int, ...]:
     """Write a new file; return its stamp, which a rename does not change."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o600)
-    try:
+    with closing_fd(os.open(path, flags, 0o600)) as fd:
         write_all(fd, data)
         os.fchmod(fd, mode)
         if durable:
@@ -396,13 +399,9 @@ def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tupl
             # on the disk before the name, so a loss of power costs no version that was complete.
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         return make_stamp(os.fstat(fd))
-    finally:
-        os.close(fd)
 
 
 def _fsync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with closing_fd(os.open(path, flags)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -25,7 +25,7 @@ from clawblox.rundir.manifest_entries import is_placed
 from clawblox.rundir.records import InstanceRecord, has_records, path_mover, read_located
 from clawblox.rundir.snapshot_files import is_archive
 from clawblox.system.files import MAX_DIGEST_BYTES
-from clawblox.system.regular_files import digest_open, open_file, open_regular
+from clawblox.system.regular_files import closing_fd, digest_open, open_file, open_regular
 
 Damage: TypeAlias = Literal["incomplete", "changed"]
 """Damage of a file since it was written: its end is missing, or its content has changed."""
@@ -159,11 +159,9 @@ def opened_recording(
     """
     with _refusing(path):
         fd = _open(path, run_dir)
-    try:
+    with closing_fd(fd):
         is_same = known is not None and known.reopen(fd)
         yield known if known is not None and is_same else RecordingReader(fd, path)
-    finally:
-        os.close(fd)
 
 
 def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damage | None:
@@ -181,7 +179,7 @@ def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damag
     wanted, digest = recording.size_bytes, recording.sha256
     if wanted is None or digest is None:
         return None
-    with _refusing(recording.path), _opened(recording.path, run_dir) as fd:
+    with _refusing(recording.path), closing_fd(_open(recording.path, run_dir)) as fd:
         size = os.fstat(fd).st_size
         if size < wanted:
             return "incomplete"
@@ -199,7 +197,7 @@ def read_digest(recording: FoundRecording, run_dir: Path | None = None) -> str:
     Raises:
         RecordingError: It cannot be read, or grows beyond all limits.
     """
-    with _refusing(recording.path), _opened(recording.path, run_dir) as fd:
+    with _refusing(recording.path), closing_fd(_open(recording.path, run_dir)) as fd:
         return digest_open(fd, max_bytes=MAX_DIGEST_BYTES)
 
 
@@ -216,7 +214,7 @@ def digest_recording(
     Raises:
         OSError: It cannot be read, is not a regular file, or grows.
     """
-    with _opened(recording.path, run_dir) as fd:
+    with closing_fd(_open(recording.path, run_dir)) as fd:
         size = os.fstat(fd).st_size
         if size == recording.size_bytes:
             return None
@@ -231,15 +229,6 @@ def _refusing(path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:  # a null character in a path is a ValueError
         reason = getattr(error, "strerror", None) or str(error)
         raise RecordingError(f"the recording cannot be read: {reason}", path=path) from error
-
-
-@contextlib.contextmanager
-def _opened(path: Path, run_dir: Path | None) -> Iterator[int]:
-    fd = _open(path, run_dir)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _open(path: Path, run_dir: Path | None) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -40,7 +39,7 @@ from clawblox.system.files import (
     sweep_partials,
 )
 from clawblox.system.foreign_database import copy_content, remove_database
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import closing_fd, open_regular
 from clawblox.telemetry.own_log import OwnLog
 
 Retire: TypeAlias = Callable[[SavedSnapshot], Awaitable[Collection[Path]]]
@@ -301,10 +300,9 @@ def _find_rows(snapshot: Path) -> Path | None:
 
 
 def _copy(source: Path, own: Path) -> None:
-    content = open_regular(source, max_bytes=MAX_ROWS_BYTES)
-    try:
-        with contextlib.closing(PartialFile(own.parent, own.stem)) as partial:
-            copy_content(content, partial.fd)
-            partial.publish(own, overwrite=True)
-    finally:
-        os.close(content)
+    with (
+        closing_fd(open_regular(source, max_bytes=MAX_ROWS_BYTES)) as content,
+        contextlib.closing(PartialFile(own.parent, own.stem)) as partial,
+    ):
+        copy_content(content, partial.fd)
+        partial.publish(own, overwrite=True)

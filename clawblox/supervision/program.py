@@ -14,6 +14,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.results import ProcessExit
 from clawblox.supervision.tree import ProcessTree, SharedStop
 from clawblox.system.process import Process
+from clawblox.system.regular_files import closing_fd
 
 _DRAIN_S: Final = 1.0
 _CHUNK_BYTES: Final = 1 << 16
@@ -58,13 +59,11 @@ async def run_program(
         is_read.set()
 
     try:
-        try:
+        with closing_fd(sink):
             with anyio.CancelScope(shield=True):  # a process that was spawned is released
                 await run_blocking(tree.watch)
                 process = await run_blocking(start, tree.cookie, sink)
                 tree.add(process)
-        finally:
-            os.close(sink)
         async with Tasks() as tasks:
             tasks.start_soon(read)
             with stop.scope:

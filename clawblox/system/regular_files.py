@@ -34,7 +34,7 @@ _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 @contextlib.contextmanager
 def closing_fd(fd: int) -> Iterator[int]:
-    """Return an open descriptor, and close it at the end of the block."""
+    """Yield an open descriptor, and close it at the end of the block."""
     try:
         yield fd
     finally:
@@ -198,6 +198,23 @@ class FoundFile(NamedTuple):
     mtime_ns: int
 
 
+def last_line_start(fd: int, end: int, *, least: int = 0) -> int:
+    """Return the offset behind the last newline between two offsets of an open file.
+
+    Args:
+        fd: The open file.
+        end: Where to begin; the search goes backwards.
+        least: Where the search ends, which is the answer if no newline was found.
+    """
+    while end > least:
+        start = max(least, end - _PIECE_BYTES)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return least
+
+
 def open_directory(root: Path, path: str = "") -> int:
     """Open a directory and return its descriptor.
 
@@ -208,14 +225,7 @@ def open_directory(root: Path, path: str = "") -> int:
     Raises:
         OSError: It does not exist or is not a directory.
     """
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for part in filter(None, path.split("/")):
-        try:
-            deeper = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = deeper
-    return fd
+    return _open_directory(root, path, creates=False)
 
 
 def open_file(root: Path, path: str) -> int:
@@ -390,13 +400,15 @@ def make_directory(root: Path, path: str) -> int:
     Raises:
         OSError: It cannot be created, or something else has its name.
     """
-    fd = open_directory(root)
-    for part in path.split("/"):
-        try:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, PRIVATE_DIR, dir_fd=fd)
-            deeper = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = deeper
+    return _open_directory(root, path, creates=True)
+
+
+def _open_directory(root: Path, path: str, *, creates: bool) -> int:
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in filter(None, path.split("/")):
+        with closing_fd(fd):
+            if creates:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, PRIVATE_DIR, dir_fd=fd)
+            fd = os.open(part, OPEN_DIRECTORY, dir_fd=fd)
     return fd

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from clawblox.system.regular_files import closing_fd, digest_open, open_directory, open_regular
+from clawblox.system.regular_files import (
+    closing_fd,
+    digest_open,
+    open_directory,
+    open_regular,
+)
 from clawblox.system.trees import MAX_DEPTH, TreeWalk
 
 _MAX_DEPTH: Final = 2 * MAX_DEPTH

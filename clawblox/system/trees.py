@@ -19,7 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
-from clawblox.system.regular_files import OPEN_DIRECTORY, closing_fd, make_directory, open_directory
+from clawblox.system.regular_files import (
+    OPEN_DIRECTORY,
+    closing_fd,
+    make_directory,
+    open_directory,
+)
 
 MAX_DEPTH: Final = 100
 """Deepest directory that is copied; no program makes deeper ones, and their paths cost memory."""
@@ -231,9 +236,8 @@ def _unlock(name: Path | str, dir_fd: int | None) -> None:
     mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
     if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
         return
-    with closing_fd(
-        os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
-    ) as fd:
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with closing_fd(os.open(name, flags, dir_fd=dir_fd)) as fd:
         Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import closing_fd, last_line_start, open_regular
 from clawblox.telemetry.log_segments import LogSegment
 from clawblox.telemetry.tail import MAX_LINE_BYTES
 
@@ -44,11 +44,8 @@ def _search(
     segment = next((part for part in segments if part.end > offset), None)
     if segment is None:
         return offset
-    fd = open_regular(segment.path)
-    try:
+    with closing_fd(open_regular(segment.path)) as fd:
         return find(fd, segment, max(offset, segment.start))
-    finally:
-        os.close(fd)
 
 
 def _find_end(fd: int, segment: LogSegment, offset: int) -> int:
@@ -62,14 +59,9 @@ def _find_end(fd: int, segment: LogSegment, offset: int) -> int:
 
 def _find_start(fd: int, segment: LogSegment, offset: int) -> int:
     """Return the offset behind the last newline before, at most the longest line away."""
-    least = max(segment.start, offset - MAX_LINE_BYTES)
-    while offset > least:
-        begin = max(least, offset - _STEP_BYTES)
-        block = os.pread(fd, offset - begin, begin - segment.start)
-        if (found := block.rfind(b"\n")) >= 0:
-            return begin + found + 1
-        offset = begin
-    return least
+    place = offset - segment.start
+    least = max(0, place - MAX_LINE_BYTES)
+    return segment.start + last_line_start(fd, place, least=least)
 
 
 def pass_hole(fd: int, segment: LogSegment, offset: int) -> int:

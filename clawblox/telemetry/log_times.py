@@ -24,7 +24,7 @@ import msgspec
 
 from clawblox.system.clock import format_utc_ms
 from clawblox.system.locks import retry
-from clawblox.system.regular_files import open_own, open_regular, read_rest
+from clawblox.system.regular_files import closing_fd, open_own, open_regular, read_rest
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -143,16 +143,13 @@ class LogTimes:
         status = self._path.stat()
         if (status.st_ino, status.st_size) == (self._inode, self._end):
             return
-        fd = open_regular(self._path, max_bytes=MAX_INDEX_BYTES)
-        try:
+        with closing_fd(open_regular(self._path, max_bytes=MAX_INDEX_BYTES)) as fd:
             status = os.fstat(fd)
             if status.st_ino != self._inode or status.st_size < self._end:
                 self._forget()
             self._inode = status.st_ino
             os.lseek(fd, self._end, os.SEEK_SET)
             data = read_rest(fd, max_bytes=MAX_INDEX_BYTES)
-        finally:
-            os.close(fd)
         self._end += data.rfind(b"\n") + 1
         entries = read_entries(data)
         if any(entry.schema_version > INDEX_VERSION for entry in entries):

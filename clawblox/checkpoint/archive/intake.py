@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from clawblox.checkpoint.model import MAX_RECORD_BYTES, Source
 from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.foreign_values import parse_object
-from clawblox.system.regular_files import closing_fd
+from clawblox.system.regular_files import closing_fd, last_line_start
 
 CHUNK_BYTES = 256 << 10
 """Size of a piece in bytes. The last piece may be smaller, a rewritten piece larger."""
@@ -138,23 +138,11 @@ def _end_of_records(fd: int, size: int) -> int:
     No beginning of a JSON object is itself a JSON object, so a record that is being written is
     not taken for a complete one.
     """
-    end = _end_of_lines(fd, size)
+    end = last_line_start(fd, size)
     if end == size or size - end > MAX_RECORD_BYTES:
         return end
     last = b"".join(read_range(fd, end, size - end))
     return end if parse_object(last) is None else size
-
-
-def _end_of_lines(fd: int, size: int) -> int:
-    """Return the offset after the last complete line."""
-    end = size
-    while end:
-        start = max(0, end - CHUNK_BYTES)
-        newline = os.pread(fd, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
 
 
 def _regrouped(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ from clawblox.system.files import (
     write_all,
 )
 from clawblox.system.process_tree import is_same_process
-from clawblox.system.regular_files import PRIVATE_DIR
+from clawblox.system.regular_files import PRIVATE_DIR, closing_fd
 from clawblox.system.trees import discard_tree
 
 Parts = tuple[str, ...]
@@ -133,14 +133,12 @@ class Staging:
         """
         with self._translated(parts):
             fd = os.open(parts[-1], _NEW_FILE, mode, dir_fd=self._directory(parts[:-1]))
-        try:
+        with closing_fd(fd):
             yield partial(self._write, fd)
             with self._translated(parts):
                 os.fchmod(fd, mode)  # independent of the umask
                 if mtime_ns is not None:
                     os.utime(fd, ns=(mtime_ns, mtime_ns))
-        finally:
-            os.close(fd)
 
     def remove_file(self, parts: Parts) -> None:
         """Remove a file from the tree before it is published.
@@ -293,10 +291,8 @@ class Staging:
                 raise
             message = "something other than a directory is in the way"
             raise CheckpointError(message, path=self._place(parts[:1])) from error
-        try:
+        with closing_fd(fd):
             yield fd
-        finally:
-            os.close(fd)
 
     @contextlib.contextmanager
     def _parents(self, parts: Parts) -> Iterator[tuple[int, int]]:

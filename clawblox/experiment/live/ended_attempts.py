@@ -14,7 +14,12 @@ from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentError
 from clawblox.experiment import layout
 from clawblox.system.files import NO_REPLACE, fsync_directory, rename_with
-from clawblox.system.regular_files import closing_fd, open_directory, open_file, opened_parent
+from clawblox.system.regular_files import (
+    closing_fd,
+    open_directory,
+    open_file,
+    opened_parent,
+)
 from clawblox.system.trees import remove_tree
 from clawblox.world.access import SESSION_FILE
 
@@ -46,22 +51,20 @@ def validate_agent_dir(agent_dir: Path, driver: str) -> None:
 
 
 def _has_content(agent_dir: Path, path: str) -> bool:
-    with (
-        contextlib.suppress(OSError),
-        closing_fd(open_file(agent_dir.parent, f"{agent_dir.name}/{path}")) as fd,
-    ):
-        return os.fstat(fd).st_size > 0
-    return False
+    try:
+        with closing_fd(open_file(agent_dir.parent, f"{agent_dir.name}/{path}")) as fd:
+            return os.fstat(fd).st_size > 0
+    except OSError:
+        return False
 
 
 def _has_entries(agent_dir: Path, path: str) -> bool:
-    with (
-        contextlib.suppress(OSError),
-        closing_fd(open_directory(agent_dir.parent, f"{agent_dir.name}/{path}")) as fd,
-        os.scandir(fd) as entries,
-    ):
-        return next(entries, None) is not None
-    return False
+    try:
+        fd = open_directory(agent_dir.parent, f"{agent_dir.name}/{path}")
+        with closing_fd(fd), os.scandir(fd) as entries:
+            return any(entries)
+    except OSError:
+        return False
 
 
 def prune_agent_dir(agent_dir: Path) -> None:
