@@ -12,14 +12,16 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.agents.programs.program import PROGRAMS
-from clawblox.agents.usage import Budget, check_amount
+from clawblox.agents.usage import Budget
 from clawblox.config.arguments import (
+    OPTIONAL_AMOUNT,
+    OPTIONAL_SECONDS,
+    SECONDS,
     check_choice,
     check_count,
     check_flag,
     check_kind,
     check_path,
-    check_seconds,
     checked,
     mismatch,
 )
@@ -138,14 +140,12 @@ class AgentOptions:
     max_restarts: int = attrs.field(
         default=DEFAULT_MAX_RESTARTS, validator=checked(check_count, at_least=0)
     )
-    restart_window: float = attrs.field(
-        default=DEFAULT_RESTART_WINDOW_S, validator=checked(check_seconds)
-    )
+    restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=SECONDS)
     stall_timeout: float | None = attrs.field(
-        default=DEFAULT_STALL_TIMEOUT_S, validator=checked(check_seconds, optional=True)
+        default=DEFAULT_STALL_TIMEOUT_S, validator=OPTIONAL_SECONDS
     )
     request_rate: float | None = attrs.field(
-        default=DEFAULT_REQUEST_RATE, validator=checked(check_amount, optional=True)
+        default=DEFAULT_REQUEST_RATE, validator=OPTIONAL_AMOUNT
     )
     command: Mapping[str, Any] | Sequence[str] | None = None
 

@@ -14,10 +14,11 @@ import attrs
 
 from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.config.arguments import (
-    check_count,
+    ANY_SECONDS,
+    OPTIONAL_AMOUNT,
+    OPTIONAL_COUNT,
+    OPTIONAL_SIZE,
     check_read_path,
-    check_seconds,
-    check_size,
     checked,
     mismatch,
 )
@@ -31,11 +32,6 @@ from clawblox.system.regular_files import read_regular
 _FILE: Final = "agent.json"
 _SCHEMA_VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 20
-
-_OPTIONAL_COUNT = checked(check_count, optional=True)
-_OPTIONAL_AMOUNT = checked(check_seconds, optional=True)
-_OPTIONAL_SIZE = checked(check_size, optional=True)
-_SECONDS = checked(check_seconds, may_be_zero=True)
 
 
 def _check_prompt(value: str, key: str) -> None:
@@ -78,12 +74,12 @@ class AgentRunOptions:
     )
     sandbox: bool = False
     strict_sandbox: bool = False
-    max_turns: int | None = attrs.field(default=None, validator=_OPTIONAL_COUNT)
-    max_tokens: int | None = attrs.field(default=None, validator=_OPTIONAL_COUNT)
-    max_usd: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
-    max_minutes: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
-    checkpoint_every: float = attrs.field(default=900.0, validator=_SECONDS)
-    min_free: str | None = attrs.field(default=None, validator=_OPTIONAL_SIZE)
+    max_turns: int | None = attrs.field(default=None, validator=OPTIONAL_COUNT)
+    max_tokens: int | None = attrs.field(default=None, validator=OPTIONAL_COUNT)
+    max_usd: float | None = attrs.field(default=None, validator=OPTIONAL_AMOUNT)
+    max_minutes: float | None = attrs.field(default=None, validator=OPTIONAL_AMOUNT)
+    checkpoint_every: float = attrs.field(default=900.0, validator=ANY_SECONDS)
+    min_free: str | None = attrs.field(default=None, validator=OPTIONAL_SIZE)
 
 
 @attrs.frozen(kw_only=True)

@@ -14,15 +14,15 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from clawblox.agents.layout import FILE_VERSION, AgentDir, refuse_later
+from clawblox.agents.layout import FILE_VERSION, AgentDir, read_versioned
 from clawblox.agents.values import TOKEN_KINDS, Usage, UsageScope
-from clawblox.config.arguments import HINT, LEFT_OUT, check_count, checked, mismatch
+from clawblox.config.arguments import HINT, LEFT_OUT, check_amount, check_count, checked
 from clawblox.errors import AgentError
 from clawblox.foreign_values import finite_number, whole_number
 from clawblox.system.files import publish_bytes
-from clawblox.system.regular_files import read_file
 
 _MAX_BYTES: Final = 16 << 20
+_HINT: Final = "put back the file of an archive, or remove it to count from nothing"
 
 
 @attrs.frozen
@@ -106,17 +106,9 @@ class Ledger:
             AgentError: The file cannot be read, is incomplete, is not a record of usage, or was
                 written by a later version.
         """
-        try:
-            content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
-        except FileNotFoundError:
+        ledger = read_versioned(path, _decoder, "a record of usage", _HINT, max_bytes=_MAX_BYTES)
+        if ledger is None:
             return cls.empty()
-        except OSError as error:
-            raise _unusable(path, f"cannot be read: {error.strerror}") from error
-        try:
-            refuse_later(content, path)
-            ledger = _decoder.decode(content)
-        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-            raise _unusable(path, f"is not a record of usage: {error}") from error
         has_all = all(
             len(counts) == len(TOKEN_KINDS)
             for conversation in ledger.conversations.values()
@@ -124,7 +116,8 @@ class Ledger:
         )
         # Such a number would raise the budget.
         if not has_all or not _is_plausible(msgspec.to_builtins(ledger)):
-            raise _unusable(path, "is not a record of usage: it has a number below 0 or too large")
+            message = f"{path} is not a record of usage: it has a number below 0 or too large"
+            raise AgentError(message, agent_dir=path.parent, hint=_HINT)
         return ledger
 
     def save(self, path: Path) -> None:
@@ -307,25 +300,7 @@ def read_usage(directory: Path) -> Usage:
     return Ledger.load(AgentDir(directory).usage_file).usage
 
 
-def _unusable(path: Path, problem: str) -> AgentError:
-    return AgentError(
-        f"{path} {problem}",
-        agent_dir=path.parent,
-        hint="put back the file of an archive, or remove it to count from nothing",
-    )
-
-
 # -- budgets ------------------------------------------------------------------------------------
-
-
-def check_amount(value: object, key: str) -> None:
-    """Check that an argument is a number above 0.
-
-    Raises:
-        ConfigError: It is not.
-    """
-    if not finite_number(value):
-        raise mismatch(key, "a number above 0", value)
 
 
 _IS_COUNT: Final = checked(check_count, prefix="budget.", optional=True)

@@ -25,8 +25,8 @@ from clawblox.checkpoint.secrets import KnownValues
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.config.agent_arguments import Agents, agent_directories
 from clawblox.config.arguments import (
+    COUNT,
     check_choice,
-    check_count,
     check_flag,
     check_kind,
     check_path,
@@ -272,12 +272,8 @@ class ArchiveOptions:
     on_unarchivable: OnUnarchivable = attrs.field(
         default="raise", validator=checked(check_choice, choices=get_args(OnUnarchivable))
     )
-    max_file_bytes: int = attrs.field(
-        default=DEFAULT_MAX_FILE_BYTES, validator=checked(check_count)
-    )
-    max_total_bytes: int = attrs.field(
-        default=DEFAULT_MAX_TOTAL_BYTES, validator=checked(check_count)
-    )
+    max_file_bytes: int = attrs.field(default=DEFAULT_MAX_FILE_BYTES, validator=COUNT)
+    max_total_bytes: int = attrs.field(default=DEFAULT_MAX_TOTAL_BYTES, validator=COUNT)
     overwrite: bool = attrs.field(default=False, validator=checked(check_flag))
     keep: frozenset[FoldedPath] = attrs.field(default=(), converter=_check_keep)
     progress: ProgressLike = attrs.field(default=False, validator=checked(check_progress))

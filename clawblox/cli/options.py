@@ -7,9 +7,12 @@ from collections.abc import Mapping
 import attrs
 
 from clawblox.config.arguments import (
+    ANY_SECONDS,
+    COUNT,
+    OPTIONAL_SECONDS,
+    OPTIONAL_SIZE,
+    SECONDS,
     check_count,
-    check_seconds,
-    check_size,
     checked,
 )
 from clawblox.config.options import (
@@ -20,11 +23,6 @@ from clawblox.config.options import (
     DEFAULT_STALL_TIMEOUT_S,
     to_env,
 )
-
-_OPTIONAL_COUNT = checked(check_count, optional=True)
-_OPTIONAL_AMOUNT = checked(check_seconds, optional=True)
-_OPTIONAL_SIZE = checked(check_size, optional=True)
-_SECONDS = checked(check_seconds, may_be_zero=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +36,7 @@ class StopOptions:
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=_SECONDS)
+    grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=ANY_SECONDS)
 
 
 @attrs.frozen(kw_only=True)
@@ -72,9 +70,9 @@ class OrchestratorOptions(StopOptions):
         ConfigError: A value is wrong; names the option and the value.
     """
 
-    autosave: float | None = attrs.field(default=None, validator=_OPTIONAL_AMOUNT)
-    keep: int = attrs.field(default=DEFAULT_KEEP, validator=checked(check_count))
-    min_free: str | None = attrs.field(default=None, validator=_OPTIONAL_SIZE)
+    autosave: float | None = attrs.field(default=None, validator=OPTIONAL_SECONDS)
+    keep: int = attrs.field(default=DEFAULT_KEEP, validator=COUNT)
+    min_free: str | None = attrs.field(default=None, validator=OPTIONAL_SIZE)
     save_at_end: bool = False
     metrics_port: int | None = attrs.field(
         default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)
@@ -98,12 +96,8 @@ class VerifyOptions:
 
     env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
     in_place: bool = False
-    health_timeout: float = attrs.field(
-        default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
-    )
-    stall_timeout: float = attrs.field(
-        default=DEFAULT_STALL_TIMEOUT_S, validator=checked(check_seconds)
-    )
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
+    stall_timeout: float = attrs.field(default=DEFAULT_STALL_TIMEOUT_S, validator=SECONDS)
 
 
 @attrs.frozen(kw_only=True)
@@ -126,9 +120,5 @@ class CheckOptions:
     )
     in_place: bool = False
     strict: bool = False
-    health_timeout: float = attrs.field(
-        default=DEFAULT_HEALTH_TIMEOUT_S, validator=checked(check_seconds)
-    )
-    check_timeout: float = attrs.field(
-        default=DEFAULT_CHECK_TIMEOUT_S, validator=checked(check_seconds)
-    )
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
+    check_timeout: float = attrs.field(default=DEFAULT_CHECK_TIMEOUT_S, validator=SECONDS)

@@ -19,6 +19,7 @@ import attrs
 from clawblox import protocol
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.errors import ConfigError
+from clawblox.foreign_values import finite_number
 from clawblox.printable import is_printable
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
@@ -141,6 +142,16 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
     if seconds > 0 or (may_be_zero and seconds == 0):
         return seconds
     raise mismatch(key, "seconds, 0 or more" if may_be_zero else "seconds above 0", value)
+
+
+def check_amount(value: object, key: str) -> None:
+    """Check that an argument is a number above 0.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not finite_number(value):
+        raise mismatch(key, "a number above 0", value)
 
 
 def parse_duration(text: str) -> float | None:
@@ -446,3 +457,14 @@ def _is_label(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and -(2**63) <= value < 2**64
+
+
+# -- validators of several options ----------------------------------------------------------------
+
+COUNT: Final = checked(check_count)
+OPTIONAL_COUNT: Final = checked(check_count, optional=True)
+SECONDS: Final = checked(check_seconds)
+ANY_SECONDS: Final = checked(check_seconds, may_be_zero=True)
+OPTIONAL_AMOUNT: Final = checked(check_amount, optional=True)
+OPTIONAL_SECONDS: Final = checked(check_seconds, optional=True)
+OPTIONAL_SIZE: Final = checked(check_size, optional=True)

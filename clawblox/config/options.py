@@ -16,15 +16,16 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
 import attrs
 
 from clawblox.config.arguments import (
+    ANY_SECONDS,
+    COUNT,
+    SECONDS,
     Validator,
     check_choice,
-    check_count,
     check_env,
     check_host,
     check_labels,
     check_path,
     check_port,
-    check_seconds,
     check_seed,
     check_snapshot,
     check_text,
@@ -53,8 +54,6 @@ DEFAULT_IDLE_WAIT_S: Final = 2.0
 DEFAULT_STALL_TIMEOUT_S: Final = 120.0
 DEFAULT_CHECK_TIMEOUT_S: Final = 120.0
 
-_SECONDS: Final = checked(check_seconds)
-_ANY_SECONDS: Final = checked(check_seconds, may_be_zero=True)
 _OPTIONAL_SNAPSHOT: Final = checked(check_snapshot, optional=True)
 _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -162,11 +161,11 @@ class SharedOptions:
     env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
     host: str = attrs.field(default=DEFAULT_HOST, converter=check_host)
     base_path: str = attrs.field(default="", converter=_to_base_path)
-    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=_SECONDS)
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
     detach: bool = attrs.field(default=False, converter=bool)
     restart: RestartMode = attrs.field(default="never", validator=_check_literal(RestartMode))
-    max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=checked(check_count))
-    restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=_SECONDS)
+    max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=COUNT)
+    restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=SECONDS)
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
     labels: Labels = attrs.field(default=None, converter=check_labels)
     datastore: DataStoreBackend | None = attrs.field(
@@ -213,7 +212,7 @@ class StartOptions(SharedOptions):
     """
 
     port: int | None = attrs.field(default=None, converter=check_port)
-    port_wait: float = attrs.field(default=0.0, validator=_ANY_SECONDS)
+    port_wait: float = attrs.field(default=0.0, validator=ANY_SECONDS)
     record_dir: Path | None = attrs.field(default=None, converter=_to_record_dir)
     resume: SnapshotLike | None = attrs.field(default=None, validator=_OPTIONAL_SNAPSHOT)
     run_dir: str | Path | None = attrs.field(
@@ -313,7 +312,7 @@ class RestartOptions:
     fresh: bool = False
     resume: SnapshotLike | None = None
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
-    grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=_ANY_SECONDS)
+    grace_seconds: float = attrs.field(default=DEFAULT_GRACE_S, validator=ANY_SECONDS)
 
     def __attrs_post_init__(self) -> None:
         if self.fresh and self.resume is not None:
@@ -339,5 +338,5 @@ class SaveOptions:
     """
 
     dir: Path | None = attrs.field(default=None, converter=_to_dir)
-    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=_SECONDS)
-    max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=checked(check_count))
+    timeout: float = attrs.field(default=DEFAULT_SAVE_TIMEOUT_S, validator=SECONDS)
+    max_bytes: int = attrs.field(default=DEFAULT_MAX_SNAPSHOT_BYTES, validator=COUNT)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import ClawbloxError
+from clawblox import ClawbloxError, ConfigError
 from clawblox.agents.run_agent import AgentRunOptions, RunAgent, read_run_agent, write_run_agent
 
 
@@ -39,3 +39,9 @@ def test_a_foreign_record_is_an_error_that_names_the_file(tmp_path: Path, conten
     with pytest.raises(ClawbloxError, match="cannot be read") as raised:
         read_run_agent(tmp_path)
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("limit", ["max_usd", "max_minutes"])
+def test_a_limit_that_is_no_amount_is_refused_by_name(limit: str) -> None:
+    with pytest.raises(ConfigError, match=f"{limit}: must be a number above 0, not 0"):
+        AgentRunOptions(**{limit: 0})

@@ -19,10 +19,13 @@ import attrs
 from clawblox import protocol
 from clawblox.agents.options import DRIVER_NAMES, SandboxChoice, check_word, to_binary
 from clawblox.agents.prompts import check_prompt
-from clawblox.agents.usage import Budget, check_amount
+from clawblox.agents.usage import Budget
 from clawblox.config.arguments import (
+    COUNT,
     HINT,
     LEFT_OUT,
+    OPTIONAL_AMOUNT,
+    OPTIONAL_COUNT,
     check_choice,
     check_count,
     check_duration,
@@ -80,8 +83,6 @@ _PROMPT: Final = checked(check_prompt)
 _SECONDS: Final = checked(check_duration)
 _OPTIONAL_SECONDS: Final = checked(check_duration, optional=True)
 _ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
-_AMOUNT: Final = checked(check_amount, optional=True)
-_OPTIONAL_COUNT: Final = checked(check_count, optional=True)
 _NO_LIMIT: Final = {HINT: LEFT_OUT}
 _OWN_PROGRAM: Final = 'a program of your own has driver = "command", and the program in command'
 
@@ -319,7 +320,7 @@ class Checkpoints:
     keep: int | None = attrs.field(
         default=3,
         converter=to_optional,
-        validator=_OPTIONAL_COUNT,
+        validator=OPTIONAL_COUNT,
         metadata={HINT: "False keeps all"},
     )
     idle_quiet: float = attrs.field(default=5.0, converter=to_duration, validator=_ANY_SECONDS)
@@ -394,12 +395,12 @@ class Limits:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    worlds: int = attrs.field(default=4, validator=checked(check_count))
+    worlds: int = attrs.field(default=4, validator=COUNT)
     agents: int | None = attrs.field(
-        default=None, converter=to_optional, validator=_OPTIONAL_COUNT, metadata=_NO_LIMIT
+        default=None, converter=to_optional, validator=OPTIONAL_COUNT, metadata=_NO_LIMIT
     )
     dollars: float | None = attrs.field(
-        default=None, converter=to_number, validator=_AMOUNT, metadata=_NO_LIMIT
+        default=None, converter=to_number, validator=OPTIONAL_AMOUNT, metadata=_NO_LIMIT
     )
     wall: float | None = _seconds_or_none(None, **_NO_LIMIT)
     min_free: int | None = attrs.field(default=10**9, converter=_to_size)
