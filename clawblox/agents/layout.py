@@ -1,9 +1,9 @@
-"""Paths and versions of the files in an agent's directory; nothing is read or created here."""
+"""Paths and versions of the files in an agent's directory; nothing is created here."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 import msgspec
@@ -11,6 +11,9 @@ import msgspec
 from clawblox.agents.programs import STATE_DIR, id_file_name
 from clawblox.errors import AgentError
 from clawblox.rundir.paths import UPDATE_HINT
+from clawblox.system.regular_files import read_file
+
+_T = TypeVar("_T")
 
 FILE_VERSION: Final = 1
 """The ``schema_version`` of ``usage.json`` and ``status.json``."""
@@ -103,21 +106,33 @@ class _Versioned:
 _versioned: Final = msgspec.json.Decoder(_Versioned)
 
 
-def refuse_later(content: bytes, path: Path) -> None:
-    """Refuse a file that a later version of clawblox has written.
+def read_versioned(
+    path: Path, decoder: msgspec.json.Decoder[_T], kind: str, hint: str, *, max_bytes: int
+) -> _T | None:
+    """Return what clawblox has written to a file of an agent; None if it is missing. Blocks.
 
     Args:
-        content: Its JSON document.
-        path: Its path, in the directory of an agent.
+        path: The file.
+        decoder: Decodes its JSON document.
+        kind: What the file has to be, for errors.
+        hint: How to go on without the file.
+        max_bytes: Maximum size in bytes.
 
     Raises:
-        AgentError: Its ``schema_version`` is not known here.
-        msgspec.DecodeError: It is not a JSON object, or its version is not a number.
+        AgentError: It cannot be read, is something else, or is of a later version of clawblox.
     """
-    version = _versioned.decode(content).schema_version
-    if version > FILE_VERSION:
-        raise AgentError(
-            f"{path} has schema_version {version}, and this clawblox reads up to {FILE_VERSION}",
-            agent_dir=path.parent,
-            hint=UPDATE_HINT,
-        )
+    try:
+        content = read_file(path.parent, path.name, max_bytes=max_bytes)
+        version = _versioned.decode(content).schema_version
+        if version > FILE_VERSION:
+            problem = f"has schema_version {version}, and this clawblox reads up to {FILE_VERSION}"
+            raise AgentError(f"{path} {problem}", agent_dir=path.parent, hint=UPDATE_HINT)
+        return decoder.decode(content)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise AgentError(message, agent_dir=path.parent, hint=hint) from error
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+        message = f"{path} is not {kind}: {error}"
+        raise AgentError(message, agent_dir=path.parent, hint=hint) from error

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from clawblox.agents.layout import AGENTS_DIR, FILE_VERSION, AgentDir, refuse_later
+from clawblox.agents.layout import AGENTS_DIR, FILE_VERSION, AgentDir, read_versioned
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import encode_line
@@ -26,7 +26,6 @@ from clawblox.rundir.records import path_mover
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
 from clawblox.system.process_tree import boot_id, is_same_process, read_process, read_start_time
-from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.metrics import AgentMetrics
 from clawblox.telemetry.own_log import OwnLog
 
@@ -204,26 +203,9 @@ def read_record(directory: Path) -> AgentRecord | None:
     Raises:
         AgentError: As for :func:`read_status`.
     """
+    hint = "remove it; the agent's next start writes it again"
     path = AgentDir(directory).status_file
-    try:
-        content = read_regular(path, max_bytes=_MAX_BYTES)
-        refuse_later(content, path)
-        return _decoder.decode(content)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise _unreadable(directory, f"cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-        raise _unreadable(directory, f"is not the status of an agent: {error}") from error
-
-
-def _unreadable(directory: Path, problem: str) -> AgentError:
-    path = AgentDir(directory).status_file
-    return AgentError(
-        f"{path} {problem}",
-        agent_dir=directory,
-        hint="remove it; the agent's next start writes it again",
-    )
+    return read_versioned(path, _decoder, "the status of an agent", hint, max_bytes=_MAX_BYTES)
 
 
 # -- the agents of a run ------------------------------------------------------------------------

@@ -185,9 +185,7 @@ class VerifiedRun:
         }
 
 
-_to_replays = converter(tuple[VerifiedReplay, ...], dec_hook=to_path)
-_to_scores = converter(tuple[CheckedScore, ...])
-_to_strict = converter(bool)
+_to_run = converter(VerifiedRun, dec_hook=to_path)
 
 
 def parse_run(document: Mapping[str, Any]) -> VerifiedRun:
@@ -203,12 +201,12 @@ def parse_run(document: Mapping[str, Any]) -> VerifiedRun:
     recordings = document.get("recordings")
     if isinstance(recordings, list):
         recordings = [_nest_progress(recording) for recording in recordings]
-    replays = _to_replays(recordings)
-    for replay, written in zip(replays, document["recordings"], strict=True):
-        if replay.status != written.get("outcome"):
-            raise ValueError(f"recording {replay.number} is {replay.status} by its result")
-    scores = _to_scores(document.get("scores"))
-    return VerifiedRun(replays, _to_strict(document.get("strict")), scores)
+    members = {"is_strict": document.get("strict"), "scores": document.get("scores")}
+    run = _to_run({"replays": recordings, **members})
+    written = [recording.get("outcome") for recording in document["recordings"]]
+    if written != [replay.status for replay in run.replays]:
+        raise ValueError("an outcome does not follow from the result of its recording")
+    return run
 
 
 def _nest_progress(document: object) -> object:

@@ -15,7 +15,6 @@ Merge rules belong to ``manifest``, the task that calls this to ``manifest_write
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import secrets
@@ -39,7 +38,7 @@ from clawblox.rundir.manifest import (
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.paths import make_stamp
 from clawblox.system.files import EXCHANGE, rename_with, write_all
-from clawblox.system.locks import lock_descriptor
+from clawblox.system.locks import locking
 from clawblox.system.regular_files import (
     closing_fd,
     open_own,
@@ -332,16 +331,15 @@ class ManifestFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        fd = open_own(self._lock_path, os.O_RDWR | os.O_CREAT)
-        try:
-            if not lock_descriptor(fd, self._lock_wait):
-                message = f"the lock of the manifest was not free for {self._lock_wait:g} s"
+        wait = self._lock_wait
+        with (
+            closing_fd(open_own(self._lock_path, os.O_RDWR | os.O_CREAT)) as fd,
+            locking(fd, wait) as is_locked,
+        ):
+            if not is_locked:
+                message = f"the lock of the manifest was not free for {wait:g} s"
                 raise ManifestError(message, path=self._lock_path)
             yield
-        finally:
-            # Closing alone would not do: a fork that happened meanwhile has the lock too.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

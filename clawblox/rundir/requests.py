@@ -161,17 +161,12 @@ def describe_error(name: str, error: Exception) -> str:
 
 
 def describe_event(event: WorldEvent) -> dict[str, Any]:
-    """Return an event as plain values; see :func:`read_event`."""
+    """Return an event as plain values."""
     data = {
         key: str(value) if isinstance(value, Exception) else value
         for key, value in event.data.items()
     }
     return {**attrs.asdict(event, recurse=False), "data": data, "labels": dict(event.labels)}
-
-
-def read_event(message: Mapping[str, Any]) -> WorldEvent:
-    """Return the event that a message of ``events`` carries, with plain values as its data."""
-    return WorldEvent(**message["value"])
 
 
 def read_line(message: Mapping[str, Any]) -> LogLine:

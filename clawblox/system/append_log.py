@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from clawblox.system.files import fsync_directory, write_all
-from clawblox.system.locks import close_locked, is_file_at, lock_descriptor, open_locked
-from clawblox.system.regular_files import open_own, read_regular, read_rest
+from clawblox.system.locks import close_locked, is_file_at, locking, open_locked
+from clawblox.system.regular_files import closing_fd, open_own, read_regular, read_rest
 
 LOCK_WAIT_S: Final = 10.0
 """Seconds to wait for another writer by default."""
@@ -85,18 +84,13 @@ def open_log(path: Path, *, lock_wait: float = LOCK_WAIT_S) -> Iterator[int]:
             keeps the lock.
     """
     while True:
-        fd = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
-            if not lock_descriptor(fd, lock_wait):
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        with closing_fd(open_own(path, flags)) as fd, locking(fd, lock_wait) as is_locked:
+            if not is_locked:
                 raise TimeoutError(f"another process keeps the lock of {path}")
-            if not is_file_at(path, fd):
-                continue  # it was replaced while we waited
-            yield fd
-            return
-        finally:
-            # Closing is not enough: a child that was forked meanwhile has the lock too.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
+            if is_file_at(path, fd):  # else it was replaced while we waited
+                yield fd
+                return
 
 
 def append(fd: int, lines: bytes, *, max_bytes: int = MAX_LOG_BYTES) -> int:

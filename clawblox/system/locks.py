@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -187,12 +187,27 @@ def retry(attempt: Callable[[], _T | None], seconds: float) -> _T | None:
     return value
 
 
-def lock_descriptor(fd: int, seconds: float) -> bool:
+@contextlib.contextmanager
+def locking(fd: int, seconds: float) -> Iterator[bool]:
+    """Lock an open file as :func:`lock_descriptor` does until the end of the block.
+
+    Yields:
+        Whether it is locked.
+    """
+    try:
+        yield lock_descriptor(fd, seconds)
+    finally:
+        # Closing is not enough: a child that was forked meanwhile has the lock too.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def lock_descriptor(fd: int, seconds: float, *, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file (flock(2)) until every copy of the descriptor is closed.
 
     Args:
         fd: The open file.
         seconds: Time to wait for another owner to unlock it, in seconds.
+        kind: ``fcntl.LOCK_EX``, or ``fcntl.LOCK_SH`` to share it with others of this kind.
 
     Returns:
         Whether the file is locked now.
@@ -200,12 +215,12 @@ def lock_descriptor(fd: int, seconds: float) -> bool:
     Raises:
         OSError: The file cannot be locked.
     """
-    return retry(lambda: _try_lock(fd), seconds) is not None
+    return retry(lambda: _try_lock(fd, kind), seconds) is not None
 
 
-def _try_lock(fd: int) -> int | None:
+def _try_lock(fd: int, kind: int) -> int | None:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
     return fd

@@ -16,14 +16,13 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
 from clawblox.system.clock import format_utc_ms
-from clawblox.system.locks import retry
+from clawblox.system.locks import lock_descriptor, locking
 from clawblox.system.regular_files import closing_fd, open_own, open_regular, read_rest
 from clawblox.telemetry.own_log import OwnLog
 
@@ -233,13 +232,11 @@ def cutting(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: It cannot be opened.
     """
-    with os.fdopen(open_own(path, os.O_RDWR), "r+b") as file:
-        retry(partial(_try_lock, file, fcntl.LOCK_EX), _LOCK_WAIT_S)
-        try:
-            yield file
-        finally:
-            # Closing is not enough: a child that was forked meanwhile has the lock too.
-            fcntl.flock(file, fcntl.LOCK_UN)
+    with (
+        os.fdopen(open_own(path, os.O_RDWR), "r+b") as file,
+        locking(file.fileno(), _LOCK_WAIT_S),
+    ):
+        yield file
 
 
 def may_read(file: BinaryIO, *, waits: bool) -> bool:
@@ -250,12 +247,4 @@ def may_read(file: BinaryIO, *, waits: bool) -> bool:
         waits: Whether to wait for the end of a cut.
     """
     seconds = _LOCK_WAIT_S if waits else 0.0
-    return retry(partial(_try_lock, file, fcntl.LOCK_SH), seconds) is not None
-
-
-def _try_lock(file: BinaryIO, kind: int) -> BinaryIO | None:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-    return file
+    return lock_descriptor(file.fileno(), seconds, kind=fcntl.LOCK_SH)

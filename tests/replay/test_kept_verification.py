@@ -97,9 +97,9 @@ def test_the_file_of_a_recording_has_no_files_that_were_judged(lives: Path, dice
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"outcome": "different"}, "recording 2 is equal by its result"),
-        ({"outcome": None}, "recording 2 is equal by its result"),
-        ({"recording": 7}, "at `$[1].recording`"),
+        ({"outcome": "different"}, "an outcome does not follow"),
+        ({"outcome": None}, "an outcome does not follow"),
+        ({"recording": 7}, "at `$.replays[1].recording`"),
         ({"recording": "a\x00b"}, "a recording has no path"),
         ({"damage": "burnt"}, "burnt"),
         ({"tick": "9"}, "Expected `int`, got `str`"),

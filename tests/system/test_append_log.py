@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.system import append_log
+from clawblox.system import append_log, locks
 from clawblox.system.append_log import append, append_lines, open_log, read_complete_lines
 
 APPEND = """
@@ -117,7 +117,7 @@ def test_a_log_that_is_replaced_while_its_lock_is_awaited_is_opened_again(
 ) -> None:
     log = tmp_path / "log"
     append_lines(log, b"old\n")
-    real = append_log.lock_descriptor
+    real = locks.lock_descriptor
     calls: list[int] = []
 
     def lock(fd: int, seconds: float) -> bool:
@@ -126,7 +126,7 @@ def test_a_log_that_is_replaced_while_its_lock_is_awaited_is_opened_again(
             log.unlink()
         return real(fd, seconds)
 
-    monkeypatch.setattr(append_log, "lock_descriptor", lock)
+    monkeypatch.setattr(locks, "lock_descriptor", lock)
     append_lines(log, b"new\n")
     assert len(calls) == 2
     assert read_complete_lines(log) == [b"new\n"]

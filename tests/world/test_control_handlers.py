@@ -12,8 +12,9 @@ import anyio
 import pytest
 
 from clawblox.errors import ControlError
+from clawblox.results import WorldEvent
 from clawblox.rundir.control_client import request
-from clawblox.rundir.requests import read_event, read_line
+from clawblox.rundir.requests import read_line
 from tests.orchestrators import orchestrator
 from tests.support import HANG_S, make_world, wait_until_async
 from tests.world.many.conftest import CROWD_OF
@@ -95,7 +96,7 @@ async def test_events_are_followed_until_the_client_leaves(tmp_path: Path) -> No
             await request(control, "stop", {"instances": ["w000"]})
             await wait_until_async(lambda: messages[-1].get("value", {}).get("kind") == "stopped")
             tasks.cancel_scope.cancel()
-        events = [read_event(one) for one in messages if one["event"] == "event"]
+        events = [WorldEvent(**one["value"]) for one in messages if one["event"] == "event"]
         assert [event.kind for event in events] == ["saved", "stopped"]
         assert {event.subject for event in events} == {"w000"}
         assert events[0].data["path"].endswith(".json")
