@@ -17,10 +17,13 @@ import msgspec
 
 from clawblox.agents.layout import AGENTS_DIR, FILE_VERSION, AgentDir, read_versioned
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
-from clawblox.errors import AgentError, ManifestError, UsageError
+from clawblox.errors import AgentError, UsageError
 from clawblox.foreign_values import encode_line
 from clawblox.rundir.listed import read_listed
-from clawblox.rundir.manifest import manifest_path, read_manifest
+from clawblox.rundir.manifest import (
+    manifest_path,
+    try_read_manifest,
+)
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import path_mover
 from clawblox.system.clock import format_utc, utc_now
@@ -262,10 +265,7 @@ def _named_dirs(instance_dir: Path) -> Sequence[Path]:
 @functools.lru_cache(maxsize=1024)
 def _read_named_dirs(instance_dir: Path, _version: tuple[int, ...]) -> Sequence[Path]:
     # A table of a run calls this every second.
-    try:
-        manifest = read_manifest(instance_dir)
-    except ManifestError:
-        return ()
+    manifest = try_read_manifest(instance_dir)
     names = (entry.get("dir") for entry in manifest.agents if isinstance(entry, dict))
     return tuple(manifest.resolve(name) for name in names if isinstance(name, str) and name)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from clawblox.agents.layout import AgentDir
+from clawblox.system.files import read_size
 from clawblox.system.process_tree import read_start_time
 from clawblox.system.tmux import Pane, close_window, has_pane, open_view, tmux_name
-from clawblox.telemetry.logs import log_size
 
 _PASSED_ON: Final = ("LANG", "LC_ALL", "PATH", "PYTHONPATH")
 """Variables passed on to the window's program; it needs no others."""
@@ -65,8 +65,8 @@ class AgentWindow:
         pid = os.getpid()
         words = (
             *(str(self._directory.path), self._driver, str(pid), str(read_start_time(pid))),
-            str(log_size(self._directory.log_file)),
-            str(log_size(self._directory.events_file)),
+            str(read_size(self._directory.log_file)),
+            str(read_size(self._directory.events_file)),
         )
         self._pane = open_view(
             self._session,

@@ -52,6 +52,7 @@ from clawblox.printable import quote_words
 from clawblox.results import Excluded, Finding, SavedCheckpoint
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
+from clawblox.system.files import read_size
 
 _ALLOWANCES_NAME: Final = "secret-allow.json"
 _IDLE_POLL_S: Final = 0.05
@@ -152,7 +153,7 @@ class _Save:
     def _leave_out_oversized(self, plan: Plan) -> None:
         """List files that are too large as excluded, or refuse the save."""
         options = self._options
-        sizes = {source.name: _read_size(source) for source in plan.sources}
+        sizes = {source.name: read_size(source.path) for source in plan.sources}
         names = find_oversized(
             sizes, max_file_bytes=options.max_file_bytes, max_total_bytes=options.max_total_bytes
         )
@@ -184,7 +185,7 @@ class _Save:
     def _fill(self, fd: int, document: Document) -> tuple[ArchiveWriter, dict[str, Any]]:
         """Write, verify and search the archive; return its writer and its metadata."""
         scanner = Scanner(self._known, self._allow)
-        sources = [(source, _read_size(source)) for source in document.plan.sources]
+        sources = [(source, read_size(source.path)) for source in document.plan.sources]
         progress = Progress(self._report, 2 * sum(size for _, size in sources))
         metadata_bytes = document.largest_bytes(self._allow, scanner.summary())
         self._refuse_too_many(document.plan, metadata_bytes)
@@ -303,13 +304,6 @@ def _is_vital(source: Source) -> bool:
 def _is_session(name: str) -> bool:
     parts = split_name(name)
     return parts is not None and parts[1] == "session"
-
-
-def _read_size(source: Source) -> int:
-    try:
-        return os.lstat(source.path).st_size
-    except OSError:
-        return 0
 
 
 def _register(run_dir: Path, saved: SavedCheckpoint) -> None:

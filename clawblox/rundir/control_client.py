@@ -28,11 +28,11 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
-from clawblox.foreign_values import encode_line
 from clawblox.rundir.paths import state_dir
 from clawblox.system.locks import lock_file, retry, unlock_file
 from clawblox.system.process_tree import is_suspended
 from clawblox.system.regular_files import closing_fd
+from clawblox.typed_values import encode_record
 
 MAX_REQUEST_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 16 << 20
@@ -254,10 +254,7 @@ def encode_message(message: Mapping[str, Any]) -> bytes:
     Raises:
         TypeError: Something else is among them.
     """
-    try:
-        return msgspec.json.encode(message, enc_hook=_encode_path) + b"\n"
-    except (ValueError, OverflowError):
-        return encode_line(msgspec.to_builtins(message, enc_hook=_encode_path))
+    return encode_record(message, _encode_path)
 
 
 def _encode_path(value: object) -> str:

@@ -21,7 +21,12 @@ from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import ManifestError
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
+from clawblox.rundir.manifest import (
+    Manifest,
+    manifest_path,
+    read_manifest,
+    try_read_manifest,
+)
 from clawblox.rundir.manifest_entries import is_placed, normal, objects_in
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update
@@ -60,10 +65,7 @@ def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[P
 
 def is_left_open(instance_dir: Path) -> bool:
     """Return whether a manifest has its run as running."""
-    try:
-        return read_manifest(instance_dir).run.get("status") == "running"
-    except ManifestError:
-        return False
+    return try_read_manifest(instance_dir).run.get("status") == "running"
 
 
 def remove_leftovers(run_dir: Path) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from clawblox.errors import ManifestError
 from clawblox.foreign_values import clean_value
-from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest
+from clawblox.rundir.manifest import Manifest, manifest_path, try_read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_text
 from clawblox.rundir.paths import STATE_DIR_NAME, run_dir_candidates
 from clawblox.rundir.records import (
@@ -96,20 +95,12 @@ def clean_labels(labels: object) -> Mapping[str, Any]:
 def _make_records(run_dir: Path) -> list[InstanceRecord]:
     if not manifest_path(run_dir).is_file():
         return []
-    top = _read(run_dir)
+    top = try_read_manifest(run_dir)
     listed = list_instances(top) or {run_dir.name: run_dir}
     return [
-        _make_record(name, directory, top if directory == run_dir else _read(directory))
+        _make_record(name, directory, top if directory == run_dir else try_read_manifest(directory))
         for name, directory in sorted(listed.items())
     ]
-
-
-def _read(directory: Path) -> Manifest:
-    """Return a manifest; one that cannot be read is empty."""
-    try:
-        return read_manifest(directory)
-    except ManifestError:
-        return Manifest(manifest_path(directory))
 
 
 def _make_record(name: str, directory: Path, manifest: Manifest) -> InstanceRecord:

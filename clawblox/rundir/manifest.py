@@ -343,13 +343,19 @@ def read_manifest(path: Path | str) -> Manifest:
     file = manifest_path(file) if file.is_dir() else file
     try:
         data = read_regular(file, max_bytes=MAX_MANIFEST_BYTES)
-    except OSError as error:
-        raise ManifestError(f"the manifest cannot be read: {error.strerror}", path=file) from error
-    except UnicodeEncodeError as error:  # a manifest can name such a directory
-        raise ManifestError(
-            "the manifest cannot be read: no file has this name", path=file
-        ) from error
+    except (OSError, UnicodeEncodeError) as error:  # a manifest can name such a directory
+        reason = error.strerror if isinstance(error, OSError) else "no file has this name"
+        raise ManifestError(f"the manifest cannot be read: {reason}", path=file) from error
     return parse_manifest(data, file)
+
+
+def try_read_manifest(directory: Path) -> Manifest:
+    """Return the manifest of a directory; one that cannot be read is empty. Blocks."""
+    path = manifest_path(directory)
+    try:
+        return read_manifest(path)
+    except ManifestError:
+        return Manifest(path)
 
 
 def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
@@ -359,10 +365,7 @@ def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
     """
     place = Path(os.path.realpath(path))
     for directory in place.parents:
-        try:
-            manifest = read_manifest(manifest_path(directory))
-        except ManifestError:
-            continue
+        manifest = try_read_manifest(directory)
         for entry in manifest.checkpoints:
             path = manifest.resolve(entry["path"]) if is_placed(entry, "path") else place.parent
             if path.name == place.name and Path(os.path.realpath(path)) == place:

@@ -22,7 +22,6 @@ import msgspec
 
 from clawblox.config.arguments import is_world_url
 from clawblox.errors import ManifestError, UsageError
-from clawblox.foreign_values import encode_line
 from clawblox.protocol import TickRate
 from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
@@ -38,6 +37,7 @@ from clawblox.system.files import make_private_dir
 from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
 from clawblox.telemetry.log_index import note_end
+from clawblox.typed_values import encode_record
 
 RECORD_VERSION: Final = 1
 
@@ -180,14 +180,7 @@ def write_records(run_dir: Path, *records: InstanceRecord) -> None:
         TypeError: A value among the options is not a JSON value.
     """
     if records:
-        append_line(records_journal(run_dir), b"\n".join(map(_encode, records)))
-
-
-def _encode(record: InstanceRecord) -> bytes:
-    try:
-        return msgspec.json.encode(record)
-    except (ValueError, OverflowError):  # JSON lacks a value; the rest must be written
-        return encode_line(msgspec.to_builtins(record)).rstrip()
+        append_line(records_journal(run_dir), b"".join(map(encode_record, records)).rstrip())
 
 
 def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[str]:
@@ -202,12 +195,12 @@ def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[st
         OSError: They cannot be written.
     """
     journal = records_journal(run_dir)
-    lines = {record.name: _encode(record) for record in records}
+    lines = {record.name: encode_record(record) for record in records}
     known = read_lines(journal)
-    lost = {name: line for name, line in lines.items() if known.get(name) != line + b"\n"}
+    lost = {name: line for name, line in lines.items() if known.get(name) != line}
     if lost:
         make_private_dir(records_dir(run_dir))
-        restore_lines(journal, b"\n".join(lost.values()))
+        restore_lines(journal, b"".join(lost.values()).rstrip())
     return [*lost]
 
 

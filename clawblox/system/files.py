@@ -234,6 +234,14 @@ def make_private_dir(path: Path) -> Path:
     return path
 
 
+def read_size(path: Path) -> int:
+    """Return the apparent size of a file in bytes; 0 if it is missing."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
 def _is_dir(path: str) -> bool:
     """Return whether a directory exists; an invalid name is an error."""
     try:

@@ -120,7 +120,7 @@ def renew_lock(path: Path, fd: int) -> int:
     return new
 
 
-def is_file_at(path: Path, fd: int) -> bool:
+def is_file_at(path: Path | str, fd: int) -> bool:
     """Return whether a path still leads to an open file; its owner may have removed or replaced it.
 
     A link to the file is another file.

@@ -23,7 +23,7 @@ import threading
 from pathlib import Path
 
 from clawblox.system.files import make_private_dir
-from clawblox.system.locks import LockOwner, own_lock
+from clawblox.system.locks import LockOwner, is_file_at, own_lock
 from clawblox.system.regular_files import open_own
 
 LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be ours
@@ -120,7 +120,7 @@ class LeaseFile:
         """Open the file that others open too; the file opened before may have been removed."""
         home = f"{LEASE_ROOT}/clawblox-{os.getuid()}"
         path = f"{home}/leases"
-        if self._fd >= 0 and _is_same(self._fd, path):
+        if self._fd >= 0 and is_file_at(path, self._fd):
             return
         _require_private(home)
         old, self._fd = self._fd, open_own(path, os.O_RDWR | os.O_CREAT)
@@ -175,10 +175,3 @@ def _require_private(home: str) -> None:
     found = os.lstat(home)
     if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
         raise PermissionError(errno.EPERM, "made by another user", home)
-
-
-def _is_same(fd: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
-        return False

@@ -18,10 +18,12 @@ import anyio
 import msgspec
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.foreign_values import encode_line
 from clawblox.system.append_log import append_lines
 from clawblox.system.clock import format_utc_ms, utc_now_ns
-from clawblox.system.files import publish_bytes
+from clawblox.system.files import (
+    publish_bytes,
+    read_size,
+)
 from clawblox.system.regular_files import open_regular, read_regular
 from clawblox.telemetry.log_times import (
     INDEX_VERSION,
@@ -32,8 +34,9 @@ from clawblox.telemetry.log_times import (
     index_path,
     read_entries,
 )
-from clawblox.telemetry.logs import Cut, log_size, trim_file, trim_log
+from clawblox.telemetry.logs import Cut, trim_file, trim_log
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.typed_values import encode_record
 
 _LOOK_INTERVAL_S: Final = 1.0
 _MAX_BYTES: Final = 1 << 20
@@ -62,7 +65,7 @@ class LogIndex:
         self.log = log
         self._log_name = os.fspath(log)  # it is inspected once a second
         self._path = index_path(log)
-        self._size = self._first_size = log_size(log) if size is None else size
+        self._size = self._first_size = read_size(log) if size is None else size
         self._looked_at = utc_now_ns()
         self._lock = threading.Lock()
         self._unwritten: list[Entry] = []
@@ -143,7 +146,7 @@ class LogIndex:
             if not self._is_open:
                 self._open()
             entries, self._unwritten = self._unwritten, []
-            data = _encode(entries)
+            data = b"".join(map(encode_record, entries))
             append_lines(self._path, data)
         except OSError as error:
             self._unwritten.clear()
@@ -183,7 +186,7 @@ class LogIndex:
             return []
 
     def _rewrite(self, entries: list[Entry]) -> None:
-        data = _encode(entries)
+        data = b"".join(map(encode_record, entries))
         self._unwritten.clear()
         self._first_size = entries[-1].size if entries else 0
         try:
@@ -232,13 +235,6 @@ def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
             tail, _ = _read_tail(index_path(log))
         last = read_entries(tail)[-1:] if was_watched else []
         LogIndex(log, last[0].size if last else None).note(event, text)
-
-
-def _encode(entries: list[Entry]) -> bytes:
-    try:
-        return msgspec.json.Encoder().encode_lines(entries)
-    except (ValueError, OverflowError):
-        return b"".join(map(encode_line, msgspec.to_builtins(entries)))
 
 
 def _read_tail(path: Path) -> tuple[bytes, int]:

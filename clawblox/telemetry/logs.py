@@ -63,14 +63,6 @@ def open_to_read(path: Path) -> BinaryIO:
     return os.fdopen(open_regular(path, max_bytes=_MAX_READ_BYTES), "rb")
 
 
-def log_size(path: Path) -> int:
-    """Return the length of a log in bytes, 0 if it is missing. Blocks."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def last_lines(
     path: Path, *, start: int = 0, count: int = LAST_LINES, secrets: Iterable[str] = ()
 ) -> tuple[str, ...]:

@@ -436,7 +436,7 @@ def test_the_largest_files_are_too_large_when_all_together_are(run: Run):
 
 def test_a_file_that_grows_above_the_limit_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch):
     (run.workspace / "grows.bin").write_bytes(b"x" * 101)
-    monkeypatch.setattr(save_module, "_read_size", lambda _source: 1)
+    monkeypatch.setattr(save_module, "read_size", lambda _path: 1)
     with pytest.raises(CheckpointError, match="larger than 100 bytes") as told:
         run.save(max_file_bytes=100)
     assert told.value.entry is not None

@@ -13,9 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from clawblox.errors import CheckpointError, ManifestError
+from clawblox.errors import CheckpointError
 from clawblox.results import Excluded, SavedCheckpoint
-from clawblox.rundir.manifest import find_checkpoint, manifest_path, read_manifest
+from clawblox.rundir.manifest import (
+    find_checkpoint,
+    manifest_path,
+    try_read_manifest,
+)
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update, removal_update
@@ -47,7 +51,7 @@ def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str
         snapshot: The world's snapshot. It may belong to an earlier run of the same directory, and
             then that run's id is returned.
     """
-    run = _read_run(runs[0]) if runs else {}
+    run = try_read_manifest(runs[0]).run if runs else {}
     registered = None if snapshot is None else find_checkpoint(snapshot)
     run_id = None if registered is None else _text(registered[1].get("run_id"))
     if run_id is not None and run_id != run.get("id"):
@@ -58,13 +62,6 @@ def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str
         "resume_from": None if resume_from is None else _portable(resume_from),
         "parent_sha256": _text(run.get("parent_sha256")),
     }
-
-
-def _read_run(run_dir: Path) -> ManifestEntry:
-    try:
-        return read_manifest(run_dir).run
-    except ManifestError:  # not a reason to lose the state of a run
-        return {}
 
 
 def describe_archive(path: Path, fd: int, metadata: Mapping[str, Any]) -> SavedCheckpoint:

@@ -34,8 +34,9 @@ from clawblox.results import LogLine
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_logs
+from clawblox.system.files import read_size
 from clawblox.telemetry.log_times import index_path
-from clawblox.telemetry.logs import LogReader, log_size
+from clawblox.telemetry.logs import LogReader
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 _BACKLOG = 256
@@ -169,7 +170,9 @@ def _may_show(run_dir: Path, record: InstanceRecord) -> bool:
 
 def _note_unknown_times(records: Sequence[InstanceRecord]) -> None:
     logs = {record.name: Path(record.log_file) for record in records}
-    without = [name for name, log in logs.items() if log_size(log) and not index_path(log).exists()]
+    without = [
+        name for name, log in logs.items() if read_size(log) and not index_path(log).exists()
+    ]
     if without:
         note(f"No times are known for the logs of: {', '.join(without)}")
 

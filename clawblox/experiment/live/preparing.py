@@ -15,7 +15,6 @@ from clawblox.checkpoint.load.load import extract_snapshot, load
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
 from clawblox.config.world_toml import read_world_config
-from clawblox.errors import ManifestError
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.live.attempt_files import (
@@ -33,7 +32,9 @@ from clawblox.experiment.live.branches import require_branching, source_dir
 from clawblox.experiment.live.new_runs import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.experiment.schedule.ports import AttemptError, Order
-from clawblox.rundir.manifest import read_manifest
+from clawblox.rundir.manifest import (
+    try_read_manifest,
+)
 from clawblox.rundir.manifest_entries import objects_in, read_text
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.clock import utc_now
@@ -143,10 +144,7 @@ class Preparation:
         """Return the save in a checkpoint as its own run lists it, or else the archive."""
         attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
         archive = attempt / "checkpoints" / ref.file
-        try:
-            manifest = read_manifest(attempt)
-        except ManifestError:  # the archive came alone, from another place
-            return archive
+        manifest = try_read_manifest(attempt)  # the archive may have come alone
         for entry in objects_in(manifest.checkpoints):
             path = read_text(entry, "path")
             if path is not None and "instance" in entry and entry.get("sha256") == record.sha256:

@@ -26,7 +26,11 @@ from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import clean_text
 from clawblox.system.copy_tree import IsKept, copy_tree
-from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.files import (
+    make_private_dir,
+    publish_bytes,
+    read_size,
+)
 from clawblox.system.regular_files import read_regular
 from clawblox.system.tree_digests import digest_tree
 from clawblox.system.trees import MAX_DEPTH, make_writable
@@ -181,7 +185,7 @@ def _copy_listed(
     )
     readable = [path for path in listing.files if os.access(source / path, os.R_OK)]
     oversized = find_oversized(
-        {path: _read_size(source / path) for path in readable},
+        {path: read_size(source / path) for path in readable},
         max_file_bytes=limits.file_bytes,
         max_total_bytes=limits.total_bytes,
     )
@@ -202,14 +206,6 @@ def _copy_listed(
             make_private_dir((target / path).parent)
             publish_bytes(target / path, content, durable=False)
     return _report(source, left_out)
-
-
-def _read_size(path: Path) -> int:
-    """Return the apparent size of a file; 0 if it is gone."""
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 def _parents(path: str) -> Iterable[str]:
