@@ -114,22 +114,20 @@ def digest_world(
 def digest_inputs(
     plan: Plan,
     *,
-    world_dir: Path | None = None,
     experiment_dir: Path | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Inputs:
-    """Return the digests of all files that a plan names.
+    """Return the digests of all files that a plan names; a world that is an address has none.
 
     Args:
         plan: The plan.
-        world_dir: The local directory of a world that is an address; None leaves such a world out.
         experiment_dir: The directory of the experiment, as for :func:`digest_world`.
         check: Called often; ends the call by raising an error.
 
     Raises:
         ConfigError: A file or directory does not exist, cannot be read, or is too large.
     """
-    digests = _Digests(world_dir, experiment_dir, check)
+    digests = _Digests(experiment_dir, check)
     for chain in plan.chains():
         digests.add_world(chain.plan)
         for index, agent in enumerate(chain.plan.agents):
@@ -180,7 +178,6 @@ def copy_inputs(plan: Plan, directory: Path, *, check: Callable[[], None] = lamb
 class _Digests:
     """Digests of the inputs of all chains; each file is read once."""
 
-    _world_dir: Path | None
     _experiment_dir: Path | None
     _check: Callable[[], None]
     world: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -189,9 +186,8 @@ class _Digests:
     _read: dict[Path, str] = attrs.field(factory=dict, init=False)
 
     def add_world(self, plan: Plan) -> None:
-        given = plan.world.dir
-        directory = self._world_dir if isinstance(given, str) else given
-        if directory is None or directory in self._read:
+        directory = plan.world.dir
+        if isinstance(directory, str) or directory in self._read:
             return
         self._read[directory] = plan.world.dir_name
         digests = digest_world(directory, experiment_dir=self._experiment_dir, check=self._check)

@@ -25,7 +25,7 @@ from clawblox.protocol import INSTANCE_ENV, MANIFEST_ENV
 from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX
 from clawblox.rundir.journal import append_line, drop_lines, read_lines
 from clawblox.rundir.listed import is_run_dir
-from clawblox.rundir.paths import STATE_DIR_NAME, resolve_run_dir, run_dir_candidates
+from clawblox.rundir.paths import STATE_DIR_NAME, file_stamp, resolve_run_dir, run_dir_candidates
 from clawblox.rundir.records import has_records, read_records
 from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import find_variables
@@ -147,7 +147,7 @@ class _Place:
             self.below.append(own_runs)
         # One with own files becomes a run without a change of the two directories.
         is_settled = self.is_run or not has_state
-        changed_at = max(changed_at for _, changed_at in self._stamp)
+        changed_at = max((stamp[2] for stamp in self._stamp if stamp is not None), default=0)
         self._can_be_kept = is_settled and changed_at < looked_at - _SETTLED_NS
 
     @property
@@ -155,16 +155,8 @@ class _Place:
         """Whether it is certainly as it was. Blocks."""
         return self._can_be_kept and self._stamp == self._read_stamp()
 
-    def _read_stamp(self) -> Sequence[tuple[int, int]]:
-        return [_read_directory_stamp(self.path), _read_directory_stamp(self._own)]
-
-
-def _read_directory_stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - it is called thousands of times
-    except OSError:
-        return 0, 0
-    return status.st_ino, status.st_mtime_ns
+    def _read_stamp(self) -> Sequence[tuple[int, ...] | None]:
+        return [file_stamp(self.path), file_stamp(self._own)]
 
 
 def _walk(

@@ -28,27 +28,19 @@ MAX_LOG_BYTES: Final = 64 << 20
 """Size above which a log is neither read nor extended, by default."""
 
 
-def append_lines(
-    path: Path, lines: bytes, *, durable: bool = False, lock_wait: float = LOCK_WAIT_S
-) -> None:
+def append_lines(path: Path, lines: bytes) -> None:
     """Append lines to a log; a missing log is created private.
 
     Args:
         path: The log; its directory must exist.
         lines: The lines, each with its newline.
-        durable: Whether the lines must survive a loss of power; living readers see them anyway.
-        lock_wait: Time to wait for other writers, in seconds.
 
     Raises:
-        OSError: The lines are not in the log; or, if an fsync failed, they are but may not be
-            durable. A TimeoutError if another process, perhaps suspended, keeps the lock.
+        OSError: The lines are not in the log. A TimeoutError if another process, perhaps suspended,
+            keeps the lock.
     """
-    with open_log(path, lock_wait=lock_wait) as fd:
-        is_new = not append(fd, lines)
-        if durable:
-            os.fsync(fd)
-            if is_new:
-                fsync_directory(path.parent)
+    with open_log(path) as fd:
+        append(fd, lines)
 
 
 def read_complete_lines(path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> list[bytes]:

@@ -120,9 +120,7 @@ def digest_open(fd: int, *, max_bytes: int, check: Callable[[], object] = lambda
     return digest.hexdigest()
 
 
-def open_own(
-    path: Path | str, flags: int, *, dir_fd: int | None = None, mode: int = PRIVATE_FILE
-) -> int:
+def open_own(path: Path | str, flags: int) -> int:
     """Open a regular file that this package writes, and return its descriptor.
 
     A file with a second name is refused, because that name may be a file of the user.
@@ -131,27 +129,24 @@ def open_own(
         path: The file, as for :func:`open_regular`.
         flags: How to open it, such as ``os.O_RDWR | os.O_CREAT | os.O_APPEND``. Truncate the
             descriptor afterwards: ``os.O_TRUNC`` would come before the checks.
-        dir_fd: Descriptor of the directory that a relative path is in.
-        mode: Permissions of a new file.
 
     Raises:
         OSError: It cannot be opened, is not a regular file, or has a second name. It names the
             path.
     """
-    return _open(path, flags, dir_fd=dir_fd, mode=mode, is_own=True)
+    return _open(path, flags, is_own=True)
 
 
 def _open(
     path: Path | str,
     flags: int,
     *,
-    dir_fd: int | None,
+    dir_fd: int | None = None,
     max_bytes: int | None = None,
-    mode: int = PRIVATE_FILE,
     is_own: bool = False,
 ) -> int:
     try:
-        fd = os.open(path, flags | _SAFE, mode, dir_fd=dir_fd)
+        fd = os.open(path, flags | _SAFE, PRIVATE_FILE, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "is a symbolic link", str(path)) from error

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 
@@ -242,9 +241,6 @@ def test_a_missing_world_is_named(home: Path) -> None:
         digest_inputs(make_plan(home, world=home / "nope"))
 
 
-def test_a_world_that_is_an_address_has_the_digests_of_its_local_directory(home: Path) -> None:
+def test_a_world_that_is_an_address_has_no_digests(home: Path) -> None:
     plan = make_plan(home, world="https://github.com/someone/worlds/tree/main/panda")
     assert digest_inputs(plan).world == {}
-    local = digest_inputs(plan, world_dir=home / "world")
-    assert sorted(local.world) == ["panda/scripts/main.luau", "panda/world.toml"]
-    assert attrs.evolve(local, world={}) == digest_inputs(plan)
