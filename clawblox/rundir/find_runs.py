@@ -69,7 +69,7 @@ def find_runs_below(directory: Path) -> list[Path]:
     link, and leaves out hidden directories (except ``.clawblox/runs``), the files of runs, and
     installed packages; it ends after 20000 directories.
     """
-    return sorted(place.path for place in _walk(directory) if place.is_run)
+    return sorted(place.path for place, _ in _walk(directory) if place.is_run)
 
 
 def find_experiments_below(directory: Path) -> list[Path]:
@@ -79,7 +79,7 @@ def find_experiments_below(directory: Path) -> list[Path]:
     has a journal, or the history of one that was lost, whatever else is in it.
     """
     places = _walk(directory, enters_experiments=False)
-    return sorted(place.path for place in places if place.is_experiment)
+    return sorted(place.path for place, _ in places if place.is_experiment)
 
 
 class RunSearch:
@@ -91,8 +91,8 @@ class RunSearch:
         directory: The directory.
 
     Attributes:
-        runs: What :func:`find_runs_below` returned when :meth:`look` was called last.
-        experiments: What :func:`find_experiments_below` returned then.
+        runs: The result of :func:`find_runs_below` at the last :meth:`look`.
+        experiments: The result of :func:`find_experiments_below` then.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -102,16 +102,12 @@ class RunSearch:
         self._known: Mapping[Path, _Place] = {}
 
     def look(self) -> None:
-        """Find them. Blocks."""
+        """Search again. Blocks."""
         places = list(_walk(self._directory, known=self._known))
-        self._known = {place.path: place for place in places}
-        self.runs = sorted(place.path for place in places if place.is_run)
-        inner = {path for place in places if place.is_experiment for path in place.below}
-        for place in places:  # each comes after the one that it is in
-            if place.path in inner:
-                inner.update(place.below)
+        self._known = {place.path: place for place, _ in places}
+        self.runs = sorted(place.path for place, _ in places if place.is_run)
         self.experiments = sorted(
-            place.path for place in places if place.is_experiment and place.path not in inner
+            place.path for place, is_inner in places if place.is_experiment and not is_inner
         )
 
 
@@ -152,7 +148,7 @@ class _Place:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether it is certainly as it was. Blocks."""
+        """Whether the directory is certainly unchanged. Blocks."""
         return self._can_be_kept and self._stamp == self._read_stamp()
 
     def _read_stamp(self) -> Sequence[tuple[int, ...] | None]:
@@ -161,26 +157,26 @@ class _Place:
 
 def _walk(
     directory: Path, *, enters_experiments: bool = True, known: Mapping[Path, _Place] | None = None
-) -> Iterator[_Place]:
-    """Yield a directory and those below it, each after the one that it is in.
+) -> Iterator[tuple[_Place, bool]]:
+    """Yield a directory and those below it, and whether each is below an experiment.
 
     Args:
         directory: The directory.
         enters_experiments: Whether those below an experiment are among them.
         known: What an earlier walk has found.
     """
-    pending = [(directory, 0)]
-    for path, depth in pending:  # it grows
-        earlier = None if known is None else known.get(path)
+    pending = [(directory, 0, False)]
+    for path, depth, is_inner in pending:  # it grows
+        earlier = known.get(path) if known else None
         place = earlier if earlier is not None and earlier.is_unchanged else _Place(path)
-        yield place
+        yield place, is_inner
         if place.is_experiment:
             if not enters_experiments:
                 continue
-            depth = 0
+            depth, is_inner = 0, True
         if depth < MAX_DEPTH:
             room = _MAX_DIRECTORIES - len(pending)
-            pending += [(below, depth + 1) for below in place.below[:room]]
+            pending += [(below, depth + 1, is_inner) for below in place.below[:room]]
 
 
 def _list_names(path: Path) -> tuple[list[str], set[str]]:

@@ -44,14 +44,10 @@ def is_run_dir(directory: Path) -> bool:
     """Return whether a directory has records, or a manifest and is no part of a run. Blocks."""
     if has_records(directory):
         return True
-    try:
-        has_manifest = manifest_path(directory).is_file()
-    except OSError:
+    if not os.path.isfile(manifest_path(directory)):  # noqa: PTH113 - as for the records
         return False
     is_member = directory.parent.name == MEMBERS_DIR
-    return has_manifest and not (
-        is_member and any(map(is_run_dir, run_dir_candidates(directory)[2:]))
-    )
+    return not (is_member and any(map(is_run_dir, run_dir_candidates(directory)[2:])))
 
 
 def read_listed(run_dir: Path) -> list[InstanceRecord]:

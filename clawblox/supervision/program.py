@@ -1,4 +1,4 @@
-"""A program whose output is read while it runs; whatever it starts ends with it."""
+"""Runs a program and reads its output; all processes that it started end with it."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def begin_segment(log: Path, max_bytes: int) -> LogSegment:
 
 
 class LogArrivals:
-    """When the bytes of a log arrived, over all its segments, as far as :meth:`read_on` has read.
+    """Knows when the bytes of a log arrived, over all its segments; :meth:`read_on` reads on.
 
     An index that is missing or cannot be read only means that times are not known.
 

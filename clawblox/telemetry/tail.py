@@ -1,4 +1,4 @@
-"""Reading a file that grows, line by line, however long the lines are. Blocks.
+"""Reads a growing file line by line, however long the lines are. Blocks.
 
 The writer never waits for a reader. Memory per line is bounded: a longer line is counted and
 skipped.

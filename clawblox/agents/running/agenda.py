@@ -45,7 +45,7 @@ class Hold:
 
     @property
     def is_on(self) -> bool:
-        """Whether it is held."""
+        """Whether the agenda is held."""
         return self._holders > 0
 
     @contextmanager

@@ -43,7 +43,7 @@ class Enclosed:
 
 
 class Enclosure:
-    """What surrounds the programs of an agent; by itself no sandbox.
+    """Surrounds the programs of an agent; this class itself adds no sandbox.
 
     Without one, programs run on this machine as the current user.
     """

@@ -47,7 +47,7 @@ class Limits:
 
 
 class Start(Enum):
-    """How an agent is started with respect to its conversation."""
+    """Says whether a start begins, continues or branches a conversation."""
 
     BEGIN = "begin"
     """In a new conversation."""

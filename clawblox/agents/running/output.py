@@ -1,4 +1,4 @@
-"""Reading the log that a program appends to, and when. Blocks.
+"""Reads the log that a program appends to, and chooses when to look at it. Blocks.
 
 The program writes to the log itself, so nothing is lost when this process is slow or dies.
 """
