@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from clawblox.printable import printable, printable_name
 from clawblox.protocol import MaskedEnvironment
-
-_T = TypeVar("_T")
 
 EventKind = Literal[
     "started",

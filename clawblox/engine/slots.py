@@ -42,10 +42,6 @@ class Slots:
             number = self._numbers[id(value)] = len(self._values)
         return number
 
-    def put_all(self, values: tuple[Any, ...]) -> list[int]:
-        """Keep several Luau values; return their numbers."""
-        return [self.put(value) for value in values]
-
     def take(self, number: int) -> Any:
         """Return the value with a number.
 
@@ -79,14 +75,6 @@ class Slots:
         if not is_function(value):
             raise _wrong_value(number, value, "function")
         return value
-
-    def take_all(self, numbers: list[int]) -> tuple[Any, ...]:
-        """Return the values with these numbers.
-
-        Raises:
-            ValueError: A number has no value.
-        """
-        return tuple(map(self.take, numbers))
 
     def store(self, vm: VM) -> None:
         """Put the values among the VM's roots, just before the VM is saved."""

@@ -157,7 +157,13 @@ class Experiment:
         try:
             self._opened = opened = await run_checked(partial(self._read, journal))
             self._hooks = await run_blocking(self._callbacks.describe)
-            self._workshop = self._given_workshop or self._make_workshop(opened)
+            self._workshop = self._given_workshop or LiveWorkshop(
+                self.directory,
+                opened.plans[0].layout,
+                self._env,
+                grace_s=self._grace_s,
+                on_event=self._reporter.pass_on,
+            )
             await self._workshop.end_left()
             self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
             derive = partial(self._files.flush, with_results=False)
@@ -184,15 +190,6 @@ class Experiment:
     def _enter(self, journal: Journal) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         journal.__enter__()
-
-    def _make_workshop(self, opened: OpenExperiment) -> Workshop:
-        return LiveWorkshop(
-            self.directory,
-            opened.plans[0].layout,
-            self._env,
-            grace_s=self._grace_s,
-            on_event=self._reporter.pass_on,
-        )
 
     def _read(self, journal: Journal, check: Callable[[], None]) -> OpenExperiment:
         return open_experiment(

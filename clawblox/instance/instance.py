@@ -44,9 +44,6 @@ from clawblox.system.process import Process, adopt
 from clawblox.system.process_tree import boot_id, read_variables
 from clawblox.telemetry.log_index import LogIndex, begin_index
 from clawblox.telemetry.logs import last_lines
-from clawblox.telemetry.own_log import OwnLog
-
-_log = OwnLog(__name__)
 
 
 class Instance:

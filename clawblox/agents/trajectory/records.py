@@ -125,18 +125,19 @@ class Placer:
         return released
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_records(path: Path, start: int = 0) -> Iterator[Record]:
     """Yield the records of ``events.jsonl``; incomplete and foreign lines are skipped. Blocks.
 
     Args:
         path: The file; a missing file has no records.
+        start: Where the first line begins.
 
     Raises:
         OSError: The file cannot be read.
         ClawbloxError: A later version of clawblox wrote it.
     """
     with suppress(FileNotFoundError):
-        for line in read_segment(LogSegment(path, 0, path.stat().st_size, 1), 0):
+        for line in read_segment(LogSegment(path, 0, path.stat().st_size, 1), start):
             if (record := to_record(line, path)) is not None:
                 yield record
 

@@ -21,7 +21,7 @@ import attrs
 import msgspec
 
 from clawblox.checkpoint.archive.layout import Entry
-from clawblox.checkpoint.model import SCHEMA_VERSION, Repository, Source
+from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Link, Repository, Source
 from clawblox.checkpoint.names import (
     METADATA_NAME,
     check_name,
@@ -328,19 +328,6 @@ class _File(msgspec.Struct):
             raise ValueError("the key is missing in the entry of a stable file")
 
 
-class _Agent(msgspec.Struct):
-    backend: str | None = None
-    session_format: str | None = None
-    session_id: str | None = None
-    state_dir: str | None = None
-    mid_turn: bool | None = None
-
-
-class _Link(msgspec.Struct):
-    path: str
-    target: str
-
-
 class _Excluded(msgspec.Struct):
     path: str
     reason: str
@@ -357,9 +344,10 @@ _SHAPES: Final[Mapping[int, Mapping[str, Any]]] = {
     1: {
         "created_at": str,
         "session_format": str | None,
-        "agents": dict[str, _Agent] | list[str],  # an archive without ``files`` may just name them
+        "agents": dict[str, AgentState]
+        | list[str],  # an archive without ``files`` may just name them
         "files": dict[str, _File],
-        "symlinks": list[_Link],
+        "symlinks": list[Link],
         "directories": list[str],
         "excluded": list[_Excluded],
         "secret_scan": dict[str, Any],

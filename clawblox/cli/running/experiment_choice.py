@@ -43,8 +43,8 @@ def choose_experiment(text: str | None) -> Path:
     """
     if text is not None:
         return existing_experiment(text)
-    around = _find_around()
-    found = [around] if around is not None else _find_experiments()
+    part = find_experiment_part(Path.cwd())
+    found = [part.experiment] if part is not None else _find_experiments()
     if not found:
         raise UsageError(
             f"there is no experiment in '{Path.cwd()}'",
@@ -80,12 +80,6 @@ def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
     raise UsageError(
         f"RUN: must be given, as there are {len(found)} in '{Path.cwd()}':\n{_list(found)}"
     )
-
-
-def _find_around() -> Path | None:
-    """Return the experiment whose directory, or that of a chain, is the current directory."""
-    part = find_experiment_part(Path.cwd())
-    return None if part is None else part.experiment
 
 
 def _find_experiments() -> list[Path]:

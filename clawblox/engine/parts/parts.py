@@ -89,7 +89,7 @@ class Touches:
 
     def document(self, slots: Slots) -> list[Any]:
         """Return its part of a snapshot; a part may have left the tree meanwhile."""
-        return [slots.put_all(parts) for parts in self._touching.values()]
+        return [[*map(slots.put, parts)] for parts in self._touching.values()]
 
     def restore(self, document: list[Any], slots: Slots) -> None:
         """Restore what `document` returned.

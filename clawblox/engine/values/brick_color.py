@@ -11,11 +11,9 @@ import attrs
 
 from clawblox.engine.values.color3 import Color3, make_color3
 from clawblox.engine.values.value import (
-    Check,
     Value,
     checked,
     expect_contents,
-    instance_check,
     number,
 )
 from clawblox.luau import RuntimeFault
@@ -159,9 +157,6 @@ class BrickColor(Value):
     def text(self) -> str:
         """Return the name."""
         return _NAMES[int(self.number)]
-
-
-brick_color: Check = instance_check(BrickColor, "BrickColor")
 
 
 def brick_color3(color: BrickColor) -> Color3:

@@ -20,7 +20,7 @@ from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
-from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_document import make_tree
@@ -200,7 +200,7 @@ class Assembly:
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services(self.model, players, data_stores)
-        services.inputs.effects["Reset"] = _reset
+        services.inputs.effects["Reset"] = lambda player, _data: load_character(player)
         return services
 
     def _equip_vm(self) -> None:
@@ -213,11 +213,6 @@ class Assembly:
         yield from self.scheduler.held()
         yield from self.tweens.held()
         yield from self.services.remote_events.held()
-
-
-def _reset(player: Instance, _: Any) -> None:
-    """Give a player who asks for it a new character."""
-    load_character(player)
 
 
 def run_tick(world: Assembly) -> None:

@@ -64,10 +64,8 @@ FailureCause: TypeAlias = Literal[
 ]
 """Why an attempt failed."""
 
-Ending: TypeAlias = Literal["committed", "paused", "failed", "interrupted"]
-"""Type of the line that ends an attempt."""
-
 ENDINGS: Final[frozenset[str]] = frozenset({"committed", "paused", "failed", "interrupted"})
+"""Types of the lines that end an attempt."""
 
 WORK: Final[frozenset[str]] = frozenset({"working", "checkpoint", "imported"})
 """Types of the lines after which a plan has done something."""
