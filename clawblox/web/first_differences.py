@@ -192,14 +192,12 @@ def find_first_differences(sides: Sequence[Side]) -> list[FirstDifference]:
     """Return the first action and the first observation that differ, as far as any does. Blocks.
 
     Args:
-        sides: Both, aligned; without recordings of both there is nothing to compare.
+        sides: Both, aligned, with recordings.
 
     Raises:
         OSError: A file cannot be read.
         RecordingError: A block is damaged.
     """
-    if not all(side.axis.is_simulated for side in sides):
-        return []
     names = _pair_agents(*map(_read_names, sides))
     return _find_each(lambda kind: [*map(partial(_read, kind), sides, names)])
 
@@ -273,13 +271,13 @@ def find_call_differences(
         ClawbloxError: No agent has run there, or a later version of clawblox wrote its files.
     """
     rename = partial(_rename, sorted(filter(None, names), key=len, reverse=True))
-    name = next(iter(names), "")
-    sides = [[*_read_calls(path, at, rename, name)] for path, at in zip(agents, since, strict=True)]
+    read = partial(_read_calls, rename=rename, name=names[0])
+    sides = [[*read(path, at)] for path, at in zip(agents, since, strict=True)]
     return _find_each(lambda kind: [[one for own, one in side if own == kind] for side in sides])
 
 
 def _read_calls(
-    directory: Path, since: str | None, rename: _Rename, name: str
+    directory: Path, since: str | None, *, rename: _Rename, name: str
 ) -> Iterator[tuple[Kind, Event]]:
     """Yield the calls and the results of an agent, without those that it was loaded with."""
     turns = TurnIndex(directory)

@@ -27,6 +27,7 @@ from tests.web.test_save_page import part
 
 VERSION = "2.1.330"
 HOSTILE = "<script>alert(1)</script>"
+NAMES = ("Eko", "run-a", "run-b")
 
 
 @pytest.fixture(scope="module")
@@ -264,8 +265,7 @@ def test_numbers_have_six_digits_unless_they_look_equal_then(
 
 def differences(tmp_path: Path, *changes: tuple[str, str]) -> list[FirstDifference]:
     first, second = write_agent(tmp_path / "a"), write_agent(tmp_path / "b", *changes)
-    names = ("Eko", "run-a", "run-b")
-    return [*find_call_differences((first.path, second.path), (None, None), names)]
+    return [*find_call_differences((first.path, second.path), (None, None), NAMES)]
 
 
 def test_a_result_that_differs_is_an_observation(tmp_path: Path) -> None:
@@ -292,20 +292,19 @@ def test_addresses_ids_directories_and_times_are_equal(
         write_agent(tmp_path / name, ("echo hi-there", command))
         for name, command in (("a", first), ("b", second))
     ]
-    names = ("Eko", "run-a", "run-b")
     paths = [agent.path for agent in agents]
-    assert [*find_call_differences(paths, (None, None), names)] == []
+    assert [*find_call_differences(paths, (None, None), NAMES)] == []
 
 
 def test_what_the_parent_did_before_the_fork_is_not_compared(tmp_path: Path) -> None:
     first = write_agent(tmp_path / "a")
     second = write_agent(tmp_path / "b")
     since = ("2026-11-22T11:10:30Z", None)
-    assert [*find_call_differences((first.path, second.path), since, ())] == []
+    assert [*find_call_differences((first.path, second.path), since, NAMES)] == []
     changed = json.dumps("echo before")[1:-1]
     other = write_agent(tmp_path / "c", ("echo hi-there", changed))
-    assert [*find_call_differences((other.path, second.path), since, ())] == []
-    assert len([*find_call_differences((other.path, second.path), (None, None), ())]) == 1
+    assert [*find_call_differences((other.path, second.path), since, NAMES)] == []
+    assert len([*find_call_differences((other.path, second.path), (None, None), NAMES)]) == 1
 
 
 def test_a_long_path_takes_linear_time(tmp_path: Path) -> None:
