@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -20,14 +20,13 @@ from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import parse_json
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.manifest_entries import objects_in, read_text
-from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
 from clawblox.views.agent_words import seconds_of
 from clawblox.views.html import Address
 from clawblox.web.axis import Axis, make_axis
-from clawblox.web.descent import Recordings, find_descent
+from clawblox.web.descent import Recordings, Sent, find_descent
 from clawblox.web.page import Ask
 from clawblox.web.run_history import RunHistory, read_history
 from clawblox.web.site import RunSummary
@@ -37,8 +36,8 @@ _KEPT: Final = 8
 _WINDOW_BYTES: Final = 160 << 10
 _MAX_STEPS: Final = 120
 """Steps of a window; one with more is read again, shorter."""
-_NEAR_S: Final = 10.0
-"""How far the time of a line of the log may be from that of the input in it, in seconds."""
+_NEAR: Final = 50
+"""How many inputs before and after a line of the log are looked at for the one in it."""
 _NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 
@@ -49,14 +48,12 @@ class AgentWorld:
     Attributes:
         history: The history of the run.
         axis: The axis of time of the agent's instance.
-        recordings: First and last UTC time of the recordings on it, by their numbers.
-        sent: Times of the host and simulated times of what the agent sent, by its words.
+        recordings: Of the recordings on it: number, first and last UTC time, what the agent sent.
     """
 
     history: RunHistory
     axis: Axis = _NO_AXIS
-    recordings: Mapping[int, tuple[str, str]] = attrs.field(factory=dict)
-    sent: Mapping[str, Sequence[tuple[float, float]]] = attrs.field(factory=dict)
+    recordings: Sequence[tuple[int, str, str, Sequence[Sent]]] = ()
 
     @property
     def checkpoints(self) -> Sequence[LineageSave]:
@@ -67,52 +64,34 @@ class AgentWorld:
         """Return the recording and the simulated time of a moment; None if none recorded it.
 
         Args:
-            utc: The moment; of something that was sent, within seconds of it.
+            utc: The moment; of something that was sent, about that.
             words: What was sent then; empty for nothing.
         """
         place = self.axis.place(utc or "") if self.axis.is_simulated else None
         if utc and place and not place.is_paused:
-            for number, (first, last) in self.recordings.items():
+            for number, first, last, sent in self.recordings:
                 if first <= utc <= last:
-                    moment, same = seconds_of(utc) or 0.0, self.sent.get(words, ())
-                    away = [(abs(at - moment), time) for at, time in same]
-                    nearest, time = min(away, default=(_NEAR_S, 0.0))
-                    return number, time if nearest < _NEAR_S else place.position
+                    at, moment = bisect_left(sent, utc, key=lambda one: one.utc), seconds_of(utc)
+                    near = sent[max(0, at - _NEAR) : at + _NEAR]
+                    same = [one for one in near if one.words == words]
+                    same.sort(key=lambda one: abs((seconds_of(one.utc) or 0.0) - (moment or 0.0)))
+                    return number, same[0].time if same else place.position
         return None
 
 
-class AgentLog:
-    """The turns of an agent, and its world.
+@attrs.frozen
+class AgentView:
+    """An agent, its turns, and who asks for it."""
 
-    Args:
-        directory: The agent's directory.
+    ask: Ask
+    run: RunSummary
+    agent: AgentStatus
+    turns: TurnIndex
 
-    Attributes:
-        turns: Its turns, as far as they were read.
-        lock: Held while a page is made of it.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.turns = TurnIndex(directory)
-        self.lock = threading.Lock()
-        self._world: AgentWorld
-        self._stamp: object = None
-
-    def read_world(self, run: RunSummary, recordings: Recordings) -> AgentWorld:
-        """Return its world. Blocks.
-
-        Args:
-            run: The agent's run.
-            recordings: Opens its recordings.
-        """
-        history = read_history(run)
-        stamp = [history, *(file_stamp(found.path) for found in history.recordings)]
-        if stamp != self._stamp:
-            instance = _find_instance(run, self.turns.directory.path)
-            agent = self.turns.directory.path.name
-            self._world = _read_world(history, instance, agent, recordings)
-            self._stamp = stamp
-        return self._world
+    @functools.cached_property
+    def world(self) -> AgentWorld:
+        """Its world. Blocks."""
+        return _read_world(self.run, self.turns.directory.path, self.ask.site.recordings)
 
     def read_window(self, at: int | None, before: int | None) -> Window:
         """Return a window of not too many steps. Blocks.
@@ -131,26 +110,6 @@ class AgentLog:
             if len(window.steps) <= _MAX_STEPS:
                 break
         return window
-
-
-@attrs.frozen
-class AgentView:
-    """An agent, its log, and who asks for it."""
-
-    ask: Ask
-    run: RunSummary
-    agent: AgentStatus
-    log: AgentLog
-
-    @property
-    def turns(self) -> TurnIndex:
-        """Its turns."""
-        return self.log.turns
-
-    @functools.cached_property
-    def world(self) -> AgentWorld:
-        """Its world."""
-        return self.log.read_world(self.run, self.ask.site.recordings)
 
     @property
     def path(self) -> Sequence[str]:
@@ -174,15 +133,15 @@ def opened_agent(ask: Ask, run: RunSummary, agent: AgentStatus) -> Iterator[Agen
     for path in (files.log_file, files.events_file):
         if not path.resolve().is_relative_to(ask.site.root):
             raise PermissionError(f"{path} is not below {ask.site.root}")
-    log = _keep(agent.dir)
-    with log.lock:
-        log.turns.read_on()
-        yield AgentView(ask, run, agent, log)
+    turns, lock = _keep(agent.dir)
+    with lock:
+        turns.read_on()
+        yield AgentView(ask, run, agent, turns)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _keep(directory: Path) -> AgentLog:
-    return AgentLog(directory)
+def _keep(directory: Path) -> tuple[TurnIndex, threading.Lock]:
+    return TurnIndex(directory), threading.Lock()
 
 
 def read_address(directory: Path) -> str:
@@ -209,21 +168,17 @@ def _find_instance(run: RunSummary, directory: Path) -> str:
     return next(iter([*own, *(status.name for status in instances)]), "")
 
 
-def _read_world(
-    history: RunHistory, instance: str, agent: str, recordings: Recordings
-) -> AgentWorld:
-    lineage, spans = history.lineage, dict[int, tuple[str, str]]()
-    sent = defaultdict[str, list[tuple[float, float]]](list)
+def _read_world(run: RunSummary, directory: Path, recordings: Recordings) -> AgentWorld:
+    history, spans = read_history(run), list[tuple[int, str, str, Sequence[Sent]]]()
     numbers = {found.path: number for number, found in enumerate(history.recordings, 1)}
-    lives = find_descent((lineage,), lineage.run_dir, instance)
+    lives = find_descent((history.lineage,), run.directory, _find_instance(run, directory))
     try:
         with recordings.opened_lives(lives) as recorded:
             for one in (one for some in recorded.values() for one in some):
                 headers = [entry.header for entry in one.reader.index]
                 last = max(header.last.utc for header in headers)
-                spans[numbers[one.reader.path]] = headers[0].first.utc, last
-                for own in (own for own in one.sent if own.name == agent):
-                    sent[own.words].append((seconds_of(own.utc) or 0.0, own.time))
-            return AgentWorld(history, make_axis(lives, recorded), spans, sent)
+                sent = [sent for sent in one.sent if sent.name == directory.name]
+                spans.append((numbers[one.reader.path], headers[0].first.utc, last, sent))
+            return AgentWorld(history, make_axis(lives, recorded), spans)
     except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
         return AgentWorld(history)

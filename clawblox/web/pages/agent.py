@@ -84,7 +84,7 @@ def _make_parts(view: AgentView) -> Iterator[Part]:
     at, before = view.ask.whole("at"), view.ask.whole("before")
     if at is None and before is None and (utc := _find_time(view)):
         at = view.turns.find_time(utc)
-    window = view.log.read_window(at, before)
+    window = view.read_window(at, before)
     is_tail = (at is None and before is None) or not window.has_later
     yield Part("why", _explain(view.agent, view.turns.last))
     yield Part("facts", join((_draw_facts(view), _draw_now(view, tail), _draw_commands(view))))
