@@ -89,7 +89,7 @@ class Lineage:
             so that lines drawn down to them do not cross.
         problems: Errors of manifests that could not be read; their content is missing.
         archives: Its saves of all instances with their agents.
-        origins: The archives that its instances began from.
+        origins: The archives that its instances began from in their latest runs.
         former_dirs: Where the run directory was before it was moved.
     """
 
@@ -98,7 +98,7 @@ class Lineage:
     problems: tuple[str, ...] = ()
     archives: tuple[LineageSave, ...] = ()
     origins: tuple[Origin, ...] = ()
-    former_dirs: frozenset[Path] = frozenset()
+    former_dirs: tuple[Path, ...] = ()
 
 
 def read_lineage(run_dir: Path | str) -> Lineage:
@@ -125,7 +125,7 @@ def read_lineage(run_dir: Path | str) -> Lineage:
         tuple(problem.headline for problem in manifests.problems),
         tuple(manifests.list_archives()),
         tuple(manifests.list_origins()),
-        former_run_dirs(directory),
+        tuple(sorted(former_run_dirs(directory))),
     )
 
 

@@ -49,12 +49,14 @@ def make_run(run: Path, *, resume: Path | None = None) -> Path:
     )
     (run / "w000.log").write_text(f"of {run.name}\n")
     save = {**save_of("w000", 7), "path": str(run / "saves" / "w000-7.json")}
+    archive = {"path": str(run / "saves" / "a.ckpt")}
     (run / "saves").mkdir()
     (run / "saves" / "w000-7.json").write_text("{}")
     write_agent(run / "agents" / "Eko")
-    write_manifest(run, {"instances": [{"name": "w000", "dir": "worlds/w000"}]})
+    top = {"instances": [{"name": "w000", "dir": "worlds/w000"}], "checkpoints": [archive]}
+    write_manifest(run, top)
     document = {
-        "run": run_of("w000"),
+        "run": run_of("w000", resume_archive=archive["path"]),
         "agents": [{"id": "1", "name": "Eko", "dir": str(run / "agents" / "Eko")}],
         "recordings": [{"path": str(run / "tapes" / "a"), "format": "other"}],
         "checkpoints": [save],
@@ -85,7 +87,11 @@ def test_a_copied_or_moved_run_has_all_that_it_had_and_nothing_of_the_original(
     assert last_lines(log) == ("of run",)
     assert [agent.dir for agent in read_agents(moved)] == [moved / "agents" / "Eko"]
     assert [found.path for found in list_recordings(moved)] == [moved / "tapes" / "a"]
-    (instance,) = read_lineage(moved).instances
+    lineage = read_lineage(moved)
+    assert [save.path for save in lineage.archives] == [moved / "saves" / "a.ckpt"]
+    assert [origin.path for origin in lineage.origins] == [moved / "saves" / "a.ckpt"]
+    assert lineage.former_dirs == (run,)
+    (instance,) = lineage.instances
     assert [save.path for save in instance.saves] == [moved / "saves" / "w000-7.json"]
     assert instance.parent is not None
     assert (instance.parent.path, instance.parent.time) == (moved / "saves" / "w000-7.json", 7.0)
@@ -106,7 +112,7 @@ async def test_a_copy_of_a_real_run_shows_what_the_run_shows(tmp_path: Path) -> 
 
     def facts(place: Path) -> str:
         (found,) = read_runs([place])
-        lineage = attrs.evolve(read_lineage(place), former_dirs=frozenset())
+        lineage = attrs.evolve(read_lineage(place), former_dirs=())
         recordings = [recording.path for recording in list_recordings(place)]
         logs = [last_lines(status.log_file, count=1) for status in found.instances]
         text = repr((found.instances, lineage, recordings, logs))
