@@ -104,19 +104,18 @@ def find_descent(
 
 def _find_parent(lineages: Sequence[Lineage], origin: Origin, run_dir: Path) -> DescentLife | None:
     """Return the life that made a save: by the path of the save, or else by its digest."""
-    makers = (
-        DescentLife(lineage.run_dir, instance, number, until=save, is_forked=True)
+    makers = [
+        (save.path != origin.path, lineage.run_dir != run_dir, number, instance, lineage, save)
         for lineage in lineages
         for instance in lineage.instances
         for number, life in enumerate(instance.lives)
         for save in life.saves
         if save.path == origin.path or (save.sha256 and save.sha256 == origin.sha256)
-    )
-
-    def rank(one: DescentLife) -> tuple[bool, bool]:
-        return one.until is None or one.until.path != origin.path, one.run_dir != run_dir
-
-    return min(makers, key=rank, default=None)
+    ]
+    if not makers:
+        return None
+    _, _, number, instance, lineage, save = min(makers, key=lambda maker: maker[:2])
+    return DescentLife(lineage.run_dir, instance, number, until=save, is_forked=True)
 
 
 def _list_lives(last: DescentLife) -> Iterator[DescentLife]:
