@@ -362,7 +362,7 @@ def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     """Return a picture of the instances, and of those of other runs that they began from."""
     if not 0 < len(history.lineage.instances) <= _MAX_DRAWN:
         return join(())
-    origins = Origins(ask.site.runs())
+    origins = Origins(ask.site.runs() if history.origins else [run])
     parents = [
         (save.run, one)
         for save in origins.parents[run.ident].values()
