@@ -6,7 +6,6 @@ below them what went wrong.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -25,7 +24,7 @@ from clawblox.views.formatting import (
     format_seconds,
 )
 from clawblox.views.html import Address, Markup, join
-from clawblox.views.svg import Picture
+from clawblox.views.svg import Picture, interpolate
 
 WIDTH: Final = 1240.0
 _MAX_LINKS: Final = 60
@@ -87,32 +86,22 @@ class _Scale:
 
     def __init__(self, blocks: Sequence[_Block]) -> None:
         most = max(_FOLD_S, _FOLD_SHARE * sum(block.end - block.begin for block in blocks))
-        self.moments, places = [blocks[0].begin], [0.0]
-        self.pauses: list[tuple[float, float]] = []
+        knots, self.pauses = [(blocks[0].begin, 0.0)], list[tuple[float, float]]()
         for block in blocks:
-            if (pause := block.begin - self.moments[-1]) > most:
-                self.pauses.append((self.moments[-1], block.begin))
+            if (pause := block.begin - knots[-1][0]) > most:
+                self.pauses.append((knots[-1][0], block.begin))
             for moment, room in ((block.begin, min(pause, most)), (block.end, None)):
-                if (passed := moment - self.moments[-1]) > 0:
-                    places.append(places[-1] + (room or passed))
-                    self.moments.append(moment)
-        rate = (WIDTH - 2 * _LEFT) / (places[-1] or 1.0)
-        self.places = [_LEFT + place * rate for place in places]
+                before, place = knots[-1]
+                if moment > before:
+                    knots.append((moment, place + (room or moment - before)))
+        rate = (WIDTH - 2 * _LEFT) / (knots[-1][1] or 1.0)
+        self.knots = [(moment, _LEFT + place * rate) for moment, place in knots]
 
     def x(self, moment: float) -> float:
-        return _follow(self.moments, self.places, moment)
+        return interpolate(self.knots, moment, 0)
 
     def moment(self, x: float) -> float:
-        return _follow(self.places, self.moments, x)
-
-
-def _follow(known: Sequence[float], wanted: Sequence[float], value: float) -> float:
-    """Return what belongs to a value, evenly between those that are known."""
-    after = bisect_right(known, value)
-    if after in (0, len(known)):
-        return wanted[min(after, len(wanted) - 1)]
-    share = (value - known[after - 1]) / (known[after] - known[after - 1])
-    return wanted[after - 1] + share * (wanted[after] - wanted[after - 1])
+        return interpolate(self.knots, x, 1)
 
 
 def draw_strip(strip: Strip) -> Picture:
@@ -205,7 +194,7 @@ def _draw_pauses(scale: _Scale) -> Iterator[Markup]:
 
 def _draw_ticks(strip: Strip, scale: _Scale) -> Iterator[Markup]:
     """Yield when the first turn began, times since then, and simulated times."""
-    begin = scale.moments[0]
+    begin = scale.knots[0][0]
     for number in range(_TICKS):
         x = _LEFT + number * (WIDTH - _LEFT) / _TICKS
         moment = scale.moment(x)

@@ -5,8 +5,10 @@ Colours are classes, which follow the reader's colour scheme, light or dark.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 import attrs
 from rich.cells import cell_len
@@ -14,6 +16,9 @@ from rich.cells import cell_len
 from clawblox.printable import printable
 from clawblox.views import html
 from clawblox.views.html import Address, Markup, element, void
+
+Knot: TypeAlias = tuple[float, float]
+"""Two numbers of the same moment, such as a time and a place on its axis."""
 
 WIDTH: Final = 900.0
 MARGIN: Final = 20.0
@@ -140,3 +145,20 @@ def group(name: str, words: Iterable[str], shape: Markup, *, to: Address | None 
     title = element("title", "\n".join(printable(word) for word in words if word))
     drawn = element("g", title, shape, class_=name)
     return drawn if to is None else html.link(drawn, to)
+
+
+def interpolate(knots: Sequence[Knot], value: float, known: int) -> float:
+    """Return one number of a pair by the other, evenly between the pairs that are known.
+
+    Args:
+        knots: The pairs, in whose order neither number falls.
+        value: The number; outside of the knots, the nearest one counts.
+        known: Whether it is the first (0) or the second (1) of its pair; of several pairs that have
+            it, the first one counts.
+    """
+    number, wanted = bisect_left(knots, value, key=itemgetter(known)), 1 - known
+    if number in (0, len(knots)):
+        return knots[max(number - 1, 0)][wanted]
+    before, after = knots[number - 1], knots[number]
+    share = (value - before[known]) / (after[known] - before[known])
+    return min(before[wanted] + (after[wanted] - before[wanted]) * share, after[wanted])

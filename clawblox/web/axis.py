@@ -20,6 +20,7 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import format_utc_ms
 from clawblox.views.agent_words import seconds_of
 from clawblox.views.formatting import format_rough_seconds
+from clawblox.views.svg import Knot, interpolate
 from clawblox.web.descent import DescentLife, OpenRecording, RecordedLives, Sent
 
 FOLD_S: Final = 60.0
@@ -29,8 +30,6 @@ _RESTARTS: Final = {"policy": "restart", "request": "restart"}
 _MOMENT: Final = 0
 _POSITION: Final = 1
 
-Knot: TypeAlias = tuple[float, float]
-"""A time of the host in seconds since 1970, and the position at that time."""
 _Time: TypeAlias = tuple[str | None, float | None]
 """A time of the host as UTC, and simulated time."""
 
@@ -71,7 +70,7 @@ class Piece:
     Attributes:
         life: The life, as an index of the lives of the axis.
         is_lost: Whether it is beside the line.
-        knots: Moments in their order; between two of them time passes evenly.
+        knots: Times of the host in seconds since 1970, each with the position at that time.
     """
 
     life: int
@@ -155,7 +154,7 @@ class Axis:
         piece = self.pieces[max(number - 1, 0)]
         is_paused = not piece.knots[0][_MOMENT] <= moment <= piece.knots[-1][_MOMENT]
         piece = self.pieces[min(number, len(self.pieces) - 1)] if is_paused else piece
-        place = piece.place((moment, _follow(piece.knots, moment, _MOMENT)))
+        place = piece.place((moment, interpolate(piece.knots, moment, _MOMENT)))
         return attrs.evolve(place, is_paused=is_paused)
 
     def place_time(self, position: float, life: int | None = None) -> Place | None:
@@ -171,7 +170,7 @@ class Axis:
             return None
         piece = next((piece for piece in wanted if position <= piece.end), wanted[-1])
         position = min(max(position, piece.begin), piece.end)
-        return piece.place((_follow(piece.knots, position, _POSITION), position))
+        return piece.place((interpolate(piece.knots, position, _POSITION), position))
 
     def place_save(self, save: LineageSave, life: int) -> Place | None:
         """Return where a save of a life is; None if no time of it is known."""
@@ -194,7 +193,7 @@ class Axis:
         for piece in self.pieces:
             knots = [knot for knot in piece.knots if (piece.life, knot[_POSITION]) > begin]
             if knots and piece.life == place.life and piece.begin <= place.position:
-                at = _follow(piece.knots, place.position, _POSITION)
+                at = interpolate(piece.knots, place.position, _POSITION)
                 knots.insert(0, (at, place.position))
             pieces += [attrs.evolve(piece, knots=tuple(knots))] if knots else []
         points = (one for one in self.points if (one.place.life, one.place.position) >= begin)
@@ -294,7 +293,7 @@ def _cut(
     on, off = tuple(knots[:size]), tuple(knots[size:])
     if is_simulated and limit is not None and on and on[-1][_POSITION] < limit:
         # Without more, the end of the recording is missing.
-        at = _follow((*on[-1:], *off), limit, _POSITION) if off else saved_at or 0.0
+        at = interpolate((*on[-1:], *off), limit, _POSITION) if off else saved_at or 0.0
         on += ((max(at, on[-1][_MOMENT] + _INSTANT_S), limit),)
     if on:
         yield Piece(number, one.is_lost, on)
@@ -328,19 +327,3 @@ def _find_points(axis: Axis) -> Iterator[Point]:
             words = life.exit or "ended in an unknown way"
             end = pieces[-1].place(pieces[-1].knots[-1])
             yield Point("crash" if life.has_died else "end", f"{one.name}: {words}", end)
-
-
-def _follow(knots: Sequence[Knot], value: float, known: int) -> float:
-    """Return the first moment at a position, or the position at a moment.
-
-    Args:
-        knots: The knots.
-        value: The moment or the position; outside of the knots, the nearest one counts.
-        known: Which of the two it is.
-    """
-    number, wanted = bisect_left(knots, value, key=itemgetter(known)), 1 - known
-    if number in (0, len(knots)):
-        return knots[max(number - 1, 0)][wanted]
-    before, after = knots[number - 1], knots[number]
-    share = (value - before[known]) / (after[known] - before[known])
-    return min(before[wanted] + (after[wanted] - before[wanted]) * share, after[wanted])

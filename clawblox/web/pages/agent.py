@@ -170,18 +170,20 @@ def _find_time(view: AgentView) -> str | None:
         if utc := query.get("since") or query.get("utc"):
             return parse_since(utc)
     minute, simulated = (_NUMBER.fullmatch(query.get(name, "")) for name in ("minute", "t"))
-    begin = seconds_of(view.turns.turns[0].started_at) if view.turns.turns else None
-    if minute and begin is not None:
+    if minute and (begin := _begin_of(view)) is not None:
         return format_utc_ms(round((begin + 60 * float(minute[0])) * 1e9))
     place = axis.place_time(float(simulated[0])) if simulated else None
     return place.utc if place else None
 
 
+def _begin_of(view: AgentView) -> float | None:
+    """Return when its first turn began, in seconds since 1970; None if that is not known."""
+    return seconds_of(view.turns.turns[0].started_at) if view.turns.turns else None
+
+
 def _draw_forms(view: AgentView) -> Markup:
-    turns = view.turns.turns
-    seconds = [seconds_of(time) for one in turns for time in (one.started_at, one.ended_at) if time]
-    known = [one for one in seconds if one is not None]
-    last = f", 0 to {(max(known) - min(known)) // 60:.0f}" if known else ""
+    begin, end = _begin_of(view), seconds_of(view.agent.time)
+    last = "" if begin is None or end is None else f", 0 to {(end - begin) // 60:.0f}"
     fields = {"minute": f"minute{last}"}
     if view.world.axis.is_simulated:
         fields["t"] = "simulated time"

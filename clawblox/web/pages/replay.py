@@ -68,12 +68,6 @@ class Replay:
         """Whether it can grow."""
         return self.found.sha256 is None and self.run.is_live
 
-    @property
-    def crumbs(self) -> Sequence[tuple[str, Address]]:
-        """The pages above its page."""
-        run, to = self.run, self.ask.links.to
-        return (self.ask.site.root.name, to()), (run.name, to("run", run.ident))
-
     def address(self, *path: str, **query: str) -> Address:
         """Return the address of its page, or of one below it."""
         return self.ask.links.to("run", self.run.ident, "replay", self.number, *path, **query)
@@ -134,8 +128,9 @@ def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
         parts = _make_parts(replay)
     except (ClawbloxError, OSError, ModuleNotFoundError) as error:
         parts = [Part("why", element("p", f"✕ {error}", class_="bad"))]
-    title = f"Replay of {replay.run.name}"
-    return Page(title, replay.crumbs, parts, is_live=replay.is_live or replay.running is not None)
+    run, is_live = replay.run, replay.is_live or replay.running is not None
+    crumbs = (ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))
+    return Page(f"Replay of {run.name}", crumbs, parts, is_live=is_live)
 
 
 def _make_parts(replay: Replay) -> list[Part]:
