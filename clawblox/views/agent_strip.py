@@ -6,8 +6,7 @@ below them what went wrong.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -24,7 +23,7 @@ from clawblox.views.formatting import (
     format_seconds,
 )
 from clawblox.views.html import Address, Markup, join
-from clawblox.views.svg import Picture, interpolate
+from clawblox.views.svg import Picture, Sign, interpolate
 
 WIDTH: Final = 1240.0
 _MAX_LINKS: Final = 60
@@ -35,18 +34,9 @@ _BASE: Final = _TOP + _HEIGHT
 _FOLD_S: Final = 60.0
 _FOLD_SHARE: Final = 0.05
 """A pause takes no more room than this share of all turns, or than a minute."""
-_MARK: Final = 16.0
-"""Width of a column of marks: those in one are drawn as one."""
+_COLUMN: Final = 16.0
+"""Signs of a kind in the same column of this many pixels are drawn as one."""
 _TICKS: Final = 8
-_SIGNS: Final[Mapping[str, tuple[str, str]]] = {
-    "retry": ("warning-line mark", f"{_BASE + 5:g}v10"),
-    "failure": ("bad-line mark", f"{_BASE + 5:g}v10"),
-    "message": ("warning", f"{_TOP - 12:g}m-6,0h12l-6,9z"),
-    "save": ("page ink-line ring", f"{_TOP - 7:g}m-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z"),
-    "crash": ("bad-line mark line", f"{_TOP - 7:g}m-4,-4l8,8m0,-8l-8,8"),
-    "restart": ("ink-line mark line", f"{_TOP - 7:g}m5,-5l5,5l-5,5"),
-}
-"""Classes and shape of each kind of mark."""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +111,7 @@ def draw_strip(strip: Strip) -> Picture:
     calls = {round(scale.x(moment)): None for moment in moments if moment is not None}
     shapes.append(svg.path("lane0-line mark", "".join(f"M{x},{_BASE:g}v-9" for x in calls)))
     shapes += [*_draw_pauses(scale), *_draw_links(strip, blocks, scale)]
-    shapes += _draw_marks(scale, _list_marks(strip, blocks))
+    shapes += svg.draw_signs(_list_signs(strip, blocks, scale), _COLUMN)
     name = f"{count_words(len(blocks), 'turn')} over time of the host"
     return Picture(_BASE + 54, name, shapes, width=WIDTH)
 
@@ -156,32 +146,19 @@ def _draw_turns(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
     yield svg.path("fill", "".join(fills))
 
 
-def _list_marks(strip: Strip, blocks: Sequence[_Block]) -> Iterator[tuple[str, float | None, str]]:
-    """Yield kind, moment and words of each mark."""
+def _list_signs(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterator[Sign]:
     for block in blocks:
         turn, name = block.turn, f"turn {block.turn.number}:"
         if turn.prompt and turn.prompt != AUTO_CONTINUE:
-            yield "message", block.begin, f"{name} {turn.prompt[:80]}"
+            words = f"{name} {turn.prompt[:80]}"
+            yield Sign("message", scale.x(block.begin), _TOP - 7, words)
         has_failed = turn.limits or turn.errors
         if has_failed or turn.retries:
             words = f"{name} {describe_turn(turn)} {turn.last_limit or turn.last_error}"
-            yield "failure" if has_failed else "retry", block.end, words
+            yield Sign("failure" if has_failed else "retry", scale.x(block.end), _BASE + 5, words)
     for kind, utc, words in strip.marks:
-        yield kind, seconds_of(utc), words
-
-
-def _draw_marks(scale: _Scale, marks: Iterable[tuple[str, float | None, str]]) -> Iterator[Markup]:
-    """Yield marks with their words, those of a kind in a column as one."""
-    columns = defaultdict[tuple[str, int], list[tuple[float, str]]](list)
-    for kind, moment, words in marks:
-        if moment is not None:
-            x = scale.x(moment)
-            columns[kind, int(x // _MARK)].append((x, words))
-    for (kind, _), places in columns.items():
-        names, shape = _SIGNS[kind]
-        told = [words for _, words in places[:2]]
-        told += [f"and {len(places) - 2} more"] if places[2:] else []
-        yield svg.group(kind, told, svg.path(names, f"M{places[0][0]:.1f},{shape}"))
+        if (moment := seconds_of(utc)) is not None:
+            yield Sign(kind, scale.x(moment), _TOP - 7, words)
 
 
 def _draw_pauses(scale: _Scale) -> Iterator[Markup]:

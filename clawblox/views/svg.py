@@ -6,9 +6,10 @@ Colours are classes, which follow the reader's colour scheme, light or dark.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 from rich.cells import cell_len
@@ -40,6 +41,21 @@ _MARKS: Final = (
     "m-1.6,-5h3.2v3.4h3.4v3.2h-3.4v3.4h-3.2v-3.4h-3.4v-3.2h3.4z",
 )
 """Shapes around the place of a point."""
+
+_MAX_WORDS: Final = 8
+SIGNS: Final[Mapping[str, tuple[str, str]]] = {
+    "save": ("page lane0-line ring", "m-4.6,0a4.6,4.6,0,1,0,9.2,0a4.6,4.6,0,1,0,-9.2,0"),
+    "start": ("lane0", "m-3.5,0a3.5,3.5,0,1,0,7,0a3.5,3.5,0,1,0,-7,0"),
+    "crash": ("bad-line mark line", "m0,-4l8,8m0,-8l-8,8"),
+    "end": ("ink-line mark line", "m0,-6v12"),
+    "restart": ("ink-line mark line", "m6,-5l5,5l-5,5"),
+    "resume": ("ink-line mark line", "m6,-5l5,5l-5,5m5,-10l5,5l-5,5"),
+    "fork": ("ink-line mark line", "m0,14v-8m0,2l8,6"),
+    "message": ("warning", "m-6,-5h12l-6,9z"),
+    "retry": ("warning-line mark", "v10"),
+    "failure": ("bad-line mark", "v10"),
+}
+"""Classes and line of each kind of sign."""
 
 
 @attrs.frozen
@@ -162,3 +178,42 @@ def interpolate(knots: Sequence[Knot], value: float, known: int) -> float:
     before, after = knots[number - 1], knots[number]
     share = (value - before[known]) / (after[known] - before[known])
     return min(before[wanted] + (after[wanted] - before[wanted]) * share, after[wanted])
+
+
+class Sign(NamedTuple):
+    """A sign for something that happened.
+
+    Attributes:
+        kind: Its kind, one of :data:`SIGNS`.
+        x: Where it is, in pixels.
+        y: The same.
+        words: What happened.
+        to: The page to which it leads; None for no link.
+    """
+
+    kind: str
+    x: float
+    y: float
+    words: str
+    to: Address | None = None
+
+
+def draw_signs(signs: Iterable[Sign], column: float) -> Iterator[Markup]:
+    """Yield signs with their words; those of a kind at the same height share one in a column.
+
+    Args:
+        signs: The signs.
+        column: Width of a column in pixels.
+    """
+    groups = defaultdict[tuple[str, int, float], list[Sign]](list)
+    for sign in signs:
+        groups[sign.kind, int(sign.x // column), sign.y].append(sign)
+    for same in groups.values():
+        first, more = same[0], len(same) - _MAX_WORDS
+        words = [
+            *(sign.words for sign in same[:_MAX_WORDS]),
+            f"and {more} more" if more > 0 else "",
+        ]
+        names, line = SIGNS[first.kind]
+        shape = path(names, f"M{first.x:.1f},{first.y:g}{line}")
+        yield group(first.kind, words, shape, to=first.to)

@@ -13,8 +13,8 @@ from clawblox.columns import shorten
 from clawblox.views import html, svg
 from clawblox.views.formatting import count_words, round_ticks
 from clawblox.views.html import Address, Markup
-from clawblox.views.svg import Picture
-from clawblox.web.axis import Axis, Piece, Point
+from clawblox.views.svg import Picture, Sign
+from clawblox.web.axis import Axis, Piece
 from clawblox.web.descent import MAX_POINTS, Sent
 
 LEFT: Final = 160.0
@@ -32,16 +32,6 @@ _MAX_TICKS: Final = 8
 _MAX_NAME: Final = 18
 _SAME: Final = 2
 """Points of a kind in the same step of this many pixels share a sign."""
-_MAX_WORDS: Final = 8
-_SIGNS: Final[Mapping[str, tuple[str, str]]] = {
-    "save": ("page lane0-line ring", "m-4.6,0a4.6,4.6,0,1,0,9.2,0a4.6,4.6,0,1,0,-9.2,0"),
-    "start": ("lane0", "m-3.5,0a3.5,3.5,0,1,0,7,0a3.5,3.5,0,1,0,-7,0"),
-    "crash": ("bad-line mark line", "m0,-4l8,8m0,-8l-8,8"),
-    "end": ("ink-line mark line", "m0,-6v12"),
-    "restart": ("ink-line mark line", "m6,-5l5,5l-5,5"),
-    "resume": ("ink-line mark line", "m6,-5l5,5l-5,5m5,-10l5,5l-5,5"),
-    "fork": ("ink-line mark line", "m0,14v-8m0,2l8,6"),
-}
 
 _X = Callable[[float], float]
 
@@ -68,7 +58,7 @@ def draw_axis(
         *_draw_ticks(axis, (begin, end), x, y, bottom),
         *_draw_pauses(axis, x, y),
         *(_draw_piece(axis, piece, x, y, heights.get(piece, y)) for piece in axis.pieces),
-        *_draw_points(axis, x, y, heights),
+        *svg.draw_signs(_list_points(axis, x, y, heights), _SAME),
         *_draw_lanes(lanes, x, lanes_top),
     ]
     if axis.note:
@@ -138,20 +128,12 @@ def _draw_piece(axis: Axis, piece: Piece, x: _X, y: float, height: float) -> Mar
     return svg.group("lost", [f"{name}: lost"], svg.path("muted-line line thin", line))
 
 
-def _draw_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) -> Iterator[Markup]:
+def _list_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) -> Iterator[Sign]:
     by_life = {piece.life: height for piece, height in heights.items()}
-    groups: dict[tuple[str, int, float], list[Point]] = {}
     for point in (point for point in axis.points if point.kind != "pause"):
-        height = by_life.get(point.place.life, y) if point.place.is_lost else y
-        step = round(x(point.place.position) / _SAME)
-        groups.setdefault((point.kind, step, height), []).append(point)
-    for (_, _, height), points in groups.items():
-        first = points[0]
-        words = [f"{point.label}, {point.place.utc}" for point in points[:_MAX_WORDS]]
-        words.append(f"and {len(points) - _MAX_WORDS} more" if points[_MAX_WORDS:] else "")
-        names, line = _SIGNS[first.kind]
-        sign = svg.path(names, f"M{x(first.place.position):.1f},{height:g}{line}")
-        yield svg.group(first.kind, words, sign, to=Address(first.place.address))
+        place, words = point.place, f"{point.label}, {point.place.utc}"
+        height = by_life.get(place.life, y) if place.is_lost else y
+        yield Sign(point.kind, x(place.position), height, words, Address(place.address))
 
 
 def _draw_lanes(lanes: Mapping[str, Sequence[Sent]], x: _X, top: float) -> Iterator[Markup]:
