@@ -46,7 +46,7 @@ _MAX_WORDS: Final = 8
 SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "save": ("page lane0-line ring", "m-4.6,0a4.6,4.6,0,1,0,9.2,0a4.6,4.6,0,1,0,-9.2,0"),
     "start": ("lane0", "m-3.5,0a3.5,3.5,0,1,0,7,0a3.5,3.5,0,1,0,-7,0"),
-    "crash": ("bad-line mark line", "m0,-4l8,8m0,-8l-8,8"),
+    "crash": ("bad-line mark line", "m-4,-4l8,8m0,-8l-8,8"),
     "end": ("ink-line mark line", "m0,-6v12"),
     "restart": ("ink-line mark line", "m6,-5l5,5l-5,5"),
     "resume": ("ink-line mark line", "m6,-5l5,5l-5,5m5,-10l5,5l-5,5"),

@@ -116,20 +116,19 @@ def _draw_facts(view: AgentView) -> Markup:
         recorded = read_run_agent(view.run.directory)
         if recorded is not None and recorded.options.agent_name == agent.name:
             budget = describe_budget(recorded, agent.usage)
-    return facts(
-        (
-            ("Program", f"{agent.driver} {context.version[:40]}".rstrip()),
-            ("Model", context.model[:60]),
-            ("Turns", str(own.turns)),
-            ("Output", format_count(own.output_tokens)),
-            ("Input", _noted(format_count(read), cached)),
-            ("Cost", _noted(format_cost(own.cost_usd) or "not reported", inherited)),
-            ("Budget", budget),
-            ("Sandbox", agent.sandbox),
-            ("Conversation", (agent.session_id or "")[:8]),
-            ("Came from", join(draw_origins(view.ask, view.run, view.world.history), ", ")),
-        )
+    pairs = (
+        ("Program", f"{agent.driver} {context.version[:40]}".rstrip()),
+        ("Model", context.model[:60]),
+        ("Turns", str(own.turns)),
+        ("Output", format_count(own.output_tokens)),
+        ("Input", _noted(format_count(read), cached)),
+        ("Cost", _noted(format_cost(own.cost_usd) or "not reported", inherited)),
+        ("Budget", budget),
+        ("Sandbox", agent.sandbox),
+        ("Conversation", (agent.session_id or "")[:8]),
+        ("Came from", join(draw_origins(view.ask, view.run, view.world.history), ", ")),
     )
+    return facts(pairs)
 
 
 def _noted(value: str, note: str) -> Child:
