@@ -192,10 +192,9 @@ class Server:
         pairs = (pair.partition(":") for pair in given.get("seen", "").split(","))
         seen = {name: version for name, _, version in pairs}
         page = self._find_page(path, dict(parse_qsl(text)), seen)
-        changed = [
-            draw_part(part).html for part in page.parts if seen.get(part.name) != part.version
-        ]
-        return JSONResponse(changed) if changed else Response(status_code=204)
+        changed = [part for part in page.parts if seen.get(part.name) != part.version]
+        drawn = [draw_part(part).html for part in changed]
+        return JSONResponse(drawn) if drawn else Response(status_code=204)
 
     def _answer_states(self, request: Request) -> Response:
         """Answer with states of a recording from ``from`` to ``to``, in simulated seconds."""

@@ -111,11 +111,9 @@ def write_bundle(
             pages += name.endswith(".html")
             size += len(data)
             if size > max_size:
-                few = count_words(pages, "page")
-                raise ClawbloxError(
-                    f"the bundle is larger than {format_bytes(max_size)} after {few} already",
-                    hint="give a larger max_size=, or the directory of a single run",
-                )
+                few, most = count_words(pages, "page"), format_bytes(max_size)
+                hint = "give a larger max_size=, or the directory of a single run"
+                raise ClawbloxError(f"the bundle is larger than {most} after {few}", hint=hint)
             (partial / name).write_bytes(data)
         outgoing.check()
         announce(f"The bundle has {count_words(pages, 'page')}, {format_bytes(size)}")
@@ -132,8 +130,7 @@ def _draw(site: Site, outgoing: Outgoing) -> Iterator[tuple[str, bytes]]:
     walk = _Walk(site)
     for name, content in walk.draw():
         yield name, outgoing.clear(name, content.encode(errors="replace"))
-    for name in _STATIC:
-        yield f"static/{name}", read_static(name)
+    yield from ((f"static/{name}", read_static(name)) for name in _STATIC)
     shared = f"const ADDRESSES = {json.dumps(walk.shared)};\n"
     yield f"static/{_SHARED}", outgoing.clear(_SHARED, shared.encode())
 

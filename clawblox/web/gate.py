@@ -145,6 +145,5 @@ def _explain_key() -> Response:
     body = [element("h1", "This address is not valid any more")]
     for words, command in ((why, "DIR"), (back, "DIR --open '#…'")):
         body += [element("p", words), element("pre", f"clawblox app {command}")]
-    return HTMLResponse(
-        document("Not valid any more · clawblox", join(()), *body, policy=None), 403
-    )
+    page = document("Not valid any more · clawblox", join(()), *body, policy=None)
+    return HTMLResponse(page, 403)

@@ -45,11 +45,8 @@ _OWN: Final = frozenset(
 """Attributes whose values are never foreign."""
 _COLOURED: Final = (rb"\[m", rb"\[[0-9]m", rb"[0-9];[0-9]m", rb"[0-9][0-9]m")
 """The ends of a terminal's colours, which may directly precede a name."""
-_LEFT: Final = (
-    rb"(?:(?<![A-Za-z0-9])|"
-    + b"|".join(b"(?<=" + end + b")" for end in (*ESCAPES, *_COLOURED))
-    + b")"
-)
+_ENDS: Final = b"|".join(b"(?<=" + end + b")" for end in (*ESCAPES, *_COLOURED))
+_LEFT: Final = rb"(?:(?<![A-Za-z0-9])|" + _ENDS + b")"
 _ELLIPSIS: Final = "…".encode()
 
 
@@ -79,11 +76,9 @@ class Names:
     ) -> None:
         for path in directories:
             if printable_name(path) != path:
-                raise ClawbloxError(
-                    f"the path {path!r} cannot be replaced in pages: it has control characters, "
-                    "or bytes that are not UTF-8",
-                    hint="rename or copy the directory",
-                )
+                why = "it has control characters, or bytes that are not UTF-8"
+                problem = f"the path {path!r} cannot be replaced in pages: {why}"
+                raise ClawbloxError(problem, hint="rename or copy the directory")
         words = {**dict.fromkeys(users, "USER"), **dict.fromkeys(hosts, "HOST")}
         self._names = [
             name

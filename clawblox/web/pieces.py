@@ -57,9 +57,8 @@ def state_mark(state: str, *, is_bad: bool = False) -> Markup:
         is_bad: Whether it ended badly, where the word alone does not say so.
     """
     sign, kind = ("✕", "bad") if is_bad else find_sign(state)
-    return element(
-        "span", element("span", sign, aria_hidden="true"), " ", state, class_=f"state {kind}"
-    )
+    shown = element("span", sign, aria_hidden="true")
+    return element("span", shown, " ", state, class_=f"state {kind}")
 
 
 def moment(utc: str | None) -> Markup | None:
@@ -134,16 +133,11 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
         rows: The cells of each row; the first one is its heading.
     """
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
-    used = [
-        place
-        for place in range(len(headings))
-        if place == 0 or any(row[place].content not in (None, "") for row in cells)
-    ]
+    filled = {at for row in cells for at, cell in enumerate(row) if cell.content not in (None, "")}
+    used = [place for place in range(len(headings)) if place == 0 or place in filled]
     numbers = {place for row in cells for place in used if row[place].is_number}
-    head = [
-        element("th", headings[place], scope="col", class_="number" if place in numbers else None)
-        for place in used
-    ]
+    kinds = {place: "number" if place in numbers else None for place in used}
+    head = [element("th", headings[at], scope="col", class_=kind) for at, kind in kinds.items()]
     body = [
         element("tr", *(_draw_cell(row[place], headings[place], place) for place in used))
         for row in cells
@@ -156,9 +150,8 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
 
 def _draw_cell(cell: Cell, heading: str, place: int) -> Markup:
     kind, sort = "number" if cell.is_number else None, cell.sort or None
-    if place == 0:
-        return element("th", cell.content, scope="row", class_=kind, data_sort=sort)
-    return element("td", cell.content, class_=kind, data_label=heading, data_sort=sort)
+    tag, more = ("td", {"data_label": heading}) if place else ("th", {"scope": "row"})
+    return element(tag, cell.content, class_=kind, data_sort=sort, **more)
 
 
 def listing(name: str, things: Sequence[_T], columns: Columns[_T], *, most: int) -> Markup:
@@ -174,10 +167,21 @@ def listing(name: str, things: Sequence[_T], columns: Columns[_T], *, most: int)
     return join((table(name, [*columns], rows), and_more(len(things) - most)) if rows else ())
 
 
-def section(heading: str, things: Sequence[_T], columns: Columns[_T], *, most: int) -> Markup:
-    """Return a heading and a listing; nothing without things. See :func:`listing`."""
-    drawn = listing(heading, things, columns, most=most)
-    return join((element("h2", heading), drawn) if things else ())
+def section(
+    heading: str, things: Sequence[_T], columns: Columns[_T], *, most: int, nothing: str = ""
+) -> Markup:
+    """Return a heading and a listing; without things, only a sentence that says so.
+
+    Args:
+        heading: The heading, and the name of the table.
+        things: As for :func:`listing`.
+        columns: The same.
+        most: The same.
+        nothing: The sentence; empty for none.
+    """
+    if not things:
+        return element("p", nothing, class_="muted") if nothing else join(())
+    return join((element("h2", heading), listing(heading, things, columns, most=most)))
 
 
 def count(number: int | None) -> Cell:

@@ -246,12 +246,8 @@ class Site:
             self._version += 1
 
     def _look_at_ended(self) -> None:
-        changed = (
-            path
-            for path, (stamps, _) in self._runs.items()
-            if any(file_stamp(file) != stamp for file, stamp in stamps.items())
-        )
-        self._read([*changed])
+        known = self._runs.items()
+        self._read([path for path, (stamps, _) in known if stamps != _stamp_files(stamps)])
 
     def _look_at_live(self) -> None:
         self._read([path for path, (stamps, _) in self._runs.items() if not stamps])
@@ -296,6 +292,10 @@ def _stamp_experiment(directory: Path) -> Hashable:
     return file_stamp(directory / JOURNAL_NAME), file_stamp(directory / PLAN_NAME)
 
 
+def _stamp_files(paths: Iterable[Path]) -> _Stamps:
+    return {path: file_stamp(path) for path in paths}
+
+
 def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _Stamps:
     """Return the stamps of what changes when anything of a run is written that its summary shows.
 
@@ -308,7 +308,7 @@ def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _St
     if summary is not None:
         paths.update(manifest_path(status.instance_dir) for status in summary.run.instances)
         paths.update(AgentDir(agent.dir).runtime for agent in summary.agents)
-    stamps = {path: file_stamp(path) for path in paths}
+    stamps = _stamp_files(paths)
     settled_ns = read_ns - _SETTLED_NS
     # A change after it was read could have the same stamp.
     recent = (path for path, stamp in stamps.items() if stamp and stamp[_CHANGED] >= settled_ns)

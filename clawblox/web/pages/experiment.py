@@ -67,18 +67,16 @@ def make_page(ask: Ask, ident: str) -> Page:
     status = record.status(pid=find_experiment_owner(record.directory))
     results = record.results()
     own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
-    pages = {
-        str(run.directory.relative_to(record.directory)): ask.links.to("run", run.ident)
-        for run in own
-    }
+    place, to = record.directory, ask.links.to
+    pages = {str(run.directory.relative_to(place)): to("run", run.ident) for run in own}
     rows = results.rows()
-    to, states = ask.links.to("experiment", ident), {row.status for row in rows}
-    choices = {"state": ("", *sorted(states))}
+    choices = {"state": ("", *sorted({row.status for row in rows}))}
+    searched = "chain, condition, reason"
     parts = [
         Part("summary", _summarise(status)),
         Part("chains", _draw_chains(status, rows, pages)),
         Part("results", _draw_results(results)),
-        Part("filter", filters(ask, to, "rows", "chain, condition, reason", choices)),
+        Part("filter", filters(ask, to("experiment", ident), "rows", searched, choices)),
         Part("rows", _draw_rows([*_choose(ask, rows)], pages)),
         Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
@@ -138,10 +136,11 @@ def _mark(row: Row | None, pages: _Pages) -> Child:
     title = ", ".join(filter(None, words))
     tries = f" {row.attempts}" if row.attempts > 1 else ""
     shown = element("span", sign, tries, class_=kind, title=title)
-    return _link(shown, pages.get(row.run_dir), label=title)
+    return _link(shown, row, pages, label=title)
 
 
-def _link(words: Child, to: Address | None, label: str | None = None) -> Child:
+def _link(words: Child, row: Row, pages: _Pages, label: str | None = None) -> Child:
+    to = pages.get(row.run_dir)
     return words if to is None else link(words, to, aria_label=label)
 
 
@@ -209,13 +208,8 @@ def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _draw_rows(rows: Sequence[Row], pages: _Pages) -> Markup:
-    if not rows:
-        return element("p", "No generation matches.", class_="muted")
-
     columns: Columns[Row] = {
-        "Generation": lambda row: _link(
-            f"{row.chain}/g{row.generation:03}", pages.get(row.run_dir)
-        ),
+        "Generation": lambda row: _link(f"{row.chain}/g{row.generation:03}", row, pages),
         "Condition": lambda row: format_labels(row.labels),
         "State": lambda row: state_mark(row.status),
         "Why": lambda row: ": ".join(filter(None, (row.ended_by, row.error)))[:_MAX_CHARS],
@@ -230,4 +224,5 @@ def _draw_rows(rows: Sequence[Row], pages: _Pages) -> Markup:
         "Score": lambda row: _scores(row.scores),
         "Ended": lambda row: moment(row.ended_at),
     }
-    return section(count_words(len(rows), "generation"), rows, columns, most=_MAX_ROWS)
+    heading, nothing = count_words(len(rows), "generation"), "No generation matches."
+    return section(heading, rows, columns, most=_MAX_ROWS, nothing=nothing)

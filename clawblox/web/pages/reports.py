@@ -34,10 +34,7 @@ def make_page(ask: Ask) -> Page:
         name = ask.site.name(directory)
         to = ask.links.to("check", ask.site.identify(directory))
         try:
-            rows += (
-                (link(name, to), _kind(kept), _sum_up(kept), moment(kept.made_at))
-                for kept in _read(directory)
-            )
+            rows += ((link(name, to), *_describe(kept)) for kept in _read(directory))
         except ClawbloxError as error:
             rows.append((name, "", error.headline, None))
     body = table("Reports", ("Of", "Command", "Result", "Made"), rows[:_MAX_REPORTS])
@@ -66,9 +63,11 @@ def _kind(kept: _Kept) -> str:
     return "check" if isinstance(kept.report, Report) else "verify"
 
 
-def _sum_up(kept: _Kept) -> str:
+def _describe(kept: _Kept) -> tuple[str, str, Markup | None]:
+    """Return kind, result and time of a report."""
     report = kept.report
-    return report.verdict.sentence if isinstance(report, Report) else sum_up(report)
+    result = report.verdict.sentence if isinstance(report, Report) else sum_up(report)
+    return _kind(kept), result, moment(kept.made_at)
 
 
 def _draw(kept: _Kept) -> Markup:

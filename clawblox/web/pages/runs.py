@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from clawblox.agents.run_agent import read_run_agent
@@ -73,11 +75,9 @@ def _summarise(runs: Sequence[RunSummary]) -> Markup:
 
 
 def _draw_experiments(ask: Ask) -> Markup:
-    def name(one: ExperimentOverview) -> Markup:
-        return link(one.name, ask.links.to("experiment", ask.site.identify(one.directory)))
-
+    to, identify = partial(ask.links.to, "experiment"), ask.site.identify
     columns: Columns[ExperimentOverview] = {
-        "Experiment": name,
+        "Experiment": lambda one: link(one.name, to(identify(one.directory))),
         "State": lambda one: state_mark(one.state),
         "Generations": lambda one: Cell(f"{one.committed}/{one.generations}", is_number=True),
         "Chains": lambda one: count(one.chains),
@@ -116,10 +116,8 @@ def _searched(run: RunSummary) -> Iterator[str]:
 
 def _draw_runs(ask: Ask, runs: Sequence[RunSummary]) -> Markup:
     total = len(ask.site.runs())
-    if not runs:
-        words = f"None of {count_words(total, 'run')} matches."
-        nothing = "Nothing has run in this directory or below."
-        return element("p", words if total else nothing, class_="muted")
+    unmatched = f"None of {count_words(total, 'run')} matches."
+    nothing = unmatched if total else "Nothing has run in this directory or below."
     start = (ask.whole("start") or 0) // _RUNS_A_PAGE * _RUNS_A_PAGE
     kept = {name: ask.query[name] for name in ("q", "state", "sort") if ask.query.get(name)}
     others = (
@@ -128,8 +126,8 @@ def _draw_runs(ask: Ask, runs: Sequence[RunSummary]) -> Markup:
         if at != start
     )
     of = f" of {total}" if len(runs) < total else ""
-    page = runs[start : start + _RUNS_A_PAGE]
-    table = section(count_words(len(runs), "run") + of, page, _columns(ask), most=_RUNS_A_PAGE)
+    heading, page = count_words(len(runs), "run") + of, runs[start : start + _RUNS_A_PAGE]
+    table = section(heading, page, _columns(ask), most=_RUNS_A_PAGE, nothing=nothing)
     return join((table, element("p", join(others, " · "), class_="muted")))
 
 
@@ -234,14 +232,13 @@ def make_usage_page(ask: Ask) -> Page:
 
 def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
     """Return the models that were asked for, by the names of the agents."""
-    try:
+    with suppress(ClawbloxError):
         if run.part is not None:
             rows = ask.site.read_record(run.part.experiment).results().agents()
             return {row.name: row.model for row in rows}
-        agent = read_run_agent(run.directory)
-    except ClawbloxError:
-        return {}
-    return {} if agent is None else {agent.options.agent_name: agent.options.model}
+        if agent := read_run_agent(run.directory):
+            return {agent.options.agent_name: agent.options.model}
+    return {}
 
 
 def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup:
