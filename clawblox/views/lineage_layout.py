@@ -156,22 +156,17 @@ def lay_out(lineage: Lineage) -> Layout:
     positions = _Positions(lineage, first, is_simulated=is_simulated)
     lanes: list[Lane] = []
     places: dict[Path, Fork] = {}
+    ats: list[float] = []
     for number, instance in enumerate(lineage.instances):
         fork = places.get(instance.parent.path) if instance.parent else None
         lane = _make_lane(instance, fork, positions)
         lanes.append(lane)
         lines: dict[int | None, Lane | Branch] = {None: lane, **dict(enumerate(lane.branches))}
         for index, line in lines.items():
+            ats += (line.begin, line.end)
             for ring in line.rings:
                 places.setdefault(ring.save.path, Fork(ring.at, number, index))
-    ats = [at for lane in lanes for at in _positions(lane)] or [0.0]
-    return Layout(tuple(lanes), min(ats), max(ats), is_simulated)
-
-
-def _positions(lane: Lane) -> Iterator[float]:
-    yield from (lane.begin, lane.end)
-    for branch in lane.branches:
-        yield from (branch.begin, branch.end)
+    return Layout(tuple(lanes), min(ats, default=0.0), max(ats, default=0.0), is_simulated)
 
 
 class _Positions:

@@ -87,12 +87,8 @@ def draw_lineage(lineage: Lineage, *, title: str, links: LineageLinks = _NO_LINK
     shapes += [shape for row in rows for shape in _draw_row(row, frame, links)]
     legend, height = _draw_legend(layout, bottom + 44)
     summary = describe_lineage(lineage)
-    head = [
-        svg.text(svg.MARGIN, 32, shorten(printable(title), 80, "middle"), "ink title"),
-        svg.text(svg.MARGIN, 52, summary, "muted"),
-    ]
     name = f"Lineage of {title}: {summary}"
-    return Picture(height, name, [*head, *shapes, *legend])
+    return Picture(height, name, [*svg.heading(title, summary), *shapes, *legend])
 
 
 # -- where things are -----------------------------------------------------------------------
@@ -364,16 +360,12 @@ def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[Ma
 
 def _draw_legend(layout: Layout, top: float) -> tuple[list[Markup], float]:
     """Return the legend of the signs in a picture, and the height of the picture."""
-    shapes: list[Markup] = []
-    x, y = svg.MARGIN, top + 20
-    for sign, words in _find_signs(layout):
-        width = 32 + svg.text_width(words, svg.SMALL) + 14
-        if x + width > svg.WIDTH - svg.MARGIN:
-            x, y = svg.MARGIN, y + 22
+    shapes, signs = list[Markup](), [*_find_signs(layout)]
+    places = svg.place_legend((words for _, words in signs), svg.MARGIN, top + 20, 32)
+    for (sign, words), (x, y) in zip(signs, places, strict=True):
         shapes.append(element("g", sign, transform=f"translate({x:.1f},{y - 4:.1f})"))
         shapes.append(svg.text(x + 32, y, words, "muted small"))
-        x += width
-    return shapes, y + 20
+    return shapes, places[-1][1] + 20
 
 
 def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:

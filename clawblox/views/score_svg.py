@@ -29,8 +29,6 @@ _BOTTOM: Final = 376.0
 _LEFT: Final = 84.0
 _FOOT: Final = 66.0
 """Height of the text below the axes, in pixels."""
-_ROW: Final = 22.0
-"""Height of a row of the legend."""
 _SIGN: Final = 28.0
 """Width of the sign of a group in the legend."""
 _MAX_BESIDE: Final = 28
@@ -117,8 +115,7 @@ def draw_scores(results: Results, score: str, *, by: By | None = None, title: st
     others = f" · more than {MAX_LINES} by {', '.join(wanted)}" if names != wanted else ""
     subtitle = shorten(printable(f"{words}{versions}{many}{others}"), _fit(svg.SIZE), "end")
     shapes = [
-        svg.text(svg.MARGIN, 32, shorten(printable(title), 80, "middle"), "ink title"),
-        svg.text(svg.MARGIN, 54, subtitle, "muted"),
+        *svg.heading(title, subtitle),
         *_draw_axes(frame),
         svg.text(_LEFT, _BOTTOM + 58, how, "muted small"),
         *(shape for group in groups for shape in _draw_bands(group, frame)),
@@ -338,11 +335,11 @@ class _Legend:
         """The height of the picture."""
         if self.is_below:
             return max((y for _, y in self._places()), default=_BOTTOM + _FOOT) + 20
-        return max(_BOTTOM + _FOOT + 12, _TOP + _ROW * len(self.texts) + 20)
+        return max(_BOTTOM + _FOOT + 12, _TOP + svg.LEGEND_ROW * len(self.texts) + 20)
 
     def draw(self, frame: _Frame) -> Iterator[Markup]:
         if self.title and not self.is_below:
-            yield svg.text(frame.right + 18, _TOP - _ROW, self.title, "muted small")
+            yield svg.text(frame.right + 18, _TOP - svg.LEGEND_ROW, self.title, "muted small")
         for number, (text, (x, y)) in enumerate(zip(self.texts, self._places(), strict=True)):
             yield svg.path(_style_line(number), f"M{x:.1f},{y - 4:.1f}h22")
             yield svg.mark(number, x + 11, y - 4)
@@ -351,15 +348,8 @@ class _Legend:
     def _places(self) -> list[tuple[float, float]]:
         """Return where the sign of each group begins, and the baseline of its name."""
         if not self.is_below:
-            return [(self.edge + 18, _TOP + _ROW * n) for n in range(len(self.texts))]
-        places, x, y = [], _LEFT, _BOTTOM + _FOOT + _ROW
-        for text in self.texts:
-            width = _SIGN + svg.text_width(text, svg.SMALL) + 18
-            if x > _LEFT and x + width > svg.WIDTH - svg.MARGIN:
-                x, y = _LEFT, y + _ROW
-            places.append((x, y))
-            x += width
-        return places
+            return [(self.edge + 18, _TOP + svg.LEGEND_ROW * n) for n in range(len(self.texts))]
+        return svg.place_legend(self.texts, _LEFT, _BOTTOM + _FOOT + svg.LEGEND_ROW, _SIGN)
 
 
 def _fit(size: float, taken: float = 0.0) -> int:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 import attrs
 from rich.cells import cell_len
 
+from clawblox.columns import shorten
 from clawblox.printable import printable
 from clawblox.views import html
 from clawblox.views.html import Address, Markup, element, void
@@ -26,6 +27,8 @@ MARGIN: Final = 20.0
 SIZE: Final = 13.0
 """Size of the font; ``SMALL`` is that of the class ``small``."""
 SMALL: Final = 12.0
+LEGEND_ROW: Final = 22.0
+"""Height of a line of a legend."""
 _EM: Final = 0.61
 """Width of a character of a monospaced font, in font sizes."""
 
@@ -131,6 +134,33 @@ def text(
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text_anchor": anchor if anchor != "start" else None}
     line = element("text", printable(text), class_=names, **place)
     return line if to is None else html.link(line, to)
+
+
+def heading(title: str, words: str) -> Sequence[Markup]:
+    """Return the title of a picture, which may be foreign, and a line of words below it."""
+    name = shorten(printable(title), 80, "middle")
+    return text(MARGIN, 32, name, "ink title"), text(MARGIN, 54, words, "muted")
+
+
+def place_legend(
+    texts: Iterable[str], left: float, top: float, sign: float
+) -> list[tuple[float, float]]:
+    """Return where each entry of a legend begins, and its baseline: lines are filled in turn.
+
+    Args:
+        texts: The words of the entries.
+        left: Where the lines begin.
+        top: The baseline of the first line.
+        sign: Width of the sign before each text, in pixels.
+    """
+    places, x, y = list[tuple[float, float]](), left, top
+    for words in texts:
+        width = sign + text_width(words, SMALL) + 16
+        if x > left and x + width > WIDTH - MARGIN:
+            x, y = left, y + LEGEND_ROW
+        places.append((x, y))
+        x += width
+    return places
 
 
 def path(names: str, line: str) -> Markup:

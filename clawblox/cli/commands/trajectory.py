@@ -79,25 +79,18 @@ def command(
         raise UsageError("--redact needs --html: give --html FILE as well")
     path = existing_agent_place(directory).absolute()
     agent_dir = path if has_conversation(path) else find_agent(path).dir
-    if html is not None:
-        from clawblox.web.agent_steps import write_agent_file  # only pages need it
-
-        file = _check_parent(Path(html))
-        steps = write_agent_file(agent_dir, file, path, redact=redact)
-        click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")
-        return
     if output == "-":
         document = export_trajectory(agent_dir, continued_in=continued_in)
         click.echo(printable_json(encode_trajectory(document).decode()), nl=False)
         return
-    file = _check_parent(agent_dir / FILE_NAME if output is None else Path(output))
-    steps = write_trajectory(agent_dir, file, continued_in=continued_in)
-    click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")
-
-
-def _check_parent(file: Path) -> Path:
+    file = Path(html or output or agent_dir / FILE_NAME)
     if not file.parent.is_dir():
-        raise ClawbloxError(
-            f"Path '{shorten_path(file.parent)}' does not exist", hint="make it first"
-        )
-    return file
+        place = shorten_path(file.parent)
+        raise ClawbloxError(f"Path '{place}' does not exist", hint="make it first")
+    if html is None:
+        steps = write_trajectory(agent_dir, file, continued_in=continued_in)
+    else:
+        from clawblox.web.agent_steps import write_agent_file  # only pages need it
+
+        steps = write_agent_file(agent_dir, file, path, redact=redact)
+    click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")
