@@ -89,8 +89,8 @@ class Server:
         self._listener, self._keys, self._viewers = listener, Keys(), Viewers()
         self._links = ServerLinks(self._keys.key)
         self._keep_page = functools.lru_cache(_MAX_KEPT)(self._make_page)
-        address = ServerAddress("127.0.0.1", self.port)
-        self.app = guarded(self._make_app(), address, self._keys, names)
+        own = ServerAddress("127.0.0.1", self.port)
+        self.app = guarded(self._make_app(), own, self._keys, names)
 
     @property
     def address(self) -> str:
@@ -177,8 +177,7 @@ class Server:
 
     def _draw(self, page: Page, status: int = 200) -> Response:
         head, body = draw_page(page, self._links)
-        title = f"{page.title} · clawblox"
-        return HTMLResponse(document(title, head, body, policy=None), status)
+        return HTMLResponse(document(f"{page.title} · clawblox", head, body, policy=None), status)
 
     def _answer_changes(self, request: Request) -> Response:
         """Answer with the parts of a page that have changed, 204 without any.

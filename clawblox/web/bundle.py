@@ -48,7 +48,6 @@ _FIRST: Final = "index.html"
 _LEFT_OUT: Final = "left-out.html"
 _SHARED: Final = "addresses.js"
 _STATIC: Final = ("app.js", "icon.svg", "style.css")
-_COMMAND: Final = "clawblox app DIR"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'none'; "
     "base-uri 'none'; require-trusted-types-for 'script'; trusted-types server"
@@ -121,8 +120,7 @@ def write_bundle(
             partial.rename(bundle)  # which replaces an empty directory at most
         fsync_directory(bundle.parent)
     finally:
-        if partial.exists():
-            discard_tree(partial)
+        discard_tree(partial)
 
 
 def _draw(site: Site, outgoing: Outgoing) -> Iterator[tuple[str, bytes]]:
@@ -234,7 +232,7 @@ class _Walk:
         """Return a page as a document that needs no server, and let what it links to wait."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
         made = f"Made {utc_now():%Y-%m-%d %H:%M} UTC. "
-        words = (made, "Changes, forms and the 3D view need a program: ", code(_COMMAND))
+        words = (made, "Changes, forms and the 3D view need a program: ", code("clawblox app DIR"))
         parts.append(Part("bundle", element("footer", element("p", *words, class_="muted"))))
         head, body = draw_page(attrs.evolve(page, parts=parts, is_live=False), self)
         if name == _FIRST:

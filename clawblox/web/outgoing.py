@@ -7,12 +7,12 @@ a URL, as entities. Only the text between tags and the values of attributes are 
 from __future__ import annotations
 
 import contextlib
-import getpass
+import itertools
 import os
 import pwd
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -94,31 +94,28 @@ class Names:
         Args:
             root: The directory whose pages are written; it is replaced by ``DIR``.
         """
-        homes, users = [str(Path("~").expanduser())], []
-        with contextlib.suppress(KeyError, OSError):
-            users.append(getpass.getuser())
+        homes = [str(Path("~").expanduser())]
+        users = [os.environ.get(name, "") for name in ("LOGNAME", "USER")]
         with contextlib.suppress(KeyError):
             entry = pwd.getpwuid(os.getuid())
             users.append(entry.pw_name)
             homes.append(entry.pw_dir)
         host = socket.gethostname()
-        directories = {
-            **{path: "~" for home in homes for path in (home, os.path.realpath(home))},
-            **dict.fromkeys((str(root.absolute()), os.path.realpath(root)), "DIR"),
-        }
+        directories = {path: "~" for home in homes for path in (home, os.path.realpath(home))}
+        directories |= dict.fromkeys((str(root.absolute()), os.path.realpath(root)), "DIR")
         return cls(directories, users, {host, host.partition(".")[0]} - {"localhost"})
 
     def replace(self, page: bytes) -> bytes:
         """Return a page, or any other text, without the names."""
         names = _find_present(self._names, page)
 
-        def change(start: int, end: int) -> bytes:
-            piece = page[start:end]
+        def clean(piece: bytes) -> bytes:
             for name in _find_present(names, piece):
                 piece = name.pattern.sub(name.word, piece)
             return piece
 
-        return _change(page, change) if names else page
+        spans = _find_foreign(page) if names else ()
+        return _splice(page, ((start, end, clean(page[start:end])) for start, end in spans))
 
 
 def _find_present(names: Iterable[_Name], text: bytes) -> Sequence[_Name]:
@@ -158,12 +155,13 @@ def _make_name(anchors: Iterable[bytes], pattern: bytes, word: bytes) -> _Name:
     return _Name(folded, re.compile(pattern, re.IGNORECASE), word)
 
 
-def _change(page: bytes, change: Callable[[int, int], bytes]) -> bytes:
-    """Return a page with other texts between tags and in attributes."""
+def _splice(page: bytes, changes: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Return a page with other texts in some places, in order; they may overlap or be empty."""
     pieces, at = [], 0
-    for start, end in _find_foreign(page):
-        pieces += [page[at:start], change(start, end)]
-        at = end
+    for start, end, text in changes:
+        if max(start, at) < end:
+            pieces += [page[at : max(start, at)], text]
+            at = end
     return b"".join((*pieces, page[at:]))
 
 
@@ -242,17 +240,9 @@ class Outgoing:
 def _mask(page: bytes, matches: Iterable[Match]) -> bytes:
     """Replace secrets; tags between their lines stay."""
     spans = sorted((match.start, match.end) for match in matches)
-
-    def change(start: int, end: int) -> bytes:
-        pieces, at = [], start
-        for first, last in spans:
-            begin, stop = max(first, at), min(last, end)
-            if begin < stop:
-                pieces += [page[at:begin], MASK]
-                at = stop
-        return b"".join((*pieces, page[at:end]))
-
-    return _change(page, change)
+    places = itertools.product(_find_foreign(page), spans)
+    parts = ((max(start, first), min(end, last)) for (start, end), (first, last) in places)
+    return _splice(page, ((first, last, MASK) for first, last in parts))
 
 
 def _find_source(root: Path, secret: bytes) -> str | None:

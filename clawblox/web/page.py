@@ -137,12 +137,10 @@ def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
         element("nav", *above, element("b", page.title), aria_label="Where this page is"),
         element("span", *right, class_="right"),
     )
-    main = (element("h1", page.title), *map(draw_part, page.parts))
-    body = (
-        element("header", *bar, class_="bar"),
-        element("main", *main, id="content", tabindex="-1"),
-    )
-    return join(head), join(body)
+    parts = (element("h1", page.title), *map(draw_part, page.parts))
+    header = element("header", *bar, class_="bar")
+    main = element("main", *parts, id="content", tabindex="-1")
+    return join(head), join((header, main))
 
 
 def draw_part(part: Part) -> Markup:

@@ -54,9 +54,7 @@ def make_report_page(ask: Ask, ident: str) -> Page:
 
 
 def _read(directory: Path) -> Iterator[_Kept]:
-    for kept in (read_check(directory), read_verification(directory)):
-        if kept is not None:
-            yield kept
+    yield from filter(None, (read_check(directory), read_verification(directory)))
 
 
 def _kind(kept: _Kept) -> str:
