@@ -12,6 +12,7 @@ from clawblox import World
 from clawblox.agents.run_agent import AgentRunOptions, RunAgent, write_run_agent
 from clawblox.agents.values import Usage
 from clawblox.results import ProcessExit
+from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
 from clawblox.rundir.manifest import manifest_path
 from clawblox.web.page import Page
 from clawblox.web.site import NoSuchPage, Site
@@ -115,6 +116,17 @@ def test_how_to_go_on_says_that_a_budget_is_used_up_and_which_option_raises_it(
         (tmp_path / ".clawblox" / "agent.json").unlink()
     write_status(agent, state="stopped", reason="stopped on request")
     assert "budget" not in words_of(open_page(tmp_path), "how")
+
+
+def test_the_budget_of_an_attempt_is_to_be_used_up(tmp_path: Path) -> None:
+    run = tmp_path / "chains" / "a" / "runs" / "g001"
+    for name in (JOURNAL_NAME, PLAN_NAME):
+        (tmp_path / name).write_text("")
+    write_log(run, "w000", b"")
+    write_status(run / "agents" / "Ada", state="stopped", reason="budget of 3 turns used up")
+    how = words_of(open_page(tmp_path), "how")
+    assert "Continue the experiment" in how
+    assert "raise it" not in how
 
 
 def test_how_to_go_on_says_until_when_a_usage_limit_lasts(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def _warn(ask: Ask, run: RunSummary) -> Iterator[Markup]:
     """Yield sentences about what keeps agents from going on."""
     for agent in [agent for agent in run.agents if agent.is_over][:_MAX_WHY]:
         name, ends = element("b", agent.name), _find_limit(ask, agent)
-        if _USED_UP.match(agent.reason):
+        if run.part is None and _USED_UP.match(agent.reason):  # attempts are to use theirs up
             yield join((name, " has used up its budget: raise it to let the agent go on."))
         elif (end := parse_utc(ends)) and end > utc_now():
             until = clock(ends, is_long=True)
