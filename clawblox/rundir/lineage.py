@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from clawblox.errors import ConfigError, ManifestError
+from clawblox.errors import ManifestError
 from clawblox.results import ProcessExit, describe_end
 from clawblox.rundir.listed import clean_labels, list_instances, state_in
 from clawblox.rundir.lives import Life, Origin, join_lives
@@ -155,8 +155,6 @@ class _Manifests:
                 self._known[directory] = read_manifest(path)
             except ManifestError as error:
                 self.problems.append(error)
-            except (ConfigError, OSError, ValueError) as error:
-                self.problems.append(ManifestError(f"it cannot be read: {error}", path=path))
         return self._known[directory]
 
     def read_saves(self, directory: Path, name: str) -> list[LineageSave]:

@@ -44,7 +44,7 @@ def is_run_dir(directory: Path) -> bool:
     """Return whether a directory has records, or a manifest and is no part of a run. Blocks."""
     if has_records(directory):
         return True
-    if not os.path.isfile(manifest_path(directory)):  # noqa: PTH113 - as for the records
+    if not os.path.isfile(manifest_path(directory)):  # noqa: PTH113 - no error for a closed one
         return False
     is_member = directory.parent.name == MEMBERS_DIR
     return not (is_member and any(map(is_run_dir, run_dir_candidates(directory)[2:])))
@@ -109,7 +109,7 @@ def _make_record(name: str, directory: Path, manifest: Manifest) -> InstanceReco
         name=name,
         state=state_in(run) or "unknown",
         instance_dir=str(directory),
-        log_file=str(next(filter(Path.is_file, logs), logs[0])),
+        log_file=str(next(filter(os.path.isfile, logs), logs[0])),
         started_at=_read_time(run, "started_at") or "",
         ended_at=_read_time(run, "ended_at"),
         resume_path=origin and str(manifest.resolve(origin)),

@@ -340,10 +340,10 @@ def read_manifest(path: Path | str) -> Manifest:
         ConfigError: ``path`` is not a path.
     """
     file = check_read_path(path, "path")
-    file = manifest_path(file) if file.is_dir() else file
     try:
+        file = manifest_path(file) if file.is_dir() else file
         data = read_regular(file, max_bytes=MAX_MANIFEST_BYTES)
-    except (OSError, UnicodeEncodeError) as error:  # a manifest can name such a directory
+    except (OSError, ValueError) as error:  # a manifest can name a directory that cannot exist
         reason = error.strerror if isinstance(error, OSError) else "no file has this name"
         raise ManifestError(f"the manifest cannot be read: {reason}", path=file) from error
     return parse_manifest(data, file)

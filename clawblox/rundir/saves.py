@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -157,7 +158,7 @@ def last_saves_by_run(name: str, instance_dir: Path, move: PathMover) -> dict[st
     for save in _saves_in(instance_dir):
         if save.instance == name and save.run_id not in found:
             path = move(save.path)
-            if path.is_file():
+            if os.path.isfile(path):  # noqa: PTH113 - no error for a path too long
                 found[save.run_id] = save if path is save.path else attrs.evolve(save, path=path)
     return found
 

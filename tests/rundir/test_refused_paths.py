@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -21,12 +22,15 @@ from clawblox import (
     read_runs,
     save_checkpoint,
 )
+from clawblox.agents.status import read_agents
 from clawblox.checkpoint import (
     diff_checkpoints,
     repair_checkpoints,
     scan_checkpoint,
     verify_checkpoint,
 )
+from clawblox.rundir import status
+from clawblox.rundir.lineage import read_lineage
 from clawblox.system.files import make_private_dir
 from tests.support import make_world
 
@@ -167,3 +171,21 @@ def test_a_path_that_cannot_be_a_directory_is_named_in_the_error(file: Path, pla
     with pytest.raises(OSError, match=r"directory|too long") as caught:
         make_private_dir(Path(PLACES[place](file)).absolute())
     assert caught.value.filename
+
+
+def test_a_path_too_long_in_a_manifest_hides_no_run(tmp_path: Path) -> None:
+    long = "/x" * 3000
+    manifest = {
+        "schema_version": 1,
+        "run": {"id": "r", "status": "complete"},
+        "instances": [{"name": "w000", "dir": long}],
+        "checkpoints": [{"instance": "w001", "path": long}],
+        "agents": [{"dir": long}],
+    }
+    make_private_dir(tmp_path / ".clawblox")
+    (tmp_path / ".clawblox" / "manifest.json").write_text(json.dumps(manifest))
+    [run] = status.read_runs([tmp_path])
+    assert [instance.name for instance in run.instances] == ["w000", "w001"]
+    assert read_agents(tmp_path) == []
+    [problem] = read_lineage(tmp_path).problems
+    assert "the manifest cannot be read: File name too long" in problem
