@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial, update_wrapper, wraps
-from types import FunctionType, TracebackType
+from types import FunctionType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 import attrs
@@ -97,13 +97,8 @@ class Twin(Bridged[_Async]):
         self._enter()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._leave(exc)
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        self._leave(error)
 
 
 class _Killable(AbstractAsyncContextManager[Any], Protocol):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
@@ -52,26 +51,22 @@ class Tasks:
         await self._group.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def __aexit__(self, *exc_info: Any) -> bool | None:
         self._group.cancel_scope.cancel()
-        is_cancelled = isinstance(exc, anyio.get_cancelled_exc_class())
+        error = exc_info[1]
+        is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         try:
             if is_cancelled:
-                return await self._group.__aexit__(exc_type, exc, traceback)
+                return await self._group.__aexit__(*exc_info)
             try:
                 # Given any other exception, the group would wrap it in an ExceptionGroup.
                 await self._group.__aexit__(None, None, None)
             except anyio.get_cancelled_exc_class():
-                if exc is None:
+                if error is None:
                     raise
             return None
         finally:
-            if self._error is not None and (exc is None or is_cancelled):
+            if self._error is not None and (error is None or is_cancelled):
                 raise self._error
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:

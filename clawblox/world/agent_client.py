@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
@@ -303,17 +302,12 @@ class AsyncAgentClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: Any) -> None:
         """Leave the world if the instance still runs.
 
         Cancellation: the world is still asked, and has 2 s to answer.
         """
-        if exc is None:
+        if exc_info[1] is None:
             with suppress(WorldExitedError):
                 await self.leave()
             return

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from clawblox.concurrency.tasks import Residence
@@ -153,16 +152,11 @@ class OpenWorld(WorldMetadata):
         self._fleet = await self._residence.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc is None and self._fleet is not None:
+    async def __aexit__(self, *exc_info: Any) -> None:
+        if exc_info[1] is None and self._fleet is not None:
             self._fleet.end_on_purpose()
         try:
-            await self._residence.__aexit__(exc_type, exc, traceback)
+            await self._residence.__aexit__(*exc_info)
         finally:
             self._fleet = None
             self._autosave = None
