@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import combinations
 from typing import Final
 
@@ -111,18 +112,20 @@ async def look_at_token_forms(lab: Lab) -> str:
     return f"{len(queries) + len(headers) + 1} other places were refused"
 
 
-async def _pick_action(lab: Lab, player: Player) -> Action:
-    """Return an input that the world accepts from an agent with a session.
+@asynccontextmanager
+async def _acting(lab: Lab) -> AsyncIterator[tuple[Player, Action]]:
+    """Yield an agent with a session, and an input that the world accepts from it.
 
     Raises:
         CouldNotRun: It accepts none that is known; then the refusal of others shows nothing.
     """
     actions = await lab.require_actions()
-    for action in actions:
-        exchange = await player.act(action)
-        if exchange.is_accepted:
-            return action
-    raise CouldNotRun(f"the world refused all {len(actions)} inputs that are known")
+    async with lab.playing() as players:
+        for action in actions:
+            if (await players[0].act(action)).is_accepted:
+                yield players[0], action
+                return
+        raise CouldNotRun(f"the world refused all {len(actions)} inputs that are known")
 
 
 async def _ask_everything(
@@ -147,11 +150,9 @@ async def _ask_everything(
 )
 async def look_at_missing_sessions(lab: Lab) -> str:
     """Send the requests of agents without a session."""
-    await lab.require_actions()
-    async with lab.playing() as players:
-        action = await _pick_action(lab, players[0])
-        require_control(await players[0].observe(), "an observation with a session")
-        exchanges = await _ask_everything(players[0], action, None)
+    async with _acting(lab) as (player, action):
+        require_control(await player.observe(), "an observation with a session")
+        exchanges = await _ask_everything(player, action, None)
     for what, exchange in exchanges:
         require_refused(exchange, f"{what} without a session")
     return f"{len(exchanges)} requests without a session were refused"
@@ -160,11 +161,8 @@ async def look_at_missing_sessions(lab: Lab) -> str:
 @CHECKS.add("unknown_session", "must", "A session that the world never issued is refused.")
 async def look_at_unknown_sessions(lab: Lab) -> str:
     """Send the requests of agents with made-up sessions, one of which looks like a real one."""
-    await lab.require_actions()
     count = 0
-    async with lab.playing() as players:
-        player = players[0]
-        action = await _pick_action(lab, player)
+    async with _acting(lab) as (player, action):
         require_control(await player.observe(), "an observation with a known session")
         for session in (_make_session(player.session), draw_word(lab.random("session"))):
             for what, exchange in await _ask_everything(player, action, session):
@@ -246,10 +244,7 @@ async def look_at_foreign_hosts(lab: Lab) -> str:
 )
 async def look_at_foreign_origins(lab: Lab) -> str:
     """Send requests of an agent with a foreign ``Origin``."""
-    await lab.require_actions()
-    async with lab.playing() as players:
-        player = players[0]
-        action = await _pick_action(lab, player)
+    async with _acting(lab) as (player, action):
         require_control(await player.observe(), "an observation without an Origin")
         headers = {SESSION_HEADER: player.session, "Origin": _FOREIGN_ORIGIN}
         observed = await player.live.call("GET", OBSERVE_ROUTE, headers=headers)
@@ -262,10 +257,7 @@ async def look_at_foreign_origins(lab: Lab) -> str:
 @CHECKS.add("large_body", "should", "A body of 1 MB is refused, and the world continues.")
 async def look_at_large_bodies(lab: Lab) -> str:
     """Send an input with much padding."""
-    await lab.require_actions()
-    async with lab.playing() as players:
-        player = players[0]
-        action = await _pick_action(lab, player)
+    async with _acting(lab) as (player, action):
         body = json.dumps({**action.body, "padding": "x" * _LARGE_BODY_BYTES}).encode()
         headers = {**JSON_BODY, SESSION_HEADER: player.session}
         exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)

@@ -11,7 +11,7 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, object_slot
 from clawblox.engine.scripts.script_files import ROOTS, ScriptFile, WorldScripts
-from clawblox.luau import LuaError, LuaTable, RuntimeFault
+from clawblox.luau import Coroutine, LuaError, RuntimeFault
 
 _START_STEPS: Final = 100  # starting a script
 _LOOK_STEPS: Final = 2  # checking whether a script is to start
@@ -138,15 +138,13 @@ class ScriptRunner(SavedState):
         self._waiting.pop(script, None)
         self._ran[script.number] = None
         try:
-            function, environment = self._load(script)
+            thread = self._load(script)
         except LuaError as error:
             raise scheduler.halt(error) from error
-        thread = scheduler.vm.coroutine(function)
-        thread.environment = environment
         scheduler.resume(thread, ())
 
-    def _load(self, script: Instance) -> tuple[Any, LuaTable]:
-        """Compile a script; return its function and its globals.
+    def _load(self, script: Instance) -> Coroutine:
+        """Compile a script; return a thread that will run it, with globals of its own.
 
         Raises:
             LuaError: It is not Luau.
@@ -157,7 +155,9 @@ class ScriptRunner(SavedState):
         name = self._chunk_name(script)
         with vm.entered():
             function = vm.load_charged(script.read("Source"), f"={name}", environment)
-        return function, environment
+        thread = vm.coroutine(function)
+        thread.environment = environment
+        return thread
 
     # Modules
 
@@ -182,9 +182,7 @@ class ScriptRunner(SavedState):
 
     def _run_module(self, module: Instance) -> Any:
         scheduler = self._model.scheduler
-        function, environment = self._load(module)
-        thread = scheduler.vm.coroutine(function)
-        thread.environment = environment
+        thread = self._load(module)
         results = scheduler.vm.resume(thread)
         if thread.status == "suspended":
             scheduler.cancel(thread)
