@@ -354,19 +354,14 @@ class Instance:
         if self._running is not None:
             self._running.processes.tree.kill()
 
-    def begin_anew(self, *, keep_port: bool) -> None:
-        """Prepare for another :meth:`bring_up` under the same name, after :meth:`end`. Blocks.
-
-        Args:
-            keep_port: Whether to keep the port, so that the address stays the same.
-        """
+    def begin_anew(self) -> None:
+        """Prepare for another :meth:`bring_up` under the same name, after :meth:`end`. Blocks."""
         self.detach()
         if self._running is not None:
             self._running.processes.release()
         self._running = None
         self.halt = self.rate = None
-        self.keeps_port |= keep_port
-        if not keep_port:
+        if not self.keeps_port:
             self._release_port()
 
     def detach(self) -> None:

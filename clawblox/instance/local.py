@@ -7,7 +7,6 @@ start releases nothing here: the supervisor does that.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -91,7 +90,7 @@ class LocalInstance(Instance):
             _log.info("port lost, starting again", instance=self.name)
             with anyio.CancelScope(shield=True):
                 await self.end(Grace(FAILED_START_GRACE_S))
-                await run_blocking(partial(self.begin_anew, keep_port=False))
+                await run_blocking(self.begin_anew)
             move(State.LEASING)
 
     async def _try_start(self, move: Callable[[State], None], tell: Tell) -> WorldStartError | None:
@@ -148,7 +147,8 @@ class LocalInstance(Instance):
 
     def prepare_restart(self, launch: Launch) -> None:
         """See :meth:`SupervisedInstance.prepare_restart`."""
-        self.begin_anew(keep_port=True)
+        self.keeps_port = True
+        self.begin_anew()
         self.launch = launch
         self.restarts += 1
 

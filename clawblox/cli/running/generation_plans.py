@@ -190,7 +190,8 @@ class GenerationOptions:
         except ConfigError as error:
             options = {"name": "experiment_id", "run_prefix": "run_prefix", "repeats": "parallel"}
             raise _in_options(error, options) from error
-        values["template"] = values["template"] or _usual_template()
+        if _USUAL_TEMPLATE.is_dir():
+            values["template"] = values["template"] or _USUAL_TEMPLATE
         if "save_time" not in self.given:
             values["save_time"] = None  # shorter where generations are
         if imported is not None:
@@ -260,10 +261,6 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
         return error
     key = f"--{name.replace('_', '-')}"
     return error.but(key=key)
-
-
-def _usual_template() -> Path | None:
-    return _USUAL_TEMPLATE if _USUAL_TEMPLATE.is_dir() else None
 
 
 # -- experiments --------------------------------------------------------------------------------
