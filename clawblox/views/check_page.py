@@ -129,13 +129,9 @@ def _folded(title: str, results: Sequence[CheckResult]) -> Markup | None:
 
 
 def _table(results: Iterable[CheckResult]) -> Markup:
-    rows = [
-        element(
-            "tr",
-            element("th", element("code", result.id), scope="row"),
-            element("td", result.evidence),
-            element("td", format_seconds(result.seconds), class_="number muted"),
-        )
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        name = element("th", element("code", result.id), scope="row")
+        took = element("td", format_seconds(result.seconds), class_="number muted")
+        rows.append(element("tr", name, element("td", result.evidence), took))
     return element("table", element("tbody", *rows))

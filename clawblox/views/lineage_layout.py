@@ -61,23 +61,32 @@ class Turn:
 
 
 @attrs.frozen
-class Branch:
-    """A part of an instance that its present history lacks: a lost life, or an earlier run.
+class Line:
+    """A lane or a branch.
 
     Attributes:
-        begin: Position at which it leaves its base, or begins.
-        end: Position of its last save.
+        begin: Position at which it leaves another line, or begins.
+        end: Position of its last save, or of its beginning.
         rings: Its saves.
-        ending: How it ended.
-        lives: Its life, or several lives that began at the same place and saved nothing.
-        base: Index of the branch that it leaves; None for the lane.
-        is_apart: Whether it leaves nothing: it began fresh, or its origin is unknown.
+        ending: How it ends.
     """
 
     begin: float
     end: float
     rings: tuple[Ring, ...]
     ending: Ending
+
+
+@attrs.frozen
+class Branch(Line):
+    """A part of an instance that its present history lacks: a lost life, or an earlier run.
+
+    Attributes:
+        lives: Its life, or several lives that began at the same place and saved nothing.
+        base: Index of the branch that it leaves; None for the lane.
+        is_apart: Whether it leaves nothing: it began fresh, or its origin is unknown.
+    """
+
     lives: tuple[Life, ...]
     base: int | None
     is_apart: bool
@@ -99,26 +108,18 @@ class Fork:
 
 
 @attrs.frozen
-class Lane:
-    """The line of an instance.
+class Lane(Line):
+    """The line of an instance: its present history.
 
     Attributes:
         instance: The instance.
-        begin: Position at which it begins.
-        end: Position of its last save, or of its beginning.
-        rings: The saves of its present history.
         turns: Its restarts and resumes.
-        ending: How it ends.
         branches: The parts that its present history lacks, oldest first.
         fork: Where it left another lane; None if it began by itself.
     """
 
     instance: InstanceLineage
-    begin: float
-    end: float
-    rings: tuple[Ring, ...]
     turns: tuple[Turn, ...]
-    ending: Ending
     branches: tuple[Branch, ...]
     fork: Fork | None
 
@@ -161,7 +162,7 @@ def lay_out(lineage: Lineage) -> Layout:
         fork = places.get(instance.parent.path) if instance.parent else None
         lane = _make_lane(instance, fork, positions)
         lanes.append(lane)
-        lines: dict[int | None, Lane | Branch] = {None: lane, **dict(enumerate(lane.branches))}
+        lines: dict[int | None, Line] = {None: lane, **dict(enumerate(lane.branches))}
         for index, line in lines.items():
             ats += (line.begin, line.end)
             for ring in line.rings:

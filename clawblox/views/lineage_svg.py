@@ -370,8 +370,7 @@ def _draw_legend(layout: Layout, top: float) -> tuple[list[Markup], float]:
 
 def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:
     lanes = layout.lanes
-    branches = [branch for lane in lanes for branch in lane.branches]
-    lines: list[Lane | Branch] = [*lanes, *branches]
+    lines = [line for lane in lanes for line in (lane, *lane.branches)]
     rings = [ring for line in lines for ring in line.rings]
     endings = {line.ending for line in lines}
     begun_by = {turn.life.begun_by for lane in lanes for turn in lane.turns}

@@ -284,14 +284,13 @@ def summarise(
 
 
 def _ends(statuses: Sequence[InstanceStatus], stopped: Collection[str]) -> Iterator[str]:
-    ordered = sorted(
-        statuses,
-        key=lambda status: (status.name in stopped, make_row(status, status.state).rank),
-    )
-    ends = Counter(
-        "stopped" if status.name in stopped else describe_life(status.state, status.exit)
-        for status in ordered
-    )
+    def rank(status: InstanceStatus) -> tuple[bool, tuple[int, str, str]]:
+        return status.name in stopped, make_row(status, status.state).rank
+
+    ends = Counter[str]()
+    for status in sorted(statuses, key=rank):
+        end = describe_life(status.state, status.exit)
+        ends["stopped" if status.name in stopped else end] += 1
     if ends:
         counts = ", ".join(f"{count} {words}" for words, count in ends.items())
         yield f"{count_words(len(statuses), 'instance')}: {counts}."
