@@ -143,9 +143,8 @@ def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Chi
         for row in cells
     ]
     caption = element("caption", name, class_="hidden")
-    return element(
-        "table", caption, element("thead", element("tr", *head)), element("tbody", *body)
-    )
+    thead, tbody = element("thead", element("tr", *head)), element("tbody", *body)
+    return element("table", caption, thead, tbody)
 
 
 def _draw_cell(cell: Cell, heading: str, place: int) -> Markup:
@@ -217,11 +216,8 @@ def filters(
         choices: Parameters of the address, and the options of each; an empty option means all.
         more: What follows.
     """
-    shown = {
-        "value": ask.query.get("q", ""),
-        "placeholder": words,
-        "aria_label": f"Filter: {words}",
-    }
+    label = f"Filter: {words}"
+    shown = {"value": ask.query.get("q", ""), "placeholder": words, "aria_label": label}
     field = void("input", type="search", name="q", class_="filter", data_part=part, **shown)
     fields = [
         _choice(name, [(option, option or "all") for option in options], ask.query.get(name))

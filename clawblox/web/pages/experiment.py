@@ -199,6 +199,10 @@ _DIFFERENCES: Final[Columns[tuple[str, Difference]]] = {
 # -- rows ---------------------------------------------------------------------------------------
 
 
+def _seconds(seconds: float) -> Cell:
+    return Cell(format_rough_seconds(seconds), is_number=True, sort=f"{seconds:.1f}")
+
+
 def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
     """Yield the generations that are asked for."""
     for row in rows:
@@ -218,9 +222,7 @@ def _draw_rows(rows: Sequence[Row], pages: _Pages) -> Markup:
         "Output": lambda row: count(row.output_tokens),
         "Cost": lambda row: cost(row.cost_usd),
         "All attempts": lambda row: cost(row.spent_usd),
-        "Active": lambda row: Cell(
-            format_rough_seconds(row.active_s), is_number=True, sort=f"{row.active_s:.1f}"
-        ),
+        "Active": lambda row: _seconds(row.active_s),
         "Score": lambda row: _scores(row.scores),
         "Ended": lambda row: moment(row.ended_at),
     }
