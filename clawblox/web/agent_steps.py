@@ -175,17 +175,17 @@ class StepDrawer:
 
     def _draw_time(self, step: Step, view: AgentView) -> Markup | None:
         """Return the simulated time of a step; of a look or an input, the one in the recording."""
-        calls = [read_world_call(one["arguments"], self._address) for one in calls_of(step)]
-        words = next((call.words for call in calls if call and call.verb in _SENDING), "")
-        if (found := view.world.find_time(step.get("timestamp"), words)) is None:
+        requests = (read_world_call(one["arguments"], self._address) for one in calls_of(step))
+        request = next(requests, None)
+        sent = request.words if request and request.verb in _SENDING else ""
+        if (found := view.world.find_time(step.get("timestamp"), sent)) is None:
             return None
         number, time = found
-        if calls[:1] == [_LOOK]:
+        if request == _LOOK:
             seen = (read_time(result["content"]) for result in results_of(step))
             time = next((at for at in seen if at is not None), time)
-        to = view.ask.links.to(
-            "run", view.run.ident, "replay", str(number), fragment=f"t={format_position(time)}"
-        )
+        path = ("run", view.run.ident, "replay", str(number))
+        to = view.ask.links.to(*path, fragment=f"t={format_position(time)}")
         return link(f"{time:.2f} s", to, class_="muted")
 
     def _draw_content(self, step: Step) -> Iterator[Child]:

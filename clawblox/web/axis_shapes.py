@@ -98,9 +98,8 @@ def _draw_ticks(
         if axis.is_simulated:
             yield svg.text(at, y + 26, label, words, anchor="middle")
         date, _, time = place.utc[5:19].partition("T")
-        yield svg.text(
-            at, y + 42, time if date == day else f"{date} {time}", words, anchor="middle"
-        )
+        shown = time if date == day else f"{date} {time}"
+        yield svg.text(at, y + 42, shown, words, anchor="middle")
         day = date
 
 
