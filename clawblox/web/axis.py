@@ -57,11 +57,6 @@ class Place:
     is_lost: bool = False
     is_paused: bool = False
 
-    @property
-    def address(self) -> str:
-        """The address of the position within a page, for the player of a recording."""
-        return f"#t={format_position(self.position)}"
-
 
 @attrs.frozen
 class Piece:

@@ -14,7 +14,7 @@ from clawblox.views import html, svg
 from clawblox.views.formatting import count_words, round_ticks
 from clawblox.views.html import Address, Markup
 from clawblox.views.svg import Picture, Sign
-from clawblox.web.axis import Axis, Piece
+from clawblox.web.axis import Axis, Piece, format_position
 from clawblox.web.descent import MAX_POINTS, Sent
 
 LEFT: Final = 160.0
@@ -132,7 +132,8 @@ def _list_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) ->
     for point in (point for point in axis.points if point.kind != "pause"):
         place, words = point.place, f"{point.label}, {point.place.utc}"
         height = by_life.get(place.life, y) if place.is_lost else y
-        yield Sign(point.kind, x(place.position), height, words, Address(place.address))
+        to = Address(f"#t={format_position(place.position)}")
+        yield Sign(point.kind, x(place.position), height, words, to)
 
 
 def _draw_lanes(lanes: Mapping[str, Sequence[Sent]], x: _X, top: float) -> Iterator[Markup]:

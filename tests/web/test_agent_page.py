@@ -17,6 +17,7 @@ from clawblox.rundir.recordings import find_recordings
 from clawblox.telemetry.log_index import LogIndex
 from clawblox.web import agent_log
 from clawblox.web.page import Page
+from clawblox.web.pages import log as log_page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.drivers.support import RECORDED
 from tests.lineages import make_restart, run_of, save_of, write_manifest
@@ -412,6 +413,22 @@ def test_steps_have_the_simulated_times_of_their_inputs_in_the_recording(tmp_pat
     shown = re.findall(r'#t=[\d.]+" class="muted">([\d.]+) s<', html_of(open_page(run.parent)))
     assert len(inputs) == len(actions)
     assert shown == [*(f"{sent.moment.time:.2f}" for sent in inputs), "0.25"]
+
+
+@pytest.mark.parametrize("why", ["time", "events"])
+def test_a_search_shows_lines_as_they_are_if_their_steps_cannot_be_told(
+    ada: WrittenAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    ada.begin("Begin")
+    said = ada.say("The needle.")
+    if why == "time":
+        monkeypatch.setattr(log_page, "_WORDS_SECONDS", 0.0)
+    else:
+        with ada.directory.events_file.open("a") as file:
+            file.write('{"schema_version": 99, "type": "usage"}\n')
+    page = follow(tmp_path, "/key/search?q=needle")
+    assert '"text": "The needle ."' in words_of(page, "found")
+    assert any(to.endswith(f"?at={said}#o{said}") for to in links_of(page))
 
 
 # -- logs that are not whole ---------------------------------------------------------------------

@@ -66,6 +66,8 @@ _WINDOWS: Final[Mapping[str, Callable[[int, int], Window]]] = {
 }
 """What returns the window at the offset that a parameter gives."""
 _SECONDS: Final = 1.0
+_WORDS_SECONDS: Final = 1.0
+"""How long lines of an agent are put into words; the others are shown as they are."""
 _MAX_RESULTS: Final = 100
 _MAX_A_PLACE: Final = 10
 """Number of results in a log, unless it is the only one that is searched."""
@@ -387,11 +389,13 @@ def _draw_steps(
     ask: Ask, find: Finder, place: _Place, agent: AgentStatus, lines: Mapping[int, Match]
 ) -> Sequence[Markup]:
     """Return matches by their lines of an agent's log, in the words of its steps if possible."""
-    try:
-        with opened_agent(ask, place.run, agent) as view:
-            return [_draw_step(view, find, place, at, match) for at, match in lines.items()]
-    except (ClawbloxError, OSError):
-        return [_draw_match(ask, place, at, match) for at, match in lines.items()]
+    drawn, ends_at = list[Markup](), time.monotonic() + _WORDS_SECONDS
+    with contextlib.suppress(ClawbloxError, OSError), opened_agent(ask, place.run, agent) as view:
+        for at, match in lines.items():
+            if time.monotonic() < ends_at:  # lines can be of 8 MB each
+                drawn.append(_draw_step(view, find, place, at, match))
+    rest = [*lines.items()][len(drawn) :]
+    return [*drawn, *(_draw_match(ask, place, at, match) for at, match in rest)]
 
 
 def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Match) -> Markup:
