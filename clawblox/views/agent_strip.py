@@ -22,7 +22,7 @@ from clawblox.views.formatting import (
     format_rough_seconds,
     format_seconds,
 )
-from clawblox.views.html import Address, Markup, join
+from clawblox.views.html import Address, Markup
 from clawblox.views.svg import Picture, Sign, interpolate
 
 WIDTH: Final = 1240.0
@@ -110,7 +110,10 @@ def draw_strip(strip: Strip) -> Picture:
     moments = (seconds_of(time) for time in strip.calls)
     calls = {round(scale.x(moment)): None for moment in moments if moment is not None}
     shapes.append(svg.path("lane0-line mark", "".join(f"M{x},{_BASE:g}v-9" for x in calls)))
-    shapes += [*_draw_pauses(scale), *_draw_links(strip, blocks, scale)]
+    pauses = ((scale.x((begin + end) / 2), end - begin) for begin, end in scale.pauses)
+    folds = ((x, format_rough_seconds(pause)) for x, pause in pauses)
+    shapes += svg.draw_folds(folds, "in which no turn ran", _TOP, _BASE)
+    shapes += _draw_links(strip, blocks, scale)
     shapes += svg.draw_signs(_list_signs(strip, blocks, scale), _COLUMN)
     name = f"{count_words(len(blocks), 'turn')} over time of the host"
     return Picture(_BASE + 54, name, shapes, width=WIDTH)
@@ -159,14 +162,6 @@ def _list_signs(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterat
     for kind, utc, words in strip.marks:
         if (moment := seconds_of(utc)) is not None:
             yield Sign(kind, scale.x(moment), _TOP - 7, words)
-
-
-def _draw_pauses(scale: _Scale) -> Iterator[Markup]:
-    for begin, end in scale.pauses:
-        x, label = (scale.x(begin) + scale.x(end)) / 2, format_rough_seconds(end - begin)
-        line = svg.path("muted-line hair stub", f"M{x:.1f},{_TOP:g}v{_HEIGHT:g}")
-        words = svg.text(x, _TOP - 8, label, "muted small", anchor="middle")
-        yield svg.group("fold", [f"{label} in which no turn ran"], join((line, words)))
 
 
 def _draw_ticks(strip: Strip, scale: _Scale) -> Iterator[Markup]:

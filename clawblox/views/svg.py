@@ -247,3 +247,27 @@ def draw_signs(signs: Iterable[Sign], column: float) -> Iterator[Markup]:
         names, line = SIGNS[first.kind]
         shape = path(names, f"M{first.x:.1f},{first.y:g}{line}")
         yield group(first.kind, words, shape, to=first.to)
+
+
+def draw_folds(
+    folds: Iterable[tuple[float, str]], words: str, top: float, bottom: float
+) -> Iterator[Markup]:
+    """Yield times that take no room, each with how long it was where there is room to say it.
+
+    Args:
+        folds: Where they are, from left to right, and how long they were.
+        words: What was so long.
+        top: Where they begin, in pixels.
+        bottom: Where they end.
+    """
+    free = 0.0
+    for x, label in folds:
+        width = text_width(label, SMALL)
+        shapes = [
+            path("muted-line hair stub", f"M{x:.1f},{top:g}V{bottom:.1f}"),
+            path("page muted-line hair", f"M{x - 4:.1f},{bottom - 4:.1f}l4,-12l4,0l-4,12z"),
+        ]
+        if x - width / 2 > free:
+            shapes.append(text(x, top - 6, label, "ink small", anchor="middle"))
+            free = x + width / 2 + 6
+        yield group("fold", [f"{label} {words}"], html.join(shapes))

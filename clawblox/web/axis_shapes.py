@@ -54,9 +54,11 @@ def draw_axis(
     heights = {piece: y - _ROW * row for piece, row in zip(lost, rows, strict=True)}
     lanes_top = y + 58
     bottom = lanes_top + _LANE * len(lanes)
+    pauses = (point for point in axis.points if point.kind == "pause")
+    folds = ((x(pause.place.position), pause.label) for pause in pauses)
     shapes = [
         *_draw_ticks(axis, (begin, end), x, y, bottom),
-        *_draw_pauses(axis, x, y),
+        *svg.draw_folds(folds, "in which nothing ran", _TOP, y + _TICK),
         *(_draw_piece(axis, piece, x, y, heights.get(piece, y)) for piece in axis.pieces),
         *svg.draw_signs(_list_points(axis, x, y, heights), _SAME),
         *_draw_lanes(lanes, x, lanes_top),
@@ -101,20 +103,6 @@ def _draw_ticks(
         shown = time if date == day else f"{date} {time}"
         yield svg.text(at, y + 42, shown, words, anchor="middle")
         day = date
-
-
-def _draw_pauses(axis: Axis, x: _X, y: float) -> Iterator[Markup]:
-    free = LEFT
-    for pause in (point for point in axis.points if point.kind == "pause"):
-        at, width = x(pause.place.position), svg.text_width(pause.label, svg.SMALL)
-        shapes = [
-            svg.path("muted-line hair stub", f"M{at:.1f},{_TOP:g}V{y + _TICK:.1f}"),
-            svg.path("page muted-line hair", f"M{at - 4:.1f},{y + 6:.1f}l4,-12l4,0l-4,12z"),
-        ]
-        if at - width / 2 > free:
-            shapes.append(svg.text(at, _TOP - 6, pause.label, "ink small", anchor="middle"))
-            free = at + width / 2 + 6
-        yield svg.group("fold", [f"{pause.label} in which nothing ran"], html.join(shapes))
 
 
 def _draw_piece(axis: Axis, piece: Piece, x: _X, y: float, height: float) -> Markup:
