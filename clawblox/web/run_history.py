@@ -290,19 +290,16 @@ class Subject:
     Attributes:
         run: Its run.
         instance: Its instance; None if the run has none.
-        save: The save; None if it is a run or an instance.
     """
 
     run: RunSummary
     instance: InstanceLineage | None
-    save: LineageSave | None = None
 
     @property
     def name(self) -> str:
         """Its name for people."""
-        instance = self.instance_name if len(self.run.run.instances) > 1 else ""
-        save = self.save.path.name if self.save else ""
-        return " · ".join(filter(None, (self.run.name, instance, save)))
+        has_several = len(self.run.run.instances) > 1
+        return f"{self.run.name} · {self.instance_name}" if has_several else self.run.name
 
     @property
     def instance_name(self) -> str:
@@ -323,19 +320,14 @@ def find_subject(ask: Ask, ident: str) -> Subject:
         NoSuchPage: It names nothing that can be compared.
     """
     site = ask.site
-    for run in sorted(site.runs(), key=lambda run: run.ident != ident):
-        history = read_history(run)
-        instances = {instance.name: instance for instance in history.lineage.instances}
-        only = next(iter(instances.values()), None)
+    for run in site.runs():
+        instances = read_history(run).lineage.instances
         if run.ident == ident:
-            return Subject(run, only)
-        for name, instance in instances.items():
-            if _identify(site, run, name) == ident:
+            return Subject(run, next(iter(instances), None))
+        for instance in instances:
+            if _identify(site, run, instance.name) == ident:
                 return Subject(run, instance)
-        for save in history.saves:
-            if site.identify(save.path) == ident:
-                return Subject(run, instances.get(save.instance, only), save)
-    raise NoSuchPage(f"There is no run, instance or save {ident} in {site.root.name}")
+    raise NoSuchPage(f"There is no run or instance {ident} in {site.root.name}")
 
 
 def list_subjects(ask: Ask, runs: Iterable[RunSummary]) -> Iterator[tuple[str, str]]:

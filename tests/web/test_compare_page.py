@@ -1,4 +1,4 @@
-"""Two runs, instances or saves beside each other."""
+"""Two runs or instances beside each other."""
 
 from __future__ import annotations
 
@@ -101,19 +101,12 @@ def test_branches_of_an_archive_part_at_the_archive_that_they_came_from(tmp_path
     assert "They part at a-2.json of a at 2.0 s" in part(text, "parting")
 
 
-def test_a_number_has_two_lines_and_recorded_states_are_compared_without_saves(
-    family: Path, tmp_path: Path
-) -> None:
-    site = Site(moved(family, tmp_path / "lab", ("first", "first")))
-    for instance in ("alpha", "w000"):
-        for _, path in saves_of(site, "first", instance):
-            path.unlink()
+def test_a_number_has_two_lines(family: Path) -> None:
+    site = Site(family)
     idents = instances(site, "first")
     text = draw(site, f"compare/{idents['alpha']}/{idents['w000']}")
     number = text[text.index('<section id="number"') : text.index('<section id="prompts"')]
     assert number.count('class="number"') == 2
-    assert re.search(r"Recorded states at \d+\.\d\d s", part(text, "world"))
-    assert "The world documents are equal." in part(text, "world")  # bets are nobody's to see
 
 
 def test_the_words_of_the_line_that_ends_higher_are_above(tmp_path: Path) -> None:
@@ -155,15 +148,6 @@ def test_the_last_saves_at_the_same_simulated_time_are_compared(tmp_path: Path) 
     assert "no JSON document of a world" in part(text, "world")
 
 
-def test_saves_are_compared_as_they_are(family: Path) -> None:
-    site = Site(family)
-    (_, _), (first, _) = saves_of(site, "first", "alpha")
-    ((second, _),) = saves_of(site, "first", "w000")
-    text = draw(site, f"compare/{first.split('/')[-1]}/{second.split('/')[-1]}")
-    assert re.search(r"Saves alpha\S+ and w000\S+, at \S+ s and \S+ s\.", part(text, "world"))
-    assert f'href="/{first}"' in text
-
-
 def test_the_form_leads_to_the_same_page(family: Path) -> None:
     site = Site(family)
     runs = [find_run(site, name).ident for name in ("first", "second")]
@@ -173,7 +157,8 @@ def test_the_form_leads_to_the_same_page(family: Path) -> None:
     empty = make(site, "compare")
     assert [one.name for one in empty.parts] == ["choose"]
     assert 'action="/compare"' in draw(site)
-    for idents in (("0123456789", runs[0]), (HOSTILE, "../x")):
+    save = saves_of(site, "first", "alpha")[0][0].split("/")[-1]
+    for idents in (("0123456789", runs[0]), (HOSTILE, "../x"), (save, runs[0])):
         with pytest.raises(NoSuchPage):
             make(site, "compare", a=idents[0], b=idents[1])
 
@@ -185,7 +170,7 @@ def test_runs_without_a_fork_or_a_common_time_say_so(tmp_path: Path) -> None:
     site = Site(tmp_path / "lab")
     text = draw(site, f"compare/{find_run(site, 'a').ident}/{find_run(site, 'b').ident}")
     assert "They have no fork in common" in part(text, "parting")
-    assert "There is no state of both at the same simulated time" in part(text, "world")
+    assert "There is no save of both at the same simulated time" in part(text, "world")
     assert "No recording: this axis shows host time alone." in part(text, "axis")
 
 

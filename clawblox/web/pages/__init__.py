@@ -7,7 +7,7 @@
 - ``experiment``: chains, generations, money and results.
 - ``reports``: what ``clawblox check`` and ``clawblox verify`` have left.
 - ``save``: a save, its workspaces, and what has changed in it.
-- ``compare``: two runs, instances or saves.
+- ``compare``: two runs or instances.
 - ``lineage``: runs that began from each other's saves.
 - ``replay``: a recording at a moment, and the world's own viewer.
 """

@@ -1,4 +1,4 @@
-"""Two runs, instances or saves: where they part, facts, one axis, a number, world documents."""
+"""Two runs or instances: where they part, facts, one axis, a number, world documents."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
 from clawblox.errors import ClawbloxError
-from clawblox.recording.blocks import Track
-from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.formatting import (
@@ -41,7 +38,6 @@ from clawblox.web.pages.save import draw_differences, explained
 from clawblox.web.pieces import clock, comparison, state_mark, table
 from clawblox.web.run_history import (
     Origins,
-    RunSave,
     Subject,
     find_subject,
     list_subjects,
@@ -60,7 +56,7 @@ _DIGITS: Final = 6
 
 
 def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
-    """Return the page that compares two runs, instances or saves, or lets choose them."""
+    """Return the page that compares two runs or instances, or lets choose them."""
     idents = first or ask.query.get("a", ""), second or ask.query.get("b", "")
     form = comparison(ask.links, [*list_subjects(ask, ask.site.runs())], idents)
     crumbs = ((ask.site.root.name, ask.links.to()),)
@@ -81,7 +77,7 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
                 "axis": join(_draw_axes(save, subjects, sides)),
                 "number": join(_draw_number(sides)),
                 "prompts": join(_draw_prompts(subjects)),
-                "world": join(explained(_draw_worlds(ask, subjects, sides))),
+                "world": join(explained(_draw_worlds(ask, subjects))),
             }
         except (ClawbloxError, OSError, ModuleNotFoundError) as error:
             parts["parting"] = element("p", f"✕ {error}", class_="bad")
@@ -90,8 +86,7 @@ def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
 
 
 def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
-    run, save = subject.run, subject.save
-    to = RunSave(run, save).address(ask) if save else ask.links.to("run", run.ident)
+    to = ask.links.to("run", subject.run.ident)
     return element("p", element("b", letter), " ", link(subject.name, to))
 
 
@@ -311,43 +306,18 @@ def _read_prompt(agent: AgentStatus) -> str | None:
     return None
 
 
-def _draw_worlds(ask: Ask, subjects: Sequence[Subject], sides: Sequence[Side]) -> Iterator[Markup]:
-    yield element("h2", "World documents")
-    if saves := _choose_saves(subjects):
-        times = [f"{save.time or 0:.1f} s" for save in saves]
-        names = " and ".join(save.path.name for save in saves)
-        yield element("p", f"Saves {names}, at {' and '.join(dict.fromkeys(times))}.")
-        worlds = (read_world(ask.site.root, save.path) for save in saves)
-        yield draw_differences(*worlds, names=("A", "B"))
-    elif frames := _find_frames(sides):
-        yield element("p", f"Recorded states at {frames[0].moment.time:.2f} s of simulated time.")
-        yield draw_differences(*(one.fields["frame"] for one in frames), names=("A", "B"))
-    else:
-        words = "There is no state of both at the same simulated time, neither saved nor recorded."
-        yield element("p", words, class_="muted")
-
-
-def _choose_saves(subjects: Sequence[Subject]) -> Sequence[LineageSave]:
-    """Return the saves that are compared, or the last ones with the same simulated time."""
-    chosen = [subject.save for subject in subjects if subject.save]
-    if len(chosen) == len(subjects):
-        return chosen
-    lists = [[subject.save] if subject.save else _list_saves(subject) for subject in subjects]
+def _draw_worlds(ask: Ask, subjects: Sequence[Subject]) -> Iterator[Markup]:
+    """Yield how the documents differ in the last saves of the same simulated time."""
+    lists = map(_list_saves, subjects)
     own, other = ({one.time: one for one in saves if one.path.is_file()} for saves in lists)
     times = [time for time in own.keys() & other.keys() if time is not None]
-    return [saves[max(times)] for saves in (own, other)] if times else ()
-
-
-def _find_frames(sides: Sequence[Side]) -> Sequence[Record]:
-    """Return the last recorded states, if they are at the same simulated time."""
-    until, frames = min(side.axis.end for side in sides), list[Record]()
-    for side in sides:
-        records = (
-            record
-            for piece, recording in reversed([*side.kept()])
-            for record in recording.reader.read_back(Track.FRAMES, until)
-            if piece.begin <= until and "frame" in record.fields
-        )
-        frames += islice(records, 1)
-        until = frames[-1].moment.time if frames else until
-    return frames if len({one.moment.time for one in frames}) == 1 < len(frames) else ()
+    yield element("h2", "World documents")
+    if not times:
+        words = "There is no save of both at the same simulated time."
+        yield element("p", words, class_="muted")
+        return
+    paths = [saves[max(times)].path for saves in (own, other)]
+    names = " and ".join(path.name for path in paths)
+    yield element("p", f"Saves {names}, at {max(times):.1f} s.")
+    worlds = (read_world(ask.site.root, path) for path in paths)
+    yield draw_differences(*worlds, names=("A", "B"))
