@@ -12,8 +12,7 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``static``: the style sheet, the scripts and the icon.
 - ``files``: files below a directory, in windows and in slices of a search.
 - ``shared_address``: addresses to send.
-- ``axis``: one axis of time for all that a page shows; ``axis_shapes``: its strip.
-- ``descent``: the lives on that axis, their recordings, and numbers over time.
+- ``recordings``: recordings along an axis of time, what agents sent, and numbers over time.
 - ``frames``: renderers in frames of their own, and viewers that a person has started.
 - ``run_history``: what the manifests of runs tell: saves, their origins, what can be compared.
 - ``saved``: what saves hold: documents of worlds, workspaces of agents, and how they differ.

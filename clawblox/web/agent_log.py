@@ -24,10 +24,11 @@ from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
 from clawblox.views.agent_words import seconds_of
+from clawblox.views.axis import Axis, Sent
+from clawblox.views.descent import find_descent
 from clawblox.views.html import Address
-from clawblox.web.axis import Axis, make_axis
-from clawblox.web.descent import Recordings, Sent, find_descent
 from clawblox.web.page import Ask
+from clawblox.web.recordings import Recordings
 from clawblox.web.run_history import RunHistory, read_history
 from clawblox.web.site import RunSummary
 
@@ -173,12 +174,12 @@ def _read_world(run: RunSummary, directory: Path, recordings: Recordings) -> Age
     numbers = {found.path: number for number, found in enumerate(history.recordings, 1)}
     lives = find_descent((history.lineage,), run.directory, _find_instance(run, directory))
     try:
-        with recordings.opened_lives(lives) as recorded:
+        with recordings.opened_axis(lives) as (axis, recorded):
             for one in (one for some in recorded.values() for one in some):
                 headers = [entry.header for entry in one.reader.index]
                 last = max(header.last.utc for header in headers)
                 sent = [sent for sent in one.sent if sent.name == directory.name]
                 spans.append((numbers[one.reader.path], headers[0].first.utc, last, sent))
-            return AgentWorld(history, make_axis(lives, recorded), spans)
+            return AgentWorld(history, axis, spans)
     except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
         return AgentWorld(history)

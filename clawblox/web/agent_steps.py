@@ -28,11 +28,11 @@ from clawblox.views.agent_words import (
     pretty,
     results_of,
 )
+from clawblox.views.axis import format_position
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Child, Markup, document, element, link, style
 from clawblox.views.world_calls import Observed, WorldCall, read_time, read_world_call
 from clawblox.web.agent_log import AgentView, read_address
-from clawblox.web.axis import format_position
 from clawblox.web.outgoing import Outgoing
 from clawblox.web.pieces import clock, code
 from clawblox.web.run_history import RunSave

@@ -25,8 +25,8 @@ from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
 from clawblox.views.agent_words import seconds_of
-from clawblox.web.axis import Axis, Piece
-from clawblox.web.descent import OpenRecording, RecordedLives
+from clawblox.views.axis import Axis, Piece
+from clawblox.web.recordings import OpenRecording, RecordedLives
 
 _BY_DESIGN: Final = (
     (re.compile(r"(https?://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}\b"), "an address"),

@@ -34,7 +34,7 @@ from clawblox.rundir.find_runs import RunSearch
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
-from clawblox.web.descent import Recordings
+from clawblox.web.recordings import Recordings
 
 _ID_DIGITS: Final = 10
 _MAX_RECORDS: Final = 4

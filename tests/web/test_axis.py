@@ -18,14 +18,9 @@ from hypothesis import strategies as st
 from clawblox.recording.blocks import BlockHeader, Moment, Track, format_moment_utc
 from clawblox.recording.reader import BlockEntry, RecordingReader
 from clawblox.rundir.lineage import Lineage, read_lineage
-from clawblox.web.axis import FOLD_S, Axis, Point, make_axis, read_lanes
-from clawblox.web.descent import (
-    DescentLife,
-    OpenRecording,
-    Recordings,
-    find_descent,
-    find_life,
-)
+from clawblox.views.axis import FOLD_S, Axis, Point, make_axis
+from clawblox.views.descent import DescentLife, find_descent, find_life
+from clawblox.web.recordings import OpenRecording, Recordings, read_lanes
 from tests.lineages import listings, make_restart, manifests, run_of, save_of, write_run
 from tests.recording.files import Recorded
 from tests.web.descents import PAUSE, record_descent
@@ -58,8 +53,8 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
     assert [life.name for life in lives] == [
         "alpha, life 1", "alpha, life 2", "alpha, life 3", "w000",
     ]  # fmt: skip
-    with Recordings().opened_lives(lives) as known:
-        axis = make_axis(lives, known)
+    with Recordings().opened_axis(lives) as (axis, _):
+        pass
     saves = [life.until.time for life in lives[:3] if life.until and life.until.time]
     assert len(saves) == 3
     assert axis.is_simulated
@@ -83,8 +78,8 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
 
 def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(run: Path) -> None:
     lives = descent(run, "alpha")
-    with Recordings().opened_lives(lives) as known:
-        axis = make_axis(lives, known)
+    with Recordings().opened_axis(lives) as (axis, _):
+        pass
     lost = next(piece for piece in axis.pieces if piece.is_lost)
     crashed = lost.place(lost.knots[-1])
     assert axis.place(crashed.utc) == crashed
@@ -110,8 +105,7 @@ def test_the_lanes_have_every_input_once_and_say_which_were_lost(run: Path) -> N
     counts = {}
     for name in ("alpha", "w000"):
         lives = descent(run, name)
-        with Recordings().opened_lives(lives) as known:
-            axis = make_axis(lives, known)
+        with Recordings().opened_axis(lives) as (axis, known):
             lanes = read_lanes(axis, known)
         for agent, points in lanes.items():
             kept = [point.time for point in points if not point.is_lost and not point.is_message]
@@ -222,9 +216,9 @@ def block(track: Track, *ends: tuple[float, float]) -> BlockEntry:
     return BlockEntry(BlockHeader(track, 2, first, last, 9, 9), 0, 0)
 
 
-def recorded(*blocks: BlockEntry) -> list[OpenRecording]:
+def recorded(*blocks: BlockEntry) -> list[RecordingReader]:
     """Return a recording of which only the index is there."""
-    return [cast(OpenRecording, SimpleNamespace(reader=SimpleNamespace(index=blocks)))]
+    return [cast(RecordingReader, SimpleNamespace(index=blocks))]
 
 
 steps = st.lists(
@@ -347,7 +341,7 @@ def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
         reader = RecordingReader(file.fileno(), path)
         known = {0: [OpenRecording(reader)]}
         blocks.clear()  # the first is that of the start
-        axis = make_axis(two_lives[:1], known)
+        axis = make_axis(two_lives[:1], {0: [reader]})
         assert not blocks
         lanes = read_lanes(axis, known)
         inputs = [entry for entry in reader.index if entry.header.track is Track.INPUTS]

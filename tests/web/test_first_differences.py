@@ -12,20 +12,15 @@ import pytest
 from clawblox.recording.blocks import Track
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.saves import LineageSave
-from clawblox.web.axis import make_axis, read_lanes
-from clawblox.web.descent import (
-    DescentLife,
-    OpenRecording,
-    RecordedLives,
-    Recordings,
-    find_descent,
-)
+from clawblox.views.axis import make_axis
+from clawblox.views.descent import find_descent
 from clawblox.web.first_differences import (
     FirstDifference,
     Side,
     align,
     find_first_differences,
 )
+from clawblox.web.recordings import OpenRecording, Recordings, read_lanes
 from tests.lineages import run_of, write_run
 from tests.recording.files import Recorded, reading
 from tests.web.descents import record_descent
@@ -41,8 +36,7 @@ def compared(run: Path, *names: str) -> Iterator[tuple[LineageSave | None, Seque
     lineages = [read_lineage(run)]
     with contextlib.ExitStack() as stack:
         lines = [find_descent(lineages, run, name) for name in names]
-        recorded = [stack.enter_context(Recordings().opened_lives(lives)) for lives in lines]
-        yield align([*map(Side, map(make_axis, lines, recorded), recorded)])
+        yield align([Side(*stack.enter_context(Recordings().opened_axis(one))) for one in lines])
 
 
 @pytest.mark.thorough
@@ -83,19 +77,17 @@ Write = Callable[[Recorded], None]
 def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
     """Compare two runs that have no life in common."""
     run = write_run(tmp_path / "run", {name: {"run": run_of(name)} for name in ("a", "b")})
-    lines: list[tuple[DescentLife, ...]] = []
+    sides: list[Side] = []
     with contextlib.ExitStack() as stack:
-        recorded: list[RecordedLives] = []
         for name, write in zip("ab", writes, strict=True):
             directory = tmp_path / name
             directory.mkdir()
             recording = Recorded(directory)
             write(recording)
             reader = stack.enter_context(reading(recording.close()))
-            recorded.append({0: [OpenRecording(reader)]})
-            lines.append(find_descent([read_lineage(run)], run, name))
-        _, sides = align([*map(Side, map(make_axis, lines, recorded), recorded)])
-        return find_first_differences(sides)
+            axis = make_axis(find_descent([read_lineage(run)], run, name), {0: [reader]})
+            sides.append(Side(axis, {0: [OpenRecording(reader)]}))
+        return find_first_differences(align(sides)[1])
 
 
 def recording(names: dict[str, str], observations: list[Any], actions: list[Any]) -> Write:

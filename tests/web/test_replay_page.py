@@ -14,11 +14,12 @@ import pytest
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import RecordingReader
 from clawblox.rundir.recordings import FoundRecording, find_recordings
+from clawblox.views.axis_svg import MAX_POINTS
 from clawblox.web import frames, routes
 from clawblox.web.app import ServerLinks
-from clawblox.web.descent import MAX_POINTS, OpenRecording, Recordings
 from clawblox.web.page import Ask, Page
 from clawblox.web.pieces import tree
+from clawblox.web.recordings import OpenRecording, Recordings
 from clawblox.web.site import NoSuchPage, Site
 from tests.recording.files import Recorded, reading
 from tests.web.descents import record_descent

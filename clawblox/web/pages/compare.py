@@ -13,6 +13,8 @@ from clawblox.agents.trajectory import TurnIndex
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
+from clawblox.views.axis_svg import RIGHT, draw_axis, draw_line
+from clawblox.views.descent import find_descent
 from clawblox.views.formatting import (
     describe_life,
     format_labels,
@@ -20,9 +22,6 @@ from clawblox.views.formatting import (
 )
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.svg import Picture
-from clawblox.web.axis import make_axis, read_lanes
-from clawblox.web.axis_shapes import RIGHT, draw_axis, draw_line
-from clawblox.web.descent import Points, Recordings, find_descent
 from clawblox.web.first_differences import (
     KINDS,
     Event,
@@ -36,6 +35,7 @@ from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pages.run import describe_usage, draw_origins, draw_source
 from clawblox.web.pages.save import draw_differences, explained
 from clawblox.web.pieces import clock, comparison, state_mark, table
+from clawblox.web.recordings import Points, Recordings, read_lanes
 from clawblox.web.run_history import (
     Origins,
     Subject,
@@ -93,8 +93,8 @@ def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
 def _open(ask: Ask, subjects: Sequence[Subject], stack: contextlib.ExitStack) -> Sequence[Side]:
     lineages = [read_history(run).lineage for run in ask.site.runs()]
     lines = [find_descent(lineages, one.run.directory, one.instance_name) for one in subjects]
-    recorded = [stack.enter_context(Recordings().opened_lives(lives)) for lives in lines]
-    return [*map(Side, map(make_axis, lines, recorded), recorded)]
+    # A recording of both is opened twice, so each side has its own.
+    return [Side(*stack.enter_context(Recordings().opened_axis(lives))) for lives in lines]
 
 
 def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:

@@ -18,14 +18,15 @@ from clawblox.errors import ClawbloxError
 from clawblox.printable import printable, printable_lines
 from clawblox.recording.reader import Record
 from clawblox.rundir.recordings import FoundRecording
+from clawblox.views.axis import Axis, Sent, format_position
+from clawblox.views.axis_svg import draw_axis
+from clawblox.views.descent import find_descent
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
-from clawblox.web.axis import Axis, format_position, make_axis, read_lanes
-from clawblox.web.axis_shapes import draw_axis
-from clawblox.web.descent import OpenRecording, Sent, find_descent
 from clawblox.web.frames import LOOK_S, RecordedWorld, RunningViewer, find_world
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import and_more, code, facts, state_mark, table, tree
+from clawblox.web.recordings import OpenRecording, read_lanes
 from clawblox.web.run_history import read_history
 from clawblox.web.site import NoSuchPage, RunSummary
 from clawblox.world.viewer import ViewerCommand
@@ -158,8 +159,7 @@ def _read_axis(replay: Replay) -> tuple[Axis, _Lanes]:
     lineages = [own.lineage, *(read_history(run).lineage for run in others if run != replay.run)]
     name = replay.found.instance or next((one.name for one in own.lineage.instances), "")
     lives = find_descent(lineages, replay.run.directory, name)
-    with site.recordings.opened_lives(lives) as recorded:
-        axis = make_axis(lives, recorded)
+    with site.recordings.opened_axis(lives) as (axis, recorded):
         return axis, read_lanes(axis, recorded)
 
 

@@ -11,12 +11,13 @@ from typing import Final
 
 from clawblox.columns import shorten
 from clawblox.views import html, svg
+from clawblox.views.axis import Axis, Piece, Sent
 from clawblox.views.formatting import count_words, round_ticks
 from clawblox.views.html import Address, Markup
 from clawblox.views.svg import Picture, Sign
-from clawblox.web.axis import Axis, Piece, format_position
-from clawblox.web.descent import MAX_POINTS, Sent
 
+MAX_POINTS: Final = 1400
+"""Points of a line or a lane; of more, columns are drawn."""
 LEFT: Final = 160.0
 """Where an axis begins, in pixels; its positions are spread evenly up to ``RIGHT``."""
 RIGHT: Final = 840.0

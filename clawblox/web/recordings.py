@@ -1,11 +1,4 @@
-"""A line of descent: the lives from the first start to the last moment of an instance.
-
-It leads back through restarts of an instance, and through forks to the instances that it came
-from, in the same run directory or in others. Of each life it keeps the part up to the save that
-the next life began from. What an instance lost after such a save belongs to the line as well, but
-lies beside it; what a parent did after a fork does not. Lives are matched with their recordings,
-which are kept so that a look reads only what is new.
-"""
+"""Recordings that pages look at, kept so that a look reads only what is new."""
 
 from __future__ import annotations
 
@@ -22,22 +15,18 @@ import attrs
 from clawblox.differences import add_key
 from clawblox.errors import ManifestError, RecordingError
 from clawblox.foreign_values import finite_number
-from clawblox.recording.blocks import Moment, Track
+from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.rundir.lineage import InstanceLineage, Lineage
-from clawblox.rundir.lives import Life, Origin
 from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_recording
-from clawblox.rundir.saves import LineageSave
-from clawblox.views.agent_words import seconds_of
-from clawblox.views.lineage_layout import find_history
+from clawblox.views.axis import Axis, Sent, make_axis
+from clawblox.views.axis_svg import MAX_POINTS
+from clawblox.views.descent import DescentLife, find_life
 from clawblox.views.recordings import Roster
 from clawblox.views.world_calls import describe_sent
 
 _MAX_KEPT: Final = 16
 _MAX_STATES_BYTES: Final = 1 << 20
 """States of an answer; a single one may be larger."""
-MAX_POINTS: Final = 1400
-"""Points of a line."""
 _MAX_BLOCKS: Final = 140
 _MAX_NUMBERS: Final = 200
 _NUMBERS_DEPTH: Final = 3
@@ -45,136 +34,6 @@ _OWN_TIME: Final = ("tick", "time")
 
 Points: TypeAlias = list[tuple[float, float]]
 """Simulated times, in seconds, each with a value."""
-
-
-@attrs.frozen
-class DescentLife:
-    """A life of a line of descent.
-
-    Attributes:
-        run_dir: Its run directory.
-        instance: Its instance.
-        number: Its place among the lives of the instance, from 0.
-        is_lost: Whether no part of it is on the line.
-        until: The save with which it leaves the line; None if it does not.
-        is_forked: Whether the line goes on in another instance from that save.
-    """
-
-    run_dir: Path
-    instance: InstanceLineage = attrs.field(repr=lambda instance: instance.name)
-    number: int
-    is_lost: bool = False
-    until: LineageSave | None = None
-    is_forked: bool = False
-
-    @property
-    def life(self) -> Life:
-        """The life itself."""
-        return self.instance.lives[self.number]
-
-    @property
-    def name(self) -> str:
-        """Name of its instance, and which of its lives it is where there are several."""
-        several = len(self.instance.lives) > 1
-        return f"{self.instance.name}, life {self.number + 1}" if several else self.instance.name
-
-
-def find_descent(
-    lineages: Sequence[Lineage], run_dir: Path, instance: str
-) -> tuple[DescentLife, ...]:
-    """Return the line of descent of an instance, oldest life first.
-
-    Args:
-        lineages: The run directories to search for the origins of lives.
-        run_dir: The run directory of the instance, one of them.
-        instance: Its name; an unknown one has no lives.
-    """
-    lives: list[DescentLife] = []
-    seen: set[tuple[Path, str]] = set()
-    all_own = (lineage.instances for lineage in lineages if lineage.run_dir == run_dir)
-    named = (one for own in all_own for one in own if one.name == instance)
-    last = next((DescentLife(run_dir, one, len(one.lives) - 1) for one in named), None)
-    while last is not None and (last.run_dir, last.instance.name) not in seen:
-        seen.add((last.run_dir, last.instance.name))
-        lives[:0] = before = [*_list_lives(last)]
-        origin = next(one.life.origin for one in before if not one.is_lost)
-        last = _find_parent(lineages, origin, last.run_dir) if origin else None
-    return tuple(lives)
-
-
-def _find_parent(lineages: Sequence[Lineage], origin: Origin, run_dir: Path) -> DescentLife | None:
-    """Return the life that made a save: by the path of the save, or else by its digest."""
-    makers = [
-        (save.path != origin.path, lineage.run_dir != run_dir, number, instance, lineage, save)
-        for lineage in lineages
-        for instance in lineage.instances
-        for number, life in enumerate(instance.lives)
-        for save in life.saves
-        if save.path == origin.path or (save.sha256 and save.sha256 == origin.sha256)
-    ]
-    if not makers:
-        return None
-    _, _, number, instance, lineage, save = min(makers, key=lambda maker: maker[:2])
-    return DescentLife(lineage.run_dir, instance, number, until=save, is_forked=True)
-
-
-def _list_lives(last: DescentLife) -> Iterator[DescentLife]:
-    """Yield the lives of an instance up to its last one on the line."""
-    lives = last.instance.lives[: last.number + 1]
-    kept = find_history(lives)
-    for number, life in enumerate(lives[:-1]):
-        until = life.saves[kept[number] - 1] if number in kept else None
-        yield DescentLife(last.run_dir, last.instance, number, number not in kept, until)
-    yield last
-
-
-def find_life(
-    lives: Sequence[DescentLife], run_dir: Path, instance: str, first: Moment
-) -> int | None:
-    """Return the life that made a recording, as an index; None if it is none of these.
-
-    Of the lives of the instance that began at the same simulated time, it is the one that began
-    next to the recording.
-
-    Args:
-        lives: A line of descent.
-        run_dir: The run directory of the recording.
-        instance: Name of its instance; empty for the only one.
-        first: When it begins.
-    """
-    own = [one for one in lives if one.run_dir == run_dir and instance in ("", one.instance.name)]
-    recorded_at = seconds_of(first.utc) or 0.0
-    begun = [
-        (abs((seconds_of(life.begun_at) or math.inf) - recorded_at), number)
-        for number, life in enumerate(own[0].instance.lives if own else ())
-        if life.time is None or math.isclose(life.time, first.time, abs_tol=1e-6)
-    ]
-    numbers = {one.number: lives.index(one) for one in own}
-    return numbers.get(min(begun)[1]) if begun else None
-
-
-# -- recordings ----------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Sent:
-    """An input or a message of an agent.
-
-    Attributes:
-        time: When it was applied, in seconds of simulation time.
-        name: Name of the agent.
-        is_message: Whether it is a message.
-        words: What it is, as a call of the agent is shown.
-        utc: When that was, in time of the host.
-        is_lost: Whether it is beside its line of descent.
-    """
-
-    time: float
-    name: str = ""
-    is_message: bool = False
-    words: str = ""
-    utc: str = ""
-    is_lost: bool = False
 
 
 class OpenRecording:
@@ -310,6 +169,22 @@ RecordedLives: TypeAlias = Mapping[int, Sequence[OpenRecording]]
 """The open recordings of each life of a line of descent, by its index, in their order."""
 
 
+def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
+    """Return what each agent sent, by its name. Blocks.
+
+    Raises:
+        OSError: A file cannot be read.
+        RecordingError: A block is damaged.
+    """
+    lanes: dict[str, list[Sent]] = {}
+    for life, recordings in sorted(recorded.items()):
+        for one in (one for recording in recordings for one in recording.sent):
+            is_lost = axis.is_lost(life, one.time)
+            if is_lost is not None:
+                lanes.setdefault(one.name, []).append(attrs.evolve(one, is_lost=is_lost))
+    return lanes
+
+
 class Recordings:
     """Recordings that pages have looked at; one thread reads at a time. Every method blocks."""
 
@@ -337,10 +212,10 @@ class Recordings:
                 yield recording
 
     @contextlib.contextmanager
-    def opened_lives(self, lives: Sequence[DescentLife]) -> Iterator[RecordedLives]:
-        """Open the recordings of a line of descent for the duration of the block.
+    def opened_axis(self, lives: Sequence[DescentLife]) -> Iterator[tuple[Axis, RecordedLives]]:
+        """Yield the axis of a line of descent and its recordings, open while the block runs.
 
-        Of each only the index is read; one that cannot be read is left out.
+        Of each recording only the index is read; one that cannot be read is left out.
 
         Raises:
             ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
@@ -354,7 +229,8 @@ class Recordings:
                     life = find_life(lives, run_dir, found.instance, first)
                     if life is not None:
                         recordings.setdefault(life, []).append(recording)
-            yield recordings
+            readers = {life: [one.reader for one in own] for life, own in recordings.items()}
+            yield make_axis(lives, readers), recordings
 
 
 def _list_recordings(lives: Sequence[DescentLife]) -> Iterator[tuple[Path, FoundRecording]]:

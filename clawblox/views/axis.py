@@ -9,19 +9,20 @@ line.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Final, TypeAlias
 
 import attrs
 
+from clawblox.recording.reader import RecordingReader
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import format_utc_ms
 from clawblox.views.agent_words import seconds_of
+from clawblox.views.descent import DescentLife
 from clawblox.views.formatting import format_rough_seconds
 from clawblox.views.svg import Knot, interpolate
-from clawblox.web.descent import DescentLife, OpenRecording, RecordedLives, Sent
 
 FOLD_S: Final = 60.0
 """A longer time of the host in which nothing is recorded is folded, in seconds."""
@@ -37,6 +38,27 @@ _Time: TypeAlias = tuple[str | None, float | None]
 def format_position(position: float) -> str:
     """Return a position as addresses have it."""
     return f"{position:.3f}".rstrip("0").rstrip(".")
+
+
+@attrs.frozen
+class Sent:
+    """An input or a message of an agent.
+
+    Attributes:
+        time: When it was applied, in seconds of simulation time.
+        name: Name of the agent.
+        is_message: Whether it is a message.
+        words: What it is, as a call of the agent is shown.
+        utc: When that was, in time of the host.
+        is_lost: Whether it is beside its line of descent.
+    """
+
+    time: float
+    name: str = ""
+    is_message: bool = False
+    words: str = ""
+    utc: str = ""
+    is_lost: bool = False
 
 
 @attrs.frozen
@@ -195,31 +217,17 @@ class Axis:
         return attrs.evolve(self, pieces=tuple(pieces), points=tuple(points))
 
 
-def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
-    """Return what each agent sent, by its name. Blocks.
-
-    Raises:
-        OSError: A file cannot be read.
-        RecordingError: A block is damaged.
-    """
-    lanes: dict[str, list[Sent]] = {}
-    for life, recordings in sorted(recorded.items()):
-        for one in (one for recording in recordings for one in recording.sent):
-            is_lost = axis.is_lost(life, one.time)
-            if is_lost is not None:
-                lanes.setdefault(one.name, []).append(attrs.evolve(one, is_lost=is_lost))
-    return lanes
-
-
 # -- making -------------------------------------------------------------------------------------
 
 
-def make_axis(lives: Sequence[DescentLife], recorded: RecordedLives) -> Axis:
+def make_axis(
+    lives: Sequence[DescentLife], recorded: Mapping[int, Sequence[RecordingReader]]
+) -> Axis:
     """Return the axis of a line of descent.
 
     Args:
         lives: The line.
-        recorded: Its recordings.
+        recorded: The recordings of each life, by its index, of which only the index is used.
     """
     known = {number: _order(_recorded_times(own)) for number, own in recorded.items()}
     is_simulated = any(known.values())
@@ -237,8 +245,8 @@ def make_axis(lives: Sequence[DescentLife], recorded: RecordedLives) -> Axis:
     return attrs.evolve(axis, points=(*_find_points(axis), *_find_pauses(axis)))
 
 
-def _recorded_times(recordings: Iterable[OpenRecording]) -> Iterator[_Time]:
-    for head in (block.header for one in recordings for block in one.reader.index):
+def _recorded_times(recordings: Iterable[RecordingReader]) -> Iterator[_Time]:
+    for head in (block.header for one in recordings for block in one.index):
         yield from ((head.first.utc, head.first.time), (head.last.utc, head.last.time))
 
 

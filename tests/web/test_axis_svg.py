@@ -10,10 +10,11 @@ import pytest
 
 from clawblox.recording.blocks import Track
 from clawblox.rundir.lineage import read_lineage
+from clawblox.views import svg
+from clawblox.views.axis import Sent, make_axis
+from clawblox.views.axis_svg import LEFT, MAX_POINTS, RIGHT, draw_axis
+from clawblox.views.descent import DescentLife, find_descent
 from clawblox.views.svg import Picture
-from clawblox.web.axis import make_axis
-from clawblox.web.axis_shapes import LEFT, RIGHT, draw_axis
-from clawblox.web.descent import MAX_POINTS, DescentLife, Sent, find_descent
 from tests.lineages import make_restart, run_of, save_of, write_run
 from tests.web.test_axis import block, recorded
 
@@ -98,3 +99,9 @@ def test_hostile_names_are_text(lives: tuple[DescentLife, ...], tmp_path: Path) 
 def test_an_axis_without_any_time_says_so() -> None:
     picture = draw_axis(make_axis((), {}), {})
     assert "No time of this run is known." in picture.part().html
+
+
+def test_words_of_folds_that_would_overlap_are_in_their_titles_alone() -> None:
+    folds = [*svg.draw_folds([(100, "6h"), (110, "2m"), (200, "1h")], 20, 60, "no turn ran")]
+    assert ["<text" in fold.html for fold in folds] == [True, False, True]
+    assert "2m in which no turn ran" in folds[1].html
