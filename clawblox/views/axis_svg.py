@@ -11,7 +11,7 @@ from typing import Final
 
 from clawblox.columns import shorten
 from clawblox.views import html, svg
-from clawblox.views.axis import Axis, Piece, Sent
+from clawblox.views.axis import Axis, Piece, Sent, format_position
 from clawblox.views.formatting import count_words, round_ticks
 from clawblox.views.html import Address, Markup
 from clawblox.views.svg import Picture, Sign

@@ -41,7 +41,6 @@ _PAGES: Final[Sequence[tuple[str, Callable[..., Page]]]] = (
     ("run/*/save/*/file", save.make_file_page),
     ("lineage", lineage.make_page),
     ("compare", compare.make_page),
-    ("compare/*/*", compare.make_page),
 )
 """Paths of pages, in which ``*`` stands for an id, and what makes them of an ask and these ids."""
 

@@ -24,6 +24,7 @@ from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import InstanceStatus
+from clawblox.views.descent import DescentLife, find_descent
 from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import Address
 from clawblox.web.page import Ask
@@ -81,6 +82,12 @@ def _read(run_dir: Path, _stamp: tuple[object, ...]) -> RunHistory:
     }
     latest = sorted(saves.values(), key=lambda save: save.created_at or "")[::-1]
     return RunHistory(lineage, latest, recordings, lineage.origins or [*parents.values()])
+
+
+def find_line(site: Site, run: RunSummary, instance: str) -> Sequence[DescentLife]:
+    """Return the line of descent of an instance, in all runs that it can have come from. Blocks."""
+    runs = site.runs() if read_history(run).origins else (run,)
+    return find_descent([read_history(one).lineage for one in runs], run.directory, instance)
 
 
 # -- which save came from where --------------------------------------------------------------------

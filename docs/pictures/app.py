@@ -117,7 +117,7 @@ def _find_pages(site: Served) -> Iterator[tuple[str, str]]:
         rf'href="/{site.key}/(run/[0-9a-f]+)"[^>]*>workspace-s1/g003<', site.text(experiment)
     )
     yield "save", follow(learned, rf"{learned}/save/[0-9a-f]+(?=\">gen)")
-    yield "compare", f"compare/{other[4:]}/{branch[4:]}"
+    yield "compare", f"compare?a={other[4:]}&b={branch[4:]}"
     yield "lineage", "lineage"
     yield "usage", "usage"
     yield "replay", f"{follow('?q=race', 'run/[0-9a-f]+')}/replay?t=12"

@@ -45,7 +45,7 @@ PAGES: Final = (
     "search?q=script",
     "lineage",
     "compare",
-    "compare/{run}/{run}",
+    "compare?a={run}&b={run}",
 )
 """Addresses of pages; the names in braces are those of what is in a :class:`Lab`."""
 WATCH: Final = """

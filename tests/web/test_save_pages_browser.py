@@ -47,7 +47,7 @@ def addresses(lab: Path) -> dict[str, str]:
         "a file": f"{latest}/file?agent=rocky&file=SOUL.md",
         "a snapshot": saves_of(found, "first", "alpha")[0][0],
         "lineage": "lineage",
-        "a comparison": f"compare/{idents['alpha']}/{idents['w000']}",
+        "a comparison": f"compare?a={idents['alpha']}&b={idents['w000']}",
         "a choice": "compare",
     }
 

@@ -14,7 +14,6 @@ from clawblox.errors import ClawbloxError
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.axis_svg import RIGHT, draw_axis, draw_line
-from clawblox.views.descent import find_descent
 from clawblox.views.formatting import (
     describe_life,
     format_labels,
@@ -39,6 +38,7 @@ from clawblox.web.recordings import Points, Recordings, read_lanes
 from clawblox.web.run_history import (
     Origins,
     Subject,
+    find_line,
     find_subject,
     list_subjects,
     read_history,
@@ -55,9 +55,9 @@ _DIGITS: Final = 6
 """Significant digits of numbers, unless two that differ would look equal."""
 
 
-def make_page(ask: Ask, first: str = "", second: str = "") -> Page:
-    """Return the page that compares two runs or instances, or lets choose them."""
-    idents = first or ask.query.get("a", ""), second or ask.query.get("b", "")
+def make_page(ask: Ask) -> Page:
+    """Return the page that compares the runs or instances ``a`` and ``b``, or lets choose them."""
+    idents = ask.query.get("a", ""), ask.query.get("b", "")
     form = comparison(ask.links, [*list_subjects(ask, ask.site.runs())], idents)
     crumbs = ((ask.site.root.name, ask.links.to()),)
     if not all(idents):
@@ -91,8 +91,7 @@ def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
 
 
 def _open(ask: Ask, subjects: Sequence[Subject], stack: contextlib.ExitStack) -> Sequence[Side]:
-    lineages = [read_history(run).lineage for run in ask.site.runs()]
-    lines = [find_descent(lineages, one.run.directory, one.instance_name) for one in subjects]
+    lines = [find_line(ask.site, one.run, one.instance_name) for one in subjects]
     # A recording of both is opened twice, so each side has its own.
     return [Side(*stack.enter_context(Recordings().opened_axis(lives))) for lives in lines]
 
@@ -140,9 +139,7 @@ def _draw_difference(
     ask: Ask, subjects: Sequence[Subject], first: FirstDifference, source: str
 ) -> Iterator[Markup]:
     yield element("h3", f"First {first.kind} that differs: {first.events[0].agent}")
-    times = {round(event.at, 6) for event in first.events}
-    apart = "; they stand at different times" if len(times) > 1 else ""
-    yield element("p", f"{first.path or 'all of it'}, by {source}{apart}", class_="muted")
+    yield element("p", f"{first.path or 'all of it'}, by {source}", class_="muted")
     moments = map(partial(_link_moment, ask), subjects, first.events)
     yield _draw_pair(_show_both(first.values), [*moments])
 
@@ -180,13 +177,9 @@ def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
 
 def _show_both(values: Sequence[Any]) -> Sequence[str]:
     """Return two values that differ, numbers rounded unless they would look equal then."""
-    rounded = [_show(_round(value)) for value in values]
+    round_all = partial(json.loads, parse_float=lambda text: float(f"{float(text):.{_DIGITS}g}"))
+    rounded = [_show(round_all(json.dumps(value))) for value in values]
     return rounded if rounded[0] != rounded[1] else [*map(_show, values)]
-
-
-def _round(value: Any) -> Any:  # noqa: ANN401 - JSON
-    text = json.dumps(value)
-    return json.loads(text, parse_float=lambda number: float(f"{float(number):.{_DIGITS}g}"))
 
 
 def _show(value: Any) -> str:  # noqa: ANN401 - JSON

@@ -20,15 +20,14 @@ from clawblox.recording.reader import Record
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.axis import Axis, Sent, format_position
 from clawblox.views.axis_svg import draw_axis
-from clawblox.views.descent import find_descent
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
 from clawblox.web.frames import LOOK_S, RecordedWorld, RunningViewer, find_world
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import and_more, code, facts, state_mark, table, tree
 from clawblox.web.recordings import OpenRecording, read_lanes
-from clawblox.web.run_history import read_history
-from clawblox.web.site import NoSuchPage, RunSummary
+from clawblox.web.run_history import find_line, read_history
+from clawblox.web.site import NoSuchPage, RunSummary, first
 from clawblox.world.viewer import ViewerCommand
 
 _MAX_AGENTS: Final = 12
@@ -49,14 +48,12 @@ class Replay:
         run: The run.
         number: Its number there.
         found: The recording.
-        count: How many recordings the run has.
     """
 
     ask: Ask
     run: RunSummary
     number: str
     found: FoundRecording
-    count: int
 
     @property
     def running(self) -> RunningViewer | None:
@@ -95,11 +92,10 @@ def find_replay(ask: Ask, ident: str, number: str) -> Replay:
         NoSuchPage: There is none.
     """
     run = ask.site.find_run(ident)
-    recordings = read_history(run).recordings
-    numbered = {str(place): found for place, found in enumerate(recordings, 1)}
-    if number in numbered:
-        return Replay(ask, run, number, numbered[number], len(recordings))
-    raise NoSuchPage(f"{run.name} has no recording {number}; start a world with --record")
+    numbered = enumerate(read_history(run).recordings, 1)
+    found = (one for place, one in numbered if str(place) == number)
+    why = f"{run.name} has no recording {number}; start a world with --record"
+    return Replay(ask, run, number, first(found, why))
 
 
 def find_viewer(ask: Ask, ident: str, number: str) -> tuple[Replay, ViewerCommand]:
@@ -154,12 +150,9 @@ def _make_parts(replay: Replay) -> list[Part]:
 
 def _read_axis(replay: Replay) -> tuple[Axis, _Lanes]:
     """Return the axis of the instance that made a recording, and what its agents sent. Blocks."""
-    own, site = read_history(replay.run), replay.ask.site
-    others = site.runs() if own.origins else ()
-    lineages = [own.lineage, *(read_history(run).lineage for run in others if run != replay.run)]
-    name = replay.found.instance or next((one.name for one in own.lineage.instances), "")
-    lives = find_descent(lineages, replay.run.directory, name)
-    with site.recordings.opened_axis(lives) as (axis, recorded):
+    site, instances = replay.ask.site, read_history(replay.run).lineage.instances
+    name = replay.found.instance or next((one.name for one in instances), "")
+    with site.recordings.opened_axis(find_line(site, replay.run, name)) as (axis, recorded):
         return axis, read_lanes(axis, recorded)
 
 
@@ -184,13 +177,14 @@ def _find_time(ask: Ask, name: str) -> float | None:
 
 def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
     (begin, end), index = recording.span, recording.reader.index
+    count = len(read_history(replay.run).recordings)
     span = {"id": "span", "data_begin": repr(begin), "data_end": repr(end)}
     hosts = (index[0].header.first.utc, index[-1].header.last.utc)
-    numbers = map(str, range(1, min(replay.count, _MAX_LISTED) + 1))
+    numbers = map(str, range(1, min(count, _MAX_LISTED) + 1))
     others = [link(n, attrs.evolve(replay, number=n).address()) for n in numbers]
     is_torn = recording.reader.torn_at is not None and not replay.is_live
     pairs: list[tuple[str, Child]] = [
-        ("Recording", f"{replay.number} of {replay.count}"),
+        ("Recording", f"{replay.number} of {count}"),
         ("All recordings", join(others, ", ") if others[1:] else None),
         ("Instance", replay.found.instance),
         ("Simulated", element("span", f"{begin:.2f} to {end:.2f} s", **span)),
