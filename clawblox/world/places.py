@@ -289,24 +289,6 @@ class FleetPlace:
         return answer
 
 
-async def send_once(
-    connections: Connections,
-    request: Request,
-    body: bytes | None,
-    timeout: float,
-    delivery: Delivery | None = None,
-) -> Answer:
-    """Return the answer to a request, one that means success or a refusal.
-
-    Raises:
-        WorldCallError: There was no usable answer in time.
-
-    Cancellation: ``delivery`` has whether the request may have been received.
-    """
-    answer = await connections.send(request, body, timeout=timeout, delivery=delivery)
-    return require_usable(request, answer)
-
-
 def require_usable(request: Request, answer: Answer) -> Answer:
     """Return an answer that means success or a refusal.
 

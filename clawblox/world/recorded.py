@@ -24,7 +24,7 @@ from clawblox.system.request import Answer, Request
 from clawblox.world.access import Member, join, join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.http_clients import HttpClients
-from clawblox.world.places import Waits, send_once
+from clawblox.world.places import Waits, require_usable
 from clawblox.world.players import Restored, SavedPlayers, recall_kept
 from clawblox.world.settling import list_agent
 
@@ -143,7 +143,8 @@ class RecordedPlace:
         Cancellation: the request may have been received.
         """
         try:
-            return await send_once(self.connections, request, body, waits.timeout)
+            answer = await self.connections.send(request, body, timeout=waits.timeout)
+            return require_usable(request, answer)
         except WorldCallError as error:
             raise await self._explained(error) from error.__cause__
 
