@@ -95,31 +95,19 @@ def create_app(
     clock = make_clock(world, settings.clock or world.simulation.clock)
     api = _Api(world, clock, settings.operator_token)
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as tasks:
-            for task in (clock.run, *background):
-                tasks.start_soon(task)
-            yield
-            tasks.cancel_scope.cancel()
-
-    routes = [*api.routes(), *world.simulation.routes(world)]
-
     async def answer_halted(request: Request, error: Exception) -> Response:
         log = "" if settings.log_name is None else f": {settings.log_name}"
         text = f"Game halted: {error}. See logs for full stack trace{log or '.'}"
         return PlainTextResponse(text, 503)
 
-    app = Starlette(
-        routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
-        exception_handlers={
-            Halted: answer_halted,
-            WorldFull: _answer_refusal,
-            InputError: _answer_refusal,
-            ClientDisconnect: _answer_disconnected,
-        },
-        lifespan=lifespan,
-    )
+    routes = [*api.routes(), *world.simulation.routes(world)]
+    app = _make_app(routes, settings, clock.run, *background)
+    app.exception_handlers = {
+        Halted: answer_halted,
+        WorldFull: _answer_refusal,
+        InputError: _answer_refusal,
+        ClientDisconnect: _answer_disconnected,
+    }
     app.router.redirect_slashes = False
     return _gate(app, clock.catch_up, ServerAddress(settings.host, settings.port))
 
@@ -141,13 +129,6 @@ def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
         await is_wanted.wait()
         await replay.run()
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            yield
-            tasks.cancel_scope.cancel()
-
     async def answer(request: Request) -> Response:
         return PlainTextResponse("This world repeats a recording. No agent can join it.\n")
 
@@ -158,11 +139,27 @@ def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
         return _json(replay.document())
 
     routes = [Route(REPLAY_ROUTE, progress), Route("/{path:path}", answer)]
-    app = Starlette(
+    app = _make_app(routes, settings, run)
+    return _gate(app, lambda: None, ServerAddress(settings.host, settings.port))
+
+
+def _make_app(
+    routes: Sequence[BaseRoute], settings: Settings, *background: BackgroundTask
+) -> Starlette:
+    """Return an application below the base path, with tasks that run during its lifespan."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            for task in background:
+                tasks.start_soon(task)
+            yield
+            tasks.cancel_scope.cancel()
+
+    return Starlette(
         routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
         lifespan=lifespan,
     )
-    return _gate(app, lambda: None, ServerAddress(settings.host, settings.port))
 
 
 class _Api:

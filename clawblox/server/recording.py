@@ -300,18 +300,15 @@ class Recorder:
         return self._writer.is_over
 
     async def write_due(self) -> None:
-        """Write the blocks that have ended, and wait for that, instead of :meth:`run`."""
-        await self._write_ended()
+        """Write the blocks that have ended, and wait for that; :meth:`run` does so too."""
+        await to_thread.run_sync(self._writer.write, self._writer.take())
 
     async def run(self) -> None:
         """Write blocks when they have ended, until cancelled.
 
         Cancellation: no record is lost; :meth:`close` writes the rest.
         """
-        await self._writer.run(self._write_ended)
-
-    async def _write_ended(self) -> None:
-        await to_thread.run_sync(self._writer.write, self._writer.take())
+        await self._writer.run(self.write_due)
 
     def close(self, *, is_clean: bool = True) -> FileDigest | None:
         """Write the rest and close the file. Blocks.

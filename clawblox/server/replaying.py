@@ -149,7 +149,8 @@ class Replay:
         """
         snapshot = start.snapshot
         if snapshot is None or (not start.is_resumed and self._has_changed(snapshot)):
-            self._begin_fresh(start.seed)
+            self._reseed(start.seed)
+            self._world.begin()
         else:
             self._restore(snapshot)
             if start.is_reseeded:
@@ -158,10 +159,6 @@ class Replay:
     def _has_changed(self, snapshot: Mapping[str, Any]) -> bool:
         recorded = snapshot.get("scene_hash")
         return isinstance(recorded, str) and recorded != self._world.simulation.content_hash()
-
-    def _begin_fresh(self, seed: int | None) -> None:
-        self._reseed(seed)
-        self._world.begin()
 
     def _reseed(self, seed: int | None) -> None:
         if seed is None or seed not in SEEDS:

@@ -103,7 +103,13 @@ def restore_snapshot(world: HostedWorld, body: bytes) -> None:
     Raises:
         SnapshotRefusal: ``body`` is not a snapshot of this world.
     """
-    restore_document(world, _parse(body))
+    try:
+        document = json.loads(body, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotRefusal(f"it is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise SnapshotRefusal("it is not a JSON object")
+    restore_document(world, document)
 
 
 def restore_document(world: HostedWorld, document: dict[str, Any]) -> None:
@@ -115,16 +121,6 @@ def restore_document(world: HostedWorld, document: dict[str, Any]) -> None:
     _check_identity(world, document)
     _restore_kit(world, document)
     _restore_simulation(world, document)
-
-
-def _parse(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body, parse_constant=refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise SnapshotRefusal(f"it is not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise SnapshotRefusal("it is not a JSON object")
-    return document
 
 
 def _check_identity(world: HostedWorld, document: dict[str, Any]) -> None:

@@ -458,13 +458,7 @@ class Fleet(KnownInstances):
 
     # -- services ---------------------------------------------------------------------------
 
-    def emit(
-        self,
-        kind: EventKind,
-        instance: str,
-        labels: Labels,
-        **detail: Any,
-    ) -> None:
+    def emit(self, kind: EventKind, instance: str, labels: Labels, **detail: Any) -> None:
         """Send an event to all subscribers, and count it."""
         self.hub.emit(kind, instance, labels, **detail)
         self.recorder.count_event(kind)

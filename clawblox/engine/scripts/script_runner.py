@@ -144,7 +144,7 @@ class ScriptRunner(SavedState):
         scheduler.resume(thread, ())
 
     def _load(self, script: Instance) -> Coroutine:
-        """Compile a script; return a thread that will run it, with globals of its own.
+        """Compile a script; return the thread that will run it, with globals of its own.
 
         Raises:
             LuaError: It is not Luau.

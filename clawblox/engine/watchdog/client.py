@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final
 
 import attrs
@@ -70,12 +70,7 @@ class Watchdog:
         libc.signal(WATCHDOG_STATUS, ctypes.cast(libc._exit, ctypes.c_void_p))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, limits: WatchdogLimits) -> None:
