@@ -16,7 +16,7 @@ import attrs
 
 from clawblox.views.html import Address, Markup, element, join, link, read_rules, void
 from clawblox.web.frames import Viewers
-from clawblox.web.site import Site
+from clawblox.web.site import RunSummary, Site
 
 STATIC_FILES: Final = ("app.js", "icon.svg", "replay.js", "style.css")
 
@@ -71,6 +71,11 @@ class Ask:
         """Return a parameter as a whole number of at most 15 digits; None if it is none."""
         text = self.query.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+    def crumbs(self, run: RunSummary | None = None) -> Sequence[tuple[str, Address]]:
+        """Return the pages above one: the first page, and below it the page of a run, if any."""
+        of_run = [(run.name, self.links.to("run", run.ident))] if run else []
+        return (self.site.root.name, self.links.to()), *of_run
 
 
 @attrs.frozen

@@ -75,4 +75,4 @@ def make_missing(ask: Ask, why: str) -> Page:
         why: The reason, for people.
     """
     body = element("p", why, " ", link("All runs", ask.links.to()))
-    return Page("Not found", ((ask.site.root.name, ask.links.to()),), (Part("why", body),))
+    return Page("Not found", ask.crumbs(), (Part("why", body),))

@@ -23,7 +23,6 @@ from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.rundir.saves import LineageSave
-from clawblox.rundir.status import InstanceStatus
 from clawblox.views.descent import DescentLife, find_descent
 from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import Address
@@ -312,12 +311,6 @@ class Subject:
     def instance_name(self) -> str:
         """The name of its instance; empty for none."""
         return self.instance.name if self.instance else ""
-
-    @property
-    def status(self) -> InstanceStatus | None:
-        """The status of its instance; None if it is not known."""
-        instances = self.run.run.instances
-        return next((status for status in instances if status.name == self.instance_name), None)
 
 
 def find_subject(ask: Ask, ident: str) -> Subject:

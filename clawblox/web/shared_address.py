@@ -120,8 +120,7 @@ def make_page(ask: Ask) -> Page:
     why = "Several run directories here have this run. Choose one:" if len(pages) > 1 else "It is:"
     rows = [(link(run.name, to), str(run.directory), moment(run.latest)) for run, to in pages]
     body = element("p", why), table("Runs", ("Run", "Directory", "Latest"), rows)
-    crumbs = ((ask.site.root.name, ask.links.to()),)
-    return Page(text[:200], crumbs, (Part("choice", join(body)),))
+    return Page(text[:200], ask.crumbs(), (Part("choice", join(body)),))
 
 
 def _all_ids(run: RunSummary) -> set[str]:

@@ -72,7 +72,7 @@ def make_page(ask: Ask, ident: str, agent_ident: str) -> Page:
         parts = [Part("why", _explain(agent, None)), Part("log", element("p", words))]
     return Page(
         agent.name,
-        ((ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))),
+        ask.crumbs(run),
         parts,
         is_live=not agent.is_over,
         share=share(run, "agent", agent.name),

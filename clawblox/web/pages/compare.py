@@ -59,9 +59,8 @@ def make_page(ask: Ask) -> Page:
     """Return the page that compares the runs or instances ``a`` and ``b``, or lets choose them."""
     idents = ask.query.get("a", ""), ask.query.get("b", "")
     form = comparison(ask.links, [*list_subjects(ask, ask.site.runs())], idents)
-    crumbs = ((ask.site.root.name, ask.links.to()),)
     if not all(idents):
-        return Page("Compare", crumbs, (Part("choose", form),))
+        return Page("Compare", ask.crumbs(), (Part("choose", form),))
     subjects = [find_subject(ask, ident) for ident in idents]
     parts = {
         "sides": join(map(partial(_name_subject, ask), "AB", subjects)),
@@ -82,7 +81,7 @@ def make_page(ask: Ask) -> Page:
         except (ClawbloxError, OSError, ModuleNotFoundError) as error:
             parts["parting"] = element("p", f"✕ {error}", class_="bad")
     parts["choose"] = element("details", element("summary", "Compare others"), form)
-    return Page("Compare", crumbs, [Part(name, body) for name, body in parts.items()])
+    return Page("Compare", ask.crumbs(), [Part(name, body) for name, body in parts.items()])
 
 
 def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
@@ -199,9 +198,10 @@ def _draw_facts(ask: Ask, subjects: Sequence[Subject]) -> Markup:
 
 
 def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
-    status, run = subject.status, subject.run
-    for name, score in read_scores(ask.site, subject.run).items():
-        yield f"Score {name}", f"{score:g}"
+    run, name = subject.run, subject.instance_name
+    status = next((status for status in run.run.instances if status.name == name), None)
+    for scored, score in read_scores(ask.site, run).items():
+        yield f"Score {scored}", f"{score:g}"
     yield from describe_usage(run).items()
     if status is not None:
         ending = describe_life(status.state, status.exit, status.halt)

@@ -80,8 +80,7 @@ def make_page(ask: Ask, ident: str) -> Page:
         Part("rows", _draw_rows([*_choose(ask, rows)], pages)),
         Part("compare", comparison(ask.links, [*list_subjects(ask, own)])),
     ]
-    crumbs = ((ask.site.root.name, ask.links.to()),)
-    return Page(record.plan.name, crumbs, parts, is_live=status.pid is not None)
+    return Page(record.plan.name, ask.crumbs(), parts, is_live=status.pid is not None)
 
 
 def _summarise(status: ExperimentStatus) -> Markup:

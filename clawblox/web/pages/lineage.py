@@ -47,7 +47,7 @@ def make_page(ask: Ask) -> Page:
     parts = [Part("summary", join((element("p", words, class_="summary"), more)))]
     for place, family in enumerate(families[:_MAX_FAMILIES]):
         parts.append(Part(f"family-{place}", join(_draw_family(ask, family, origins))))
-    return Page("Lineage", ((ask.site.root.name, ask.links.to()),), parts, is_live=True)
+    return Page("Lineage", ask.crumbs(), parts, is_live=True)
 
 
 def _walk(

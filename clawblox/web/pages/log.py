@@ -138,7 +138,7 @@ def make_page(ask: Ask, ident: str, name: str) -> Page:
         parts = [Part("why", element("p", why))]
     return Page(
         f"Log of {name}",
-        ((ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))),
+        ask.crumbs(run),
         parts,
         is_live=status.state not in OVER,
         share=share(run, "log", name),
@@ -308,7 +308,7 @@ def make_search_page(ask: Ask) -> Page:
         except ValueError as error:
             found = element("p", str(error), class_="bad")
         parts.append(Part("found", found))
-    return Page("Search", ((ask.site.root.name, ask.links.to()),), parts)
+    return Page("Search", ask.crumbs(), parts)
 
 
 def _link(ask: Ask, words: str, key: str | None = None, **query: str | int | None) -> Markup:

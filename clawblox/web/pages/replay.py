@@ -126,8 +126,7 @@ def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     except (ClawbloxError, OSError, ModuleNotFoundError) as error:
         parts = [Part("why", element("p", f"✕ {error}", class_="bad"))]
     run, is_live = replay.run, replay.is_live or replay.running is not None
-    crumbs = (ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))
-    return Page(f"Replay of {run.name}", crumbs, parts, is_live=is_live)
+    return Page(f"Replay of {run.name}", ask.crumbs(run), parts, is_live=is_live)
 
 
 def _make_parts(replay: Replay) -> list[Part]:

@@ -40,7 +40,7 @@ def make_page(ask: Ask) -> Page:
     body = table("Reports", ("Of", "Command", "Result", "Made"), rows[:_MAX_REPORTS])
     if not rows:
         body = element("p", _NONE)
-    return Page("Reports", ((ask.site.root.name, ask.links.to()),), (Part("reports", body),))
+    return Page("Reports", ask.crumbs(), (Part("reports", body),))
 
 
 def make_report_page(ask: Ask, ident: str) -> Page:
@@ -49,7 +49,7 @@ def make_report_page(ask: Ask, ident: str) -> Page:
     parts = [Part(_kind(kept), _draw(kept)) for kept in _read(directory)]
     if not parts:
         raise NoSuchPage(_NONE)
-    crumbs = (ask.site.root.name, ask.links.to()), ("Reports", ask.links.to("reports"))
+    crumbs = *ask.crumbs(), ("Reports", ask.links.to("reports"))
     return Page(ask.site.name(directory), crumbs, parts)
 
 

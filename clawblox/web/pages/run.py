@@ -85,7 +85,7 @@ def make_page(ask: Ask, ident: str) -> Page:
     }
     return Page(
         run.name,
-        ((ask.site.root.name, ask.links.to()),),
+        ask.crumbs(),
         [Part(name, body) for name, body in parts.items()],
         is_live=run.is_live,
         share=share(run),

@@ -227,7 +227,7 @@ def make_usage_page(ask: Ask) -> Page:
         *(Part(name, _draw_usage(name, found)) for name, found in groups.items()),
         Part("notes", join(element("p", note, class_="muted") for note in notes)),
     ]
-    return Page("Usage", ((ask.site.root.name, ask.links.to()),), parts)
+    return Page("Usage", ask.crumbs(), parts)
 
 
 def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:

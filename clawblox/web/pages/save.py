@@ -13,7 +13,7 @@ from clawblox.rundir.lives import Origin
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import count_words, path_word, suggest
-from clawblox.views.html import Address, Child, Markup, element, join, link
+from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.observations import format_inline
 from clawblox.web.files import MAX_WINDOW_BYTES, decode
 from clawblox.web.page import Ask, Page, Part
@@ -73,7 +73,7 @@ def make_page(ask: Ask, run_ident: str, ident: str) -> Page:
         ("holds", _draw_world(ask, found)),
     ]
     parts = [Part(name, join(explained(body))) for name, body in sections]
-    return Page(found.save.path.name, _crumbs(ask, found), parts)
+    return Page(found.save.path.name, ask.crumbs(found.run), parts)
 
 
 def explained(body: Iterable[Child]) -> Iterator[Child]:
@@ -83,11 +83,6 @@ def explained(body: Iterable[Child]) -> Iterator[Child]:
     except CheckpointError as error:
         path = error.path.name if error.path else "The save"
         yield element("p", f"{path}: {error.message}.", class_="muted")
-
-
-def _crumbs(ask: Ask, found: RunSave) -> Sequence[tuple[str, Address]]:
-    run = found.run
-    return (ask.site.root.name, ask.links.to()), (run.name, ask.links.to("run", run.ident))
 
 
 def _draw_facts(ask: Ask, found: RunSave) -> Iterator[Markup]:
@@ -257,5 +252,5 @@ def make_file_page(ask: Ask, run_ident: str, ident: str) -> Page:
     if b"\0" in data:
         body, more = join(()), "This is not a text."
     note = element("p", more, class_="muted") if more else None
-    crumbs = (*_crumbs(ask, found), (archive.name, found.address(ask)))
+    crumbs = (*ask.crumbs(found.run), (archive.name, found.address(ask)))
     return Page(path, crumbs, (Part("content", join((words, body, note))),))
