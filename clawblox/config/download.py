@@ -36,6 +36,18 @@ from clawblox.system.trees import MAX_DEPTH, TreeWalk, discard_tree
 if TYPE_CHECKING:
     import httpx
 
+API_HOST: Final = "https://api.github.com"
+ARCHIVE_HOST: Final = "https://codeload.github.com"
+MAX_ARCHIVE_BYTES: Final = 512 << 20
+MAX_UNPACKED_BYTES: Final = 2 << 30
+"""Maximum total size of an archive's content, including entries outside the folder."""
+MAX_ENTRIES: Final = 100_000
+"""Maximum number of its files and directories, including those outside the folder."""
+MAX_HEADER_BYTES: Final = 1 << 20
+"""Maximum total size of the headers of one entry."""
+TIMEOUT_S: Final = 300.0
+"""Seconds for each request."""
+
 _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
@@ -55,38 +67,6 @@ _DAMAGE: Final = (
     RecursionError,
 )
 """Exceptions from unpacking an incomplete or damaged archive."""
-
-
-@attrs.frozen
-class GitHubHosts:
-    """Addresses of GitHub.
-
-    Attributes:
-        api: Base address of its API.
-        archive: Base address of its archives.
-    """
-
-    api: str = "https://api.github.com"
-    archive: str = "https://codeload.github.com"
-
-
-@attrs.frozen
-class FetchLimits:
-    """Limits of a download.
-
-    Attributes:
-        archive_bytes: Size of the archive.
-        unpacked_bytes: Total size of its content, including entries outside the folder.
-        entries: Number of its files and directories, including those outside the folder.
-        header_bytes: Total size of the headers of one entry.
-        timeout_s: Seconds for each request.
-    """
-
-    archive_bytes: int = 512 << 20
-    unpacked_bytes: int = 2 << 30
-    entries: int = 100_000
-    header_bytes: int = 1 << 20
-    timeout_s: float = 300.0
 
 
 @attrs.frozen
@@ -116,13 +96,7 @@ class _Folder:
         return f"{where} of {self.address.owner}/{self.address.repo} at {self.commit[:12]}"
 
 
-def fetch_world(
-    url: str,
-    *,
-    home: Path | None = None,
-    hosts: GitHubHosts | None = None,
-    limits: FetchLimits | None = None,
-) -> Path:
+def fetch_world(url: str) -> Path:
     """Return a world directory with the content of a GitHub folder, downloading it if needed.
 
     A ref is resolved on every call. A full commit id is not: once its folder is stored, no network
@@ -131,23 +105,18 @@ def fetch_world(
     Args:
         url: ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``; a ref may contain
             slashes, and without a folder the whole repository is the world.
-        home: Directory for the downloads; None means ``CLAWBLOX_HOME``, or else
-            ``~/.clawblox``.
-        hosts: Addresses of GitHub; None for github.com.
-        limits: Limits of the download; None for the defaults.
 
     Raises:
         ConfigError: The address does not have that form.
         FetchError: The folder does not exist, has no ``world.toml``, contains something that
             cannot be unpacked safely, or the download failed. Nothing of it remains.
     """
-    hosts, limits = hosts or GitHubHosts(), limits or FetchLimits()
-    home = Path(home).absolute() if home else home_dir()
-    folder = _resolve(_parse(url), hosts, limits)
+    home = home_dir()
+    folder = _resolve(_parse(url))
     destination = folder.path_in(home)
     if not _is_complete(destination):
         with _staging(home / "worlds", url) as staging:
-            _fetch(folder, staging, hosts, limits)
+            _fetch(folder, staging)
             _publish(staging / "folder", destination)
     return destination
 
@@ -174,7 +143,7 @@ def _is_safe(part: str) -> bool:
     return part not in ("", ".", "..") and not re.search(r"[\x00-\x1f/\\]", part)
 
 
-def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Folder:
+def _resolve(address: _Address) -> _Folder:
     """Find the end of the ref in the address, and the commit that it names."""
     first, *rest = address.parts
     if _COMMIT.fullmatch(first):
@@ -183,7 +152,7 @@ def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Fol
     for length in range(1, len(address.parts) + 1):
         ref = "/".join(address.parts[:length])
         try:
-            commit = _find_commit(ref, address, hosts, limits)
+            commit = _find_commit(ref, address)
         except FetchError as error:
             # 404: no such repository, or a private one; 422: no such ref in it.
             if error.status not in (404, 422):
@@ -198,10 +167,10 @@ def _resolve(address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> _Fol
     ) from refusal
 
 
-def _find_commit(ref: str, address: _Address, hosts: GitHubHosts, limits: FetchLimits) -> str:
-    url = f"{hosts.api}/repos/{address.owner}/{address.repo}/commits/{quote(ref)}"
+def _find_commit(ref: str, address: _Address) -> str:
+    url = f"{API_HOST}/repos/{address.owner}/{address.repo}/commits/{quote(ref)}"
     answer = io.BytesIO()
-    _download(url, answer, _MAX_TEXT_BYTES, limits, accept=_SHA_MEDIA_TYPE)
+    _download(url, answer, _MAX_TEXT_BYTES, accept=_SHA_MEDIA_TYPE)
     text = answer.getvalue().decode(errors="replace").strip()
     if not _COMMIT.fullmatch(text):
         raise FetchError(f"the host did not answer with a commit: {text[:80]!r}", url=url)
@@ -229,14 +198,14 @@ def _staging(worlds: Path, url: str) -> Iterator[Path]:
         raise FetchError(f"the world cannot be stored: {error}", url=url) from error
 
 
-def _fetch(folder: _Folder, staging: Path, hosts: GitHubHosts, limits: FetchLimits) -> None:
+def _fetch(folder: _Folder, staging: Path) -> None:
     address = folder.address
-    url = f"{hosts.archive}/{address.owner}/{address.repo}/tar.gz/{folder.commit}"
+    url = f"{ARCHIVE_HOST}/{address.owner}/{address.repo}/tar.gz/{folder.commit}"
     archive = staging / "archive.tar.gz"
     with archive.open("wb") as sink:
-        _download(url, sink, limits.archive_bytes, limits)
+        _download(url, sink, MAX_ARCHIVE_BYTES)
     try:
-        _unpack(archive, folder, staging / "folder", limits)
+        _unpack(archive, folder, staging / "folder")
     except _DAMAGE as error:
         raise FetchError(f"the archive is damaged: {error}", url=url) from error
     if not (staging / "folder").is_dir():
@@ -245,16 +214,16 @@ def _fetch(folder: _Folder, staging: Path, hosts: GitHubHosts, limits: FetchLimi
         raise FetchError(f"{folder} is not a world: it has no {CONFIG_NAME}", url=address.url)
 
 
-def _unpack(archive: Path, folder: _Folder, target: Path, limits: FetchLimits) -> None:
+def _unpack(archive: Path, folder: _Folder, target: Path) -> None:
     url = folder.address.url
     with gzip.GzipFile(archive) as file:
-        content = _Content(file, limits, url)
+        content = _Content(file, url)
         with tarfile.TarFile(fileobj=content, tarinfo=_Entry) as tar:  # type: ignore[arg-type]
             count = 0
             while member := tar.next():
                 count += 1
-                if count > limits.entries:
-                    raise FetchError(f"the repository has over {limits.entries} entries", url=url)
+                if count > MAX_ENTRIES:
+                    raise FetchError(f"the repository has over {MAX_ENTRIES} entries", url=url)
                 _unpack_member(tar, member, target, folder)
                 # tarfile would keep all entries, each with the content of all previous headers.
                 tar.members.clear()  # type: ignore[attr-defined]
@@ -268,13 +237,11 @@ class _Content:
 
     Args:
         file: The archive.
-        limits: Limits of reading.
         url: Origin of the archive, for errors.
     """
 
-    def __init__(self, file: gzip.GzipFile, limits: FetchLimits, url: str) -> None:
+    def __init__(self, file: gzip.GzipFile, url: str) -> None:
         self._file = file
-        self._limits = limits
         self._url = url
         self._position = 0
         self._header_left: int | None = None
@@ -297,11 +264,11 @@ class _Content:
         if self._header_left is not None:
             self._header_left -= size
             if self._header_left < 0:
-                self._refuse(f"has a header larger than {self._limits.header_bytes} bytes")
+                self._refuse(f"has a header larger than {MAX_HEADER_BYTES} bytes")
         data = self._file.read(size)
         self._position += len(data)
-        if self._position > self._limits.unpacked_bytes:
-            self._refuse(f"is larger than {self._limits.unpacked_bytes} bytes")
+        if self._position > MAX_UNPACKED_BYTES:
+            self._refuse(f"is larger than {MAX_UNPACKED_BYTES} bytes")
         return data
 
     @contextlib.contextmanager
@@ -310,7 +277,7 @@ class _Content:
         if self._header_left is not None:  # a header that extends the next one
             yield
             return
-        self._header_left = self._limits.header_bytes
+        self._header_left = MAX_HEADER_BYTES
         try:
             yield
         finally:
@@ -406,9 +373,7 @@ def _graft(source: Path, target: Path) -> None:
 # --- HTTP -----------------------------------------------------------------------------------
 
 
-def _download(
-    url: str, sink: BinaryIO, max_bytes: int, limits: FetchLimits, *, accept: str = "*/*"
-) -> None:
+def _download(url: str, sink: BinaryIO, max_bytes: int, *, accept: str = "*/*") -> None:
     """Write the answer of a public host into ``sink``, without decoding it.
 
     Certificates are verified and the proxies of the environment used. A redirect is followed
@@ -418,7 +383,6 @@ def _download(
         url: The requested address.
         sink: An open file; after an error it contains a part of the answer.
         max_bytes: Maximum size of the answer.
-        limits: Limits of the download, of which this applies the time.
         accept: Requested media type.
 
     Raises:
@@ -426,11 +390,10 @@ def _download(
     """
     import httpx
 
-    timeout = limits.timeout_s
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + TIMEOUT_S
     headers = {"Accept": accept, "Accept-Encoding": "identity"}
     try:
-        with httpx.Client(timeout=min(timeout, _SILENCE_S), headers=headers) as client:
+        with httpx.Client(timeout=min(TIMEOUT_S, _SILENCE_S), headers=headers) as client:
             response = _follow(client, client.build_request("GET", url))
             try:
                 _copy(response, sink, max_bytes, deadline)

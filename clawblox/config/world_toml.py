@@ -321,10 +321,10 @@ def _read_text(root: Path, path: Path) -> str:
     try:
         return read_toml_text(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _absence_error(root, path) from error
+        raise _absence_error(root) from error
 
 
-def _absence_error(root: Path, path: Path) -> ConfigError:
+def _absence_error(root: Path) -> ConfigError:
     hint = f"give the directory that holds the {CONFIG_NAME}"
     if root.is_dir():
         return ConfigError(f"the directory has no {CONFIG_NAME}", path=root, hint=hint)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.config import download
 from clawblox.config.arguments import is_world_url
-from clawblox.config.download import FetchLimits, GitHubHosts, fetch_world
+from clawblox.config.download import fetch_world
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ConfigError, FetchError
 from tests.support import HANG_S
@@ -42,7 +43,6 @@ class GitHub:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self.hosts = GitHubHosts(api=f"{self.url}/api", archive=f"{self.url}/archive")
 
     def _handler(self) -> type[Handler]:
         hub = self
@@ -70,8 +70,8 @@ class GitHub:
     def has_archive(self, data: bytes, commit: str = COMMIT, repo: str = "lab/worlds") -> None:
         self.answers[f"/archive/{repo}/tar.gz/{commit}"] = says(data)
 
-    def fetch(self, where: str = "tree/main/panda", **options) -> Path:
-        return fetch_world(f"https://github.com/lab/worlds/{where}", hosts=self.hosts, **options)
+    def fetch(self, where: str = "tree/main/panda") -> Path:
+        return fetch_world(f"https://github.com/lab/worlds/{where}")
 
 
 def says(body: bytes, *, code: int = 200, **headers: str) -> Answer:
@@ -97,6 +97,8 @@ def cut_short(body: bytes) -> Answer:
 def hub(monkeypatch) -> Iterator[GitHub]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     hub = GitHub()
+    monkeypatch.setattr(download, "API_HOST", f"{hub.url}/api")
+    monkeypatch.setattr(download, "ARCHIVE_HOST", f"{hub.url}/archive")
     hub.has_ref("main")
     hub.has_archive(archive(file("panda/world.toml", TOML), file("panda/sub/run.sh", b"#", 0o755)))
     yield hub
@@ -175,7 +177,7 @@ def test_an_address_is_distinguished_from_a_path():
 )
 def test_an_address_of_another_form_is_refused_before_anything_is_asked(hub, home, url):
     with pytest.raises(ConfigError, match=r"^dir: must be https://github\.com/") as caught:
-        fetch_world(url, hosts=hub.hosts)
+        fetch_world(url)
     assert (caught.value.key, caught.value.value) == ("dir", url)
     assert hub.asked == []
     assert list(home.iterdir()) == []
@@ -216,8 +218,7 @@ def test_only_the_folder_is_unpacked(hub, home):
     assert len(everything_in(home)) == 1
 
 
-def test_the_home_is_the_argument_the_environment_or_the_users(hub, tmp_path, monkeypatch):
-    assert hub.fetch(home=tmp_path / "a").is_relative_to(tmp_path / "a" / "worlds")
+def test_the_home_is_that_of_the_environment_or_the_users(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("CLAWBLOX_HOME", str(tmp_path / "b"))
     assert hub.fetch().is_relative_to(tmp_path / "b" / "worlds")
     monkeypatch.setenv("CLAWBLOX_HOME", "")
@@ -359,10 +360,10 @@ def test_concurrent_fetches_of_one_folder_all_get_it_whole(hub, home):
 # --- what the host says ---------------------------------------------------------------------
 
 
-def refused(hub: GitHub, home: Path, where: str = "tree/main/panda", **options) -> FetchError:
+def refused(hub: GitHub, home: Path, where: str = "tree/main/panda") -> FetchError:
     """Return the error of a fetch, which has left no file behind."""
     with pytest.raises(FetchError) as caught:
-        hub.fetch(where, **options)
+        hub.fetch(where)
     assert everything_in(home) == set()
     assert list(home.glob("worlds/.*")) == []
     return caught.value
@@ -425,22 +426,25 @@ def test_an_answer_that_is_no_commit_is_refused(hub, home, text):
     assert "did not answer with a commit" in refused(hub, home).message
 
 
-def test_a_host_that_is_not_there_is_an_error_with_a_hint(hub, home):
-    nowhere = GitHubHosts(api="http://127.0.0.1:1", archive="http://127.0.0.1:1")
+def test_a_host_that_is_not_there_is_an_error_with_a_hint(hub, monkeypatch):
+    monkeypatch.setattr(download, "API_HOST", "http://127.0.0.1:1")
     with pytest.raises(FetchError, match="Connection refused") as caught:
-        fetch_world("https://github.com/lab/worlds/tree/main/panda", hosts=nowhere)
+        hub.fetch()
     assert "network" in caught.value.hint
 
 
-def test_a_host_that_falls_silent_is_an_error(hub, home):
+def test_a_host_that_falls_silent_is_an_error(hub, home, monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT_S", 0.1)
     is_over = threading.Event()
     hub.answers["/api/repos/lab/worlds/commits/main"] = lambda _: is_over.wait(10)
-    error = refused(hub, home, limits=FetchLimits(timeout_s=0.1))
+    error = refused(hub, home)
     is_over.set()
     assert "timed out" in error.message
 
 
-def test_a_download_that_trickles_ends_at_its_deadline(hub, home):
+def test_a_download_that_trickles_ends_at_its_deadline(hub, home, monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT_S", 0.2)
+
     def trickle(handler: Handler) -> None:
         handler.send_response(200)
         handler.end_headers()
@@ -452,7 +456,7 @@ def test_a_download_that_trickles_ends_at_its_deadline(hub, home):
     is_over = threading.Event()
     hub.answers[f"/archive/lab/worlds/tar.gz/{COMMIT}"] = trickle
     try:
-        assert "too slow" in refused(hub, home, limits=FetchLimits(timeout_s=0.2)).message
+        assert "too slow" in refused(hub, home).message
     finally:
         is_over.set()
 
@@ -483,22 +487,24 @@ def test_a_redirect_without_end_is_refused(hub, home):
 
 
 @pytest.mark.parametrize(
-    ("limits", "complaint"),
+    ("limit", "most", "complaint"),
     [
-        (FetchLimits(archive_bytes=100), "larger than 100 bytes"),
-        (FetchLimits(unpacked_bytes=2000), "larger than 2000 bytes"),
-        (FetchLimits(entries=2), "over 2 entries"),
-        (FetchLimits(header_bytes=600), "header larger than 600 bytes"),
+        ("MAX_ARCHIVE_BYTES", 100, "larger than 100 bytes"),
+        ("MAX_UNPACKED_BYTES", 2000, "larger than 2000 bytes"),
+        ("MAX_ENTRIES", 2, "over 2 entries"),
+        ("MAX_HEADER_BYTES", 600, "header larger than 600 bytes"),
     ],
 )
-def test_the_limits_hold(hub, home, limits, complaint):
-    assert complaint in refused(hub, home, limits=limits).message
+def test_the_limits_hold(hub, home, monkeypatch, limit, most, complaint):
+    monkeypatch.setattr(download, limit, most)
+    assert complaint in refused(hub, home).message
 
 
-def test_what_is_not_wanted_counts_too(hub, home):
+def test_what_is_not_wanted_counts_too(hub, home, monkeypatch):
+    monkeypatch.setattr(download, "MAX_UNPACKED_BYTES", 1 << 20)
     bomb = file("elsewhere/zeros", bytes(4 << 20))
     hub.has_archive(archive(bomb, file("panda/world.toml", TOML)))
-    error = refused(hub, home, limits=FetchLimits(unpacked_bytes=1 << 20))
+    error = refused(hub, home)
     assert "larger than" in error.message
 
 
@@ -646,7 +652,8 @@ def test_the_content_of_headers_is_not_kept(hub, home):
     assert max(kept) == 1
 
 
-def test_a_home_that_cannot_be_written_is_an_error(hub, tmp_path):
+def test_a_home_that_cannot_be_written_is_an_error(hub, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CLAWBLOX_HOME", str(tmp_path / "file"))
     with pytest.raises(FetchError, match="cannot be stored"):
-        hub.fetch(home=tmp_path / "file")
+        hub.fetch()
