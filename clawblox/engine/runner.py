@@ -182,9 +182,7 @@ def _fail(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def open_store(
-    backend: Backend, world: Path, port: int, environment: Mapping[str, str] = os.environ
-) -> Store | None:
+def open_store(backend: Backend, world: Path, port: int) -> Store | None:
     """Return the database of a world, or None without one. Blocks.
 
     A file is opened on first use; so is a connection to a Postgres server that is not up yet.
@@ -193,7 +191,6 @@ def open_store(
         backend: Where the rows are.
         world: The world's directory.
         port: The port on which the world runs.
-        environment: The environment, for ``WORLD_DATASTORE_PATH`` and ``DATABASE_URL``.
 
     Raises:
         ValueError: Postgres is asked for without ``DATABASE_URL``, psycopg is missing, or the
@@ -202,9 +199,9 @@ def open_store(
     if backend is Backend.NONE:
         return None
     if backend is Backend.SQLITE:
-        own = environment.get(DATASTORE_ENV)
+        own = os.environ.get(DATASTORE_ENV)
         return SqliteStore(Path(own) if own else world / STATE_DIRECTORY / f"local-{port}.db")
-    url = environment.get(DATABASE_URL)
+    url = os.environ.get(DATABASE_URL)
     if not url:
         raise ValueError(
             f"{DATABASE_URL}: must be set for data stores on Postgres, for example to"

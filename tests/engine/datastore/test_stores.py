@@ -163,21 +163,23 @@ def test_the_callers_own_encoding_of_postgres_does_not_matter(
 
 
 def test_a_database_that_cannot_hold_every_text_is_refused_at_the_start(
-    server: PostgresServer, tmp_path: Path
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = make_database(server, "LATIN1")
+    monkeypatch.setenv(DATABASE_URL, url)
     with pytest.raises(ValueError, match=r"its encoding is LATIN1; .* ENCODING 'UTF8'"):
-        open_store(Backend.POSTGRES, tmp_path, 8080, {DATABASE_URL: url})
+        open_store(Backend.POSTGRES, tmp_path, 8080)
     with pytest.raises(StoreError, match="LATIN1"):
         PostgresStore(url).execute(GAME, [WriteRequest("a", "k", "1")])
 
 
 def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
-    server: PostgresServer, tmp_path: Path
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     road = tmp_path / "road"
     url = server.url.replace(str(server.directory), str(road))
-    store = open_store(Backend.POSTGRES, tmp_path, 8080, {DATABASE_URL: url})
+    monkeypatch.setenv(DATABASE_URL, url)
+    store = open_store(Backend.POSTGRES, tmp_path, 8080)
     assert store is not None
     road.symlink_to(server.directory)
     assert store.execute(GAME, [WriteRequest("late", "k", "1")]) == [None]

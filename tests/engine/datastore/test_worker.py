@@ -128,10 +128,12 @@ def test_no_backend_has_no_store(tmp_path: Path) -> None:
     assert open_store(Backend.NONE, tmp_path, 8080) is None
 
 
-def test_postgres_needs_its_address(tmp_path: Path) -> None:
+def test_postgres_needs_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
     with pytest.raises(ValueError, match="DATABASE_URL: must be set"):
-        open_store(Backend.POSTGRES, tmp_path, 8080, {})
-    assert open_store(Backend.POSTGRES, tmp_path, 8080, {"DATABASE_URL": "postgresql://x"})
+        open_store(Backend.POSTGRES, tmp_path, 8080)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://x")
+    assert open_store(Backend.POSTGRES, tmp_path, 8080)
 
 
 def test_the_game_id_is_made_once(tmp_path: Path) -> None:
