@@ -68,11 +68,6 @@ class Checker:
             kind=socket.SOCK_SEQPACKET,
         )
 
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self._helper.pid
-
     def read_header(self, fd: int) -> Header:
         """Have a document checked; see :func:`clawblox.snapshot.header.read_header`. Blocks.
 
