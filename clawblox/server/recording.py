@@ -34,7 +34,6 @@ from clawblox.recording.blocks import (
 from clawblox.recording.writer import (
     FileDigest,
     RecordingFile,
-    create_next,
     observation_fields,
 )
 from clawblox.server.hosted_world import HostedWorld
@@ -367,32 +366,3 @@ def read_fingerprint(simulation: Simulation) -> int | None:
     """Return the fingerprint of a simulation; errors of the simulation pass through."""
     value = simulation.fingerprint()
     return None if value is None else int(value) & _UINT64
-
-
-def open_recording(
-    directory: Path,
-    world: HostedWorld,
-    *,
-    resumed: bool,
-    reseed: int | None = None,
-    clock: Clock | None = None,
-    world_files: str | None = None,
-) -> Recorder:
-    """Create the next free file in a directory and write its first record. Blocks.
-
-    Args:
-        directory: Directory of the file; created if absent.
-        world: The world that is recorded, before its first tick.
-        resumed: Whether it was restored from a snapshot.
-        reseed: The seed it was reseeded with; None if it was not.
-        clock: What makes its time pass; None for the simulation's own clock.
-        world_files: Digest of the world's files; None if it is not known.
-
-    Raises:
-        OSError: The directory or the file cannot be created or written.
-        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    recorder = Recorder(world, create_next(directory))
-    recorder.start(resumed=resumed, reseed=reseed, clock=clock, world_files=world_files)
-    return recorder

@@ -33,11 +33,11 @@ from clawblox.protocol import (
     REPLAY_ENV,
     RESEED_ENV,
 )
-from clawblox.recording.writer import FileDigest
+from clawblox.recording.writer import FileDigest, create_next
 from clawblox.server.app import create_app, create_replay_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
-from clawblox.server.recording import Recorder, open_recording
+from clawblox.server.recording import Recorder
 from clawblox.server.recording_entries import register_recording
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
@@ -223,9 +223,9 @@ def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
         return None
     is_resumed = settings.resume_path is not None
     with _exiting(1, f"cannot record into {settings.record_dir}", OSError, ImportError):
-        recorder = open_recording(
-            settings.record_dir,
-            world,
+        settings.record_dir.mkdir(parents=True, exist_ok=True)
+        recorder = Recorder(world, create_next(settings.record_dir))
+        recorder.start(
             resumed=is_resumed,
             reseed=settings.reseed,
             clock=settings.clock,

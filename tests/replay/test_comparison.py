@@ -28,11 +28,12 @@ from clawblox.replay.plan import MAX_GAP_TICKS, find_obstacle, write_script
 from clawblox.replay.progress import ReplayProgress, StateDigest
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import Recorder, open_recording
+from clawblox.server.recording import Recorder
 from clawblox.server.replaying import Replay
 from clawblox.server.snapshot_document import make_snapshot, restore_document
 from tests.recording.files import Records, read_all, reading, rewrite
 from tests.server.dice import Dice
+from tests.server.recordings import open_recording
 
 SEED = 5
 OLD = Path(__file__).parents[1] / "recording" / "events-v1.jsonl"

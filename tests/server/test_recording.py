@@ -16,11 +16,12 @@ from clawblox.recording.blocks import BLOCK_RECORDS, Track
 from clawblox.recording.writer import BLOCK_AGE_S, RecordingFile
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import Recorder, digest_state, open_recording
+from clawblox.server.recording import Recorder, digest_state
 from clawblox.server.sessions import AgentSession
 from clawblox.server.snapshot_document import restore_document, with_new_secrets
 from tests.recording.files import content, read_all, reading
 from tests.server.conftest import TALLY
+from tests.server.recordings import open_recording
 from tests.server.seen import Seen
 from tests.server.tally import Tally
 from tests.support import HANG_S, wait_until, wait_until_async

@@ -15,9 +15,9 @@ from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import Clock, Halted, HostedWorld, Settings, create_app, recording
-from clawblox.server.recording import open_recording
 from clawblox.server.snapshot_document import make_snapshot, restore_snapshot
 from tests.recording.files import read_all
+from tests.server.recordings import open_recording
 
 MAIN = """
 local Players = game:GetService("Players")
