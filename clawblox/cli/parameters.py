@@ -44,12 +44,13 @@ class _CheckedType(click.types.UnprocessedParamType):
     """A type of click whose values are checked, and refused in the words of the library.
 
     Args:
+        name: Its name, which the help shows in capitals as the placeholder of a value.
         base: The type.
         check: Returns a value, perhaps in another form, or raises ConfigError.
     """
 
-    def __init__(self, base: click.ParamType[Any], check: Callable[[Any], Any]) -> None:
-        self.name = base.name
+    def __init__(self, name: str, base: click.ParamType[Any], check: Callable[[Any], Any]) -> None:
+        self.name = name
         self._base = base
         self._check = check
 
@@ -93,14 +94,17 @@ def _parse_since(text: str) -> str:
 
 def count_type(at_least: int, at_most: int | None = None) -> _CheckedType:
     """Return the type of whole numbers within limits; None means no upper limit."""
-    return _CheckedType(click.INT, partial(check_count, key="", at_least=at_least, at_most=at_most))
+    check = partial(check_count, key="", at_least=at_least, at_most=at_most)
+    return _CheckedType("n", click.INT, check)
 
 
-PATH: Final = _CheckedType(click.STRING, _check_path)
-PATTERN: Final = _CheckedType(click.STRING, _parse_pattern)
-SINCE: Final = _CheckedType(click.STRING, _parse_since)
-SIZE: Final = _CheckedType(click.STRING, partial(check_size, key=""))
-SECONDS: Final = _CheckedType(click.FLOAT, partial(check_seconds, key="", may_be_zero=True))
+PATH: Final = _CheckedType("path", click.STRING, _check_path)
+PATTERN: Final = _CheckedType("regex", click.STRING, _parse_pattern)
+SINCE: Final = _CheckedType("time", click.STRING, _parse_since)
+SIZE: Final = _CheckedType("size", click.STRING, partial(check_size, key=""))
+SECONDS: Final = _CheckedType(
+    "seconds", click.FLOAT, partial(check_seconds, key="", may_be_zero=True)
+)
 
 
 def existing_path(text: str) -> Path:
@@ -287,7 +291,6 @@ count_option = section_option(
     type=count_type(1, MAX_LEASES),
     default=1,
     show_default=True,
-    metavar="N",
     help=f"Number of instances to start, at most {MAX_LEASES}.",
 )
 
@@ -313,8 +316,7 @@ def _check_agent_name(name: str) -> str:
 agent_option = click.option(
     "--as",
     "agent",
-    metavar="NAME",
-    type=_CheckedType(click.STRING, _check_agent_name),
+    type=_CheckedType("name", click.STRING, _check_agent_name),
     default=_login_name,
     show_default="your login name",
     help="Name of the agent.",

@@ -30,7 +30,14 @@ from clawblox.views.formatting import shorten_path
     """),
 )
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
-@click.option("--port", type=count_type(0, 65535), default=8081, show_default=True, help="Port.")
+@click.option(
+    "--port",
+    type=count_type(0, 65535),
+    default=8081,
+    show_default=True,
+    metavar="PORT",
+    help="Port.",
+)
 @click.option(
     "--open",
     "shared",
@@ -56,7 +63,6 @@ from clawblox.views.formatting import shorten_path
 @click.option(
     "--max-size",
     type=SIZE,
-    metavar="SIZE",
     help="Refuse a bundle that is larger: 50MB, 1GiB; by default 200 MB.",
 )
 def command(

@@ -60,7 +60,6 @@ _CONTROL = "-"
     type=count_type(1),
     default=1,
     show_default=True,
-    metavar="N",
     help="Number of branches for each prompt.",
 )
 @click.option(
@@ -90,7 +89,6 @@ _CONTROL = "-"
     type=count_type(1),
     default=1,
     show_default=True,
-    metavar="N",
     help="Number of generations of each branch.",
 )
 @click.option(
@@ -103,7 +101,6 @@ _CONTROL = "-"
 @click.option(
     "--parallel",
     type=count_type(1),
-    metavar="N",
     show_default="no limit",
     help="Number of branches at a time; 1 is needed for agents outside a sandbox.",
 )

@@ -65,7 +65,6 @@ _OPTIONS: Final = (
         envvar="GENERATIONS",
         default=30,
         type=_COUNT,
-        metavar="N",
         help="Number of the last generation, those that are complete included.",
     ),
     _chain(
@@ -82,7 +81,6 @@ _OPTIONS: Final = (
         default=1,
         show_default=True,
         type=count_type(1, MAX_CHAINS),
-        metavar="N",
         help="Number of chains that run at the same time, each with a directory below chains.",
     ),
     _agent(
@@ -97,7 +95,6 @@ _OPTIONS: Final = (
         envvar="AGENTS_PER_WORLD",
         default=1,
         type=count_type(1, _MAX_AGENTS),
-        metavar="N",
         help="Number of agents.",
     ),
     _agent(
@@ -163,7 +160,6 @@ _OPTIONS: Final = (
         envvar="PORT_WAIT_SECONDS",
         default=120,
         type=SECONDS,
-        metavar="SECONDS",
         help="How long to wait for a busy port.",
     ),
     section_option(
@@ -250,7 +246,6 @@ _OPTIONS: Final = (
         default=300,
         show_default="300, at most a quarter of the duration",
         type=SECONDS,
-        metavar="SECONDS",
         help="How long before the end it is sent; 0 sends none.",
     ),
     section_option(
@@ -264,7 +259,6 @@ _OPTIONS: Final = (
         envvar="CHECKPOINT_EVERY",
         default=900,
         type=SECONDS,
-        metavar="SECONDS",
         help="Make a checkpoint of world and agents at this interval; 0 makes none.",
     ),
     _failures(
@@ -272,7 +266,6 @@ _OPTIONS: Final = (
         envvar="MAX_GENERATION_RETRIES",
         default=3,
         type=count_type(0),
-        metavar="N",
         help="How often a generation is retried, from its last checkpoint.",
     ),
     _failures(
@@ -280,7 +273,6 @@ _OPTIONS: Final = (
         envvar="RETRY_DELAY_SECONDS",
         default=15,
         type=SECONDS,
-        metavar="SECONDS",
         help="Time before a retry.",
     ),
     _option(
@@ -289,7 +281,6 @@ _OPTIONS: Final = (
         envvar="HEALTH_TIMEOUT",
         default=30,
         type=SECONDS,
-        metavar="SECONDS",
         help="How long a world may take to become ready.",
     ),
     _option(
@@ -299,7 +290,6 @@ _OPTIONS: Final = (
         envvar="STOP_GRACE_SECONDS",
         default=1,
         type=SECONDS,
-        metavar="SECONDS",
         help="Time between TERM and KILL when worlds and agents are stopped.",
     ),
     section_option(

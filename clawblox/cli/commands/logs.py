@@ -74,7 +74,6 @@ def log_options(command: _F) -> _F:
         click.option(
             "--since",
             type=SINCE,
-            metavar="TIME",
             help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration "
             "ago, like 90s, 10m, 2h or 1d.",
         ),
@@ -82,7 +81,6 @@ def log_options(command: _F) -> _F:
             "--grep",
             "pattern",
             type=PATTERN,
-            metavar="REGEX",
             help="Print only lines that match this Python regular expression anywhere; a leading "
             "(?i) ignores case. --tail counts these lines.",
         ),

@@ -60,7 +60,6 @@ _MOST_LISTED: Final = 20
     "--recording",
     "number",
     type=count_type(1),
-    metavar="N",
     help="Which recording of the run, counted from 1; needed if there are several.",
 )
 @click.option(
@@ -71,16 +70,10 @@ _MOST_LISTED: Final = 20
     help="Show only records of this track; can be repeated. By default inputs and observations, "
     "with --json all.",
 )
-@click.option(
-    "--since",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="Begin at this simulation time.",
-)
+@click.option("--since", type=SECONDS, help="Begin at this simulation time.")
 @click.option(
     "--at",
     type=SECONDS,
-    metavar="SECONDS",
     help="Show the world at this simulation time: the last frame, what each agent saw last, and "
     "the events around.",
 )

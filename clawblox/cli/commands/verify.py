@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     "--recording",
     "number",
     type=count_type(1),
-    metavar="N",
     help="Verify only this recording of the run, counted from 1.",
 )
 @click.option(
@@ -64,9 +64,7 @@ if TYPE_CHECKING:
     help="World directory; by default the world that ran, as your own records name it.",
 )
 @click.option(
-    "--strict",
-    is_flag=True,
-    help="Count a recording with an unchecked start as not verified.",
+    "--strict", is_flag=True, help="Count a recording with an unchecked start as not verified."
 )
 @click.option(
     "--scores",
@@ -116,23 +114,22 @@ def command(
     if function is not None and not scores:
         raise UsageError("--score is the function for --scores: add that")
     configure_logging()
-    score = None if function is None else _load_score(function)
+    work = partial(
+        verify_run,
+        chosen,
+        number=number,
+        world_dir=world_dir,
+        env=options.env,
+        in_place=options.in_place,
+        strict=strict,
+        scores=scores,
+        score=None if function is None else _load_score(function),
+        health_timeout=options.health_timeout,
+        stall_timeout=options.stall_timeout,
+    )
     signals = CommandSignals()
     try:
-        verified = anyio.run(
-            partial(
-                _verify,
-                chosen,
-                number,
-                world_dir,
-                options,
-                signals,
-                strict=strict,
-                scores=scores,
-                score=score,
-                is_quiet=as_json,
-            )
-        )
+        verified = anyio.run(_verify, work, signals, as_json)
     except ModuleNotFoundError as error:
         raise ClawbloxError(str(error)) from error
     if verified is None:
@@ -156,31 +153,9 @@ def _load_score(text: str) -> Score:
 
 
 async def _verify(
-    run: str,
-    number: int | None,
-    world_dir: str | None,
-    options: VerifyOptions,
-    signals: CommandSignals,
-    *,
-    strict: bool,
-    scores: bool,
-    score: Score | None,
-    is_quiet: bool,
+    work: Callable[..., Awaitable[VerifiedRun]], signals: CommandSignals, is_quiet: bool
 ) -> VerifiedRun | None:
     """Return the results; None if a signal came first, when everything has been stopped again."""
-    work = partial(
-        verify_run,
-        run,
-        number=number,
-        world_dir=world_dir,
-        env=options.env,
-        in_place=options.in_place,
-        strict=strict,
-        scores=scores,
-        score=score,
-        health_timeout=options.health_timeout,
-        stall_timeout=options.stall_timeout,
-    )
     with Output(sys.stdout) as output:
         async with progress_bar("Verifying", 0) as bar, signals.cancelling() as scope:
 

@@ -37,7 +37,6 @@ _TIMED_OUT_STATUS = 124
     "--timeout",
     type=SECONDS,
     default=math.inf,
-    metavar="SECONDS",
     show_default="no limit",
     help="Give up after this time, with status 124.",
 )
