@@ -34,11 +34,18 @@ _MAX_AGENTS: Final = 1000
 _COUNT: Final = count_type(1, _MAX_GENERATIONS)
 
 
-def _option(section: str, *flags: str, envvar: str, default: object = None, **others: Any) -> Any:  # noqa: ANN401 - a decorator
-    """Return an option that an environment variable sets too."""
+def _option(
+    section: str, *flags: str, envvar: str | None = None, default: object = None, **others: Any
+) -> Any:  # noqa: ANN401 - a decorator
+    """Return an option that an environment variable sets too, by default one of its own name."""
     others.setdefault("show_default", default is not None)
     return section_option(
-        *flags, section=section, envvar=envvar, show_envvar=True, default=default, **others
+        *flags,
+        section=section,
+        envvar=envvar or flags[0].partition("/")[0].strip("-").replace("-", "_").upper(),
+        show_envvar=True,
+        default=default,
+        **others,
     )
 
 
@@ -62,14 +69,12 @@ def _add_all(*options: Any) -> Callable[[_F], _F]:
 _OPTIONS: Final = (
     _chain(
         "--generations",
-        envvar="GENERATIONS",
         default=30,
         type=_COUNT,
         help="Number of the last generation, those that are complete included.",
     ),
     _chain(
         "--generation-duration",
-        envvar="GENERATION_DURATION",
         default="30m",
         type=GenerationDuration(),
         metavar="DURATION",
@@ -85,29 +90,25 @@ _OPTIONS: Final = (
     ),
     _agent(
         "--backend",
-        envvar="BACKEND",
         default="claude",
         type=click.Choice(BACKENDS),
         help="Program of the agents.",
     ),
     _agent(
         "--agents-per-world",
-        envvar="AGENTS_PER_WORLD",
         default=1,
         type=count_type(1, _MAX_AGENTS),
         help="Number of agents.",
     ),
     _agent(
         "--model",
-        envvar="MODEL",
         show_default="the program's own choice",
         metavar="MODEL",
         help="Model to use.",
     ),
-    _agent("--goal", envvar="GOAL", default="Begin", metavar="TEXT", help="First message."),
+    _agent("--goal", default="Begin", metavar="TEXT", help="First message."),
     _agent(
         "--template",
-        envvar="TEMPLATE",
         type=PATH,
         show_default="agent/template/agent if it exists",
         metavar="DIR",
@@ -123,33 +124,28 @@ _OPTIONS: Final = (
     ),
     _agent(
         "--permission-mode",
-        envvar="PERMISSION_MODE",
         default="bypassPermissions",
         metavar="MODE",
         help="The program's own name for what it may do without asking.",
     ),
     _agent(
         "--sandbox/--no-sandbox",
-        envvar="SANDBOX",
         default=True,
         help="Run the programs in a sandbox.",
     ),
     _agent(
         "--claude-native-sandbox/--no-claude-native-sandbox",
-        envvar="CLAUDE_NATIVE_SANDBOX",
         default=True,
         help="Also let Claude Code run its commands in its own sandbox.",
     ),
     _agent(
         "--bare",
-        envvar="BARE",
         default=False,
         is_flag=True,
         help="Let Claude Code skip hooks and the files that it would read by itself.",
     ),
     _world(
         "--base-port",
-        envvar="BASE_PORT",
         default=8085,
         type=count_type(1, 65535),
         metavar="PORT",
@@ -191,13 +187,11 @@ _OPTIONS: Final = (
     _option(
         "Recording and resuming",
         "--record/--no-record",
-        envvar="RECORD",
         default=True,
         help="Make the world record.",
     ),
     _files(
         "--world-dir",
-        envvar="WORLD_DIR",
         default="worlds/mujoco-panda",
         type=PATH,
         metavar="DIR",
@@ -205,7 +199,6 @@ _OPTIONS: Final = (
     ),
     _files(
         "--experiment-id",
-        envvar="EXPERIMENT_ID",
         default=lambda: f"genexp-python-{format_stamp(utc_now())}",
         show_default="genexp-python-<time>",
         metavar="ID",
@@ -213,28 +206,24 @@ _OPTIONS: Final = (
     ),
     _files(
         "--run-prefix",
-        envvar="RUN_PREFIX",
         show_default="the experiment's name",
         metavar="PREFIX",
         help="Beginning of the names of runs.",
     ),
     _files(
         "--tmux-prefix",
-        envvar="TMUX_PREFIX",
         default="clawblox-gen-python",
         metavar="PREFIX",
         help="Beginning of the names of tmux sessions.",
     ),
     _files(
         "--prune-reconstructable-artifacts/--no-prune-reconstructable-artifacts",
-        envvar="PRUNE_RECONSTRUCTABLE_ARTIFACTS",
         default=True,
         show_default=False,
         help="After a generation, remove versions of programs and virtual environments of agents.",
     ),
     _saves(
         "--save-prompt",
-        envvar="SAVE_PROMPT",
         default=DEFAULT_SAVE_PROMPT,
         show_default=False,
         metavar="TEXT",
@@ -256,7 +245,6 @@ _OPTIONS: Final = (
     ),
     _saves(
         "--checkpoint-every",
-        envvar="CHECKPOINT_EVERY",
         default=900,
         type=SECONDS,
         help="Make a checkpoint of world and agents at this interval; 0 makes none.",
@@ -278,7 +266,6 @@ _OPTIONS: Final = (
     _option(
         "Timeouts",
         "--health-timeout",
-        envvar="HEALTH_TIMEOUT",
         default=30,
         type=SECONDS,
         help="How long a world may take to become ready.",
