@@ -263,5 +263,5 @@ def test_a_branch_of_a_run_began_from_a_save_that_nobody_has(tmp_path: Path) -> 
     ((page, _),) = saves_of(site, "run", "w000")
     text = draw(site, page)
     assert "w000-5.json: it cannot be read" in part(text, "summary")
-    assert "Nothing below here." in part(text, "starts")
+    assert "Nothing below here started from it." in part(text, "starts")
     assert "w009-3.json: it cannot be read" in part(text, "since-0")

@@ -26,6 +26,7 @@ from clawblox.web.pieces import (
     facts,
     listing,
     moment,
+    section,
     tree,
 )
 from clawblox.web.run_history import (
@@ -128,9 +129,8 @@ def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
         "How": lambda one: one.how,
         "When": lambda one: moment(one.at),
     }
-    nothing = None if starts else element("p", "Nothing below here.", class_="muted")
-    yield element("h2", "What started from it")
-    yield join((listing("Starts", starts, columns, most=_MAX_ROWS), nothing))
+    nothing = "Nothing below here started from it."
+    yield section("What started from it", starts, columns, most=_MAX_ROWS, nothing=nothing)
 
 
 # -- what it holds ---------------------------------------------------------------------------------
