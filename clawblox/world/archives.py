@@ -42,7 +42,7 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.known_instances import Planned
-from clawblox.world.save import remove_saves, save_now
+from clawblox.world.save import remove_save, save_now
 
 if TYPE_CHECKING:
     from clawblox.checkpoint.load.load import Loaded
@@ -272,7 +272,7 @@ async def save_archive(
             # An error may come after the archive is complete: then both of them stay.
             is_complete = await run_blocking(_identity, options.path) not in (None, before)
             if not is_complete and not _may_be_restored(fleet, instance, saved):
-                await remove_saves(fleet, instance, [saved])
+                await remove_save(fleet, instance, saved)
         raise
 
 
@@ -290,7 +290,7 @@ async def remove_archive(fleet: Fleet, instance: InstanceHandle, archive: Path) 
         earlier = instance.source.saves[:-1]
         for saved in earlier:
             if saved.sha256 == digest and not _may_be_restored(fleet, instance, saved):
-                await remove_saves(fleet, instance, [saved])
+                await remove_save(fleet, instance, saved)
                 return
 
 

@@ -276,14 +276,12 @@ def _measure_free(directories: Iterable[Path]) -> Mapping[Path, float]:
     return found
 
 
-async def remove_saves(
-    fleet: Fleet, instance: InstanceHandle, spent: Sequence[SavedSnapshot]
-) -> None:
-    """Remove saves of an instance, and note that in its manifest; a failure is logged.
+async def remove_save(fleet: Fleet, instance: InstanceHandle, spent: SavedSnapshot) -> None:
+    """Remove a save of an instance, and note that in its manifest; a failure is logged.
 
-    Cancellation: they are removed all the same.
+    Cancellation: it is removed all the same.
     """
-    paths = [save.path for save in spent]
+    paths = [spent.path]
     writer = fleet.writers.of(instance.instance_dir)
     try:
         # The manifest first: an entry may lack its file, but not a file its entry.
