@@ -206,13 +206,11 @@ class FunctionLowering(ExpressionLowering):
                 return
             self.block += blocks[0][0]
             texts = [text for _, text in blocks]
-            self._chain(texts, [body for _, body in statement.arms], statement)
+            self._chain(texts, statement)
 
-    def _chain(
-        self, conditions: list[str], bodies: list[list[ast.Statement]], statement: ast.If
-    ) -> None:
+    def _chain(self, conditions: list[str], statement: ast.If) -> None:
         into = self.block
-        for condition, body, (tested, _) in zip(conditions, bodies, statement.arms, strict=True):
+        for condition, (tested, body) in zip(conditions, statement.arms, strict=True):
             node = CodeBranch(condition, tested.line)
             into.append(node)
             with self.sub_block() as node.then:
@@ -234,7 +232,7 @@ class FunctionLowering(ExpressionLowering):
             else:
                 self.block.append(CodeBranch(f"{arm} == 0", statement.line, [*block, chosen]))
         conditions = [f"{arm} == {number}" for number in range(1, len(blocks) + 1)]
-        self._chain(conditions, [body for _, body in statement.arms], statement)
+        self._chain(conditions, statement)
 
     def _while(self, statement: ast.While) -> None:
         loop = charged_loop(statement.line)
