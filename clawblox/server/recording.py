@@ -236,7 +236,7 @@ class Recorder:
         return digest
 
     def _ask_digest(self) -> str | None:
-        return self._ask("snapshot", partial(digest_state, self._world.simulation))
+        return self._ask("snapshot", lambda: digest_value(self._world.simulation.snapshot()))
 
     def _ask_view(self) -> bytes | None:
         return self._ask("spectate", self._encode_view)
@@ -348,18 +348,6 @@ class _Budget:
 def _frame_slot(time_s: float) -> int:
     """Return the number of the last moment at which a frame was due."""
     return int(time_s * FRAMES_PER_S + 1e-6)  # sums of floats are inexact
-
-
-def digest_state(simulation: Simulation) -> str:
-    """Return the SHA-256 of the encoded state of a simulation, in hexadecimal digits.
-
-    Errors of the simulation's ``snapshot`` pass through.
-
-    Raises:
-        ValueError: A number in the state is not finite.
-        TypeError: The state contains something that is not a JSON value.
-    """
-    return digest_value(simulation.snapshot())
 
 
 def read_fingerprint(simulation: Simulation) -> int | None:

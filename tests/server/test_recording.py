@@ -12,11 +12,11 @@ import pytest
 from anyio import to_thread
 
 from clawblox.recording import background
-from clawblox.recording.blocks import BLOCK_RECORDS, Track
+from clawblox.recording.blocks import BLOCK_RECORDS, Track, digest_value
 from clawblox.recording.writer import BLOCK_AGE_S, RecordingFile
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import Recorder, digest_state
+from clawblox.server.recording import Recorder
 from clawblox.server.sessions import AgentSession
 from clawblox.server.snapshot_document import restore_document, with_new_secrets
 from tests.recording.files import content, read_all, reading
@@ -192,7 +192,9 @@ def test_a_world_continues_from_its_recording_alone(hosted, tmp_path):
         world.step()
     assert [session.name for session in replayed.sessions] == ["Rocky"]
     assert replayed.chat.latest(1, None) == hosted.chat.latest(1, None)
-    assert digest_state(replayed.simulation) == digest_state(hosted.simulation)
+    assert digest_value(replayed.simulation.snapshot()) == digest_value(
+        hosted.simulation.snapshot()
+    )
 
 
 def test_a_world_that_cannot_be_saved_is_recorded_without_its_start(hosted, tmp_path, caplog):
@@ -294,7 +296,7 @@ def test_frames_are_taken_ten_times_per_second_with_a_fingerprint_of_each_tick(
     assert [fields.get("frame") for fields in frames] == [{"at": 0}, {"at": 3}, {"at": 6}, None]
     fingerprints = [fields.get("fingerprints") for fields in frames]
     assert fingerprints == [None, [0, 1, 2], [3, 4, 5], [6]]
-    assert frames[0]["state"] == digest_state(Tally())
+    assert frames[0]["state"] == digest_value(Tally().snapshot())
 
 
 def test_a_slow_state_is_digested_once(hosted, tmp_path, monkeypatch):
