@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.characters.character import CHARACTER, ROOT_NAME, Character, find_root
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
@@ -244,8 +243,3 @@ def _give_character(player: Instance, at: Vector) -> Instance:
     player.change("Character", character)
     set_parent(character, model.workspace)
     return character
-
-
-def add_spawning(classes: ClassTable) -> None:
-    """Give players ``LoadCharacter``."""
-    classes.add("Player", methods={"LoadCharacter": load_character})

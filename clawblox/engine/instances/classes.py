@@ -19,8 +19,8 @@ _SHARE: Final = (0.0, 1.0)
 _ZERO: Final = (0.0, 0.0, 0.0)
 
 
-def _number(default: float = 0.0, effect: str | None = None, **more: object) -> Property:
-    return Property("number", default, effect=effect, **more)  # type: ignore[arg-type]
+def _number(default: float = 0.0, limits: tuple[float, float] | None = None) -> Property:
+    return Property("number", default, limits=limits)
 
 
 def _boolean(default: bool, effect: str | None = None) -> Property:

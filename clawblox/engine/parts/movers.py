@@ -58,7 +58,7 @@ def _find_root(space: Space, mover: Instance) -> int | None:
 
 def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
     """Push a body toward a velocity, with at most a force for each axis or in all."""
-    mass = space.forces.body_mass(number)
+    mass = space.bodies[number].rigid.mass  # with all that is fixed to it
     now, _ = space.forces.velocity(number)
     lift = (0.0, space.gravity, 0.0)
     force = [mass * ((g - v) / TICK_S + up) for g, v, up in zip(goal, now, lift, strict=True)]

@@ -281,10 +281,6 @@ class Forces:
         """Return whether forces move a body."""
         return number in self._bodies.dynamic
 
-    def body_mass(self, number: int) -> float:
-        """Return the mass of a dynamic body with all that is fixed to it."""
-        return self._bodies.by_number[number].rigid.mass
-
     def push(self, number: int, force: Triple, at: Triple | None = None) -> None:
         """Let a force act on a dynamic body during the next step.
 

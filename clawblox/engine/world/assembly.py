@@ -11,7 +11,6 @@ from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
 from clawblox.engine.characters.crowd import (
     Characters,
-    add_spawning,
     load_character,
     spawn_character,
 )
@@ -109,7 +108,7 @@ class Assembly:
         add_members(classes, self.scheduler)
         add_services(classes)
         add_humanoid(classes)
-        add_spawning(classes)
+        classes.add("Player", methods={"LoadCharacter": load_character})
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.scripts = ScriptRunner(self.model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -179,16 +179,13 @@ def make_routes(
     async def show_manifest(request: Request) -> Response:
         return Response(manifest, media_type="application/json")
 
-    def answer(state: Feed) -> Response:
-        if world.failure is not None:
-            raise Halted(world.failure)
-        return Response(state.encoded(), media_type="application/json")
+    def showing(shown: Feed) -> Callable[[Request], Awaitable[Response]]:
+        async def show(request: Request) -> Response:
+            if world.failure is not None:
+                raise Halted(world.failure)
+            return Response(shown.encoded(), media_type="application/json")
 
-    async def show_state(request: Request) -> Response:
-        return answer(feed)
-
-    async def show_map(request: Request) -> Response:
-        return answer(world_map)
+        return show
 
     async def show_page(request: Request) -> Response:
         return await page.get_response("index.html", request.scope)
@@ -201,8 +198,8 @@ def make_routes(
 
     return [
         Route("/renderer/manifest", show_manifest),
-        Route("/map", show_map),
-        Route("/spectate", show_state),
+        Route("/map", showing(world_map)),
+        Route("/spectate", showing(feed)),
         WebSocketRoute("/spectate/ws", feed.serve),
         Route("/", show_page),
         Route("/ui", show_page),

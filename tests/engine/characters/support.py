@@ -2,7 +2,7 @@
 
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
-from clawblox.engine.characters.crowd import Characters, add_spawning, spawn_character
+from clawblox.engine.characters.crowd import Characters, load_character, spawn_character
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
@@ -60,7 +60,7 @@ class SmallWorld:
         classes = ClassTable(ROWS, host, make_default)
         add_members(classes, self.scheduler)
         add_humanoid(classes)
-        add_spawning(classes)
+        classes.add("Player", methods={"LoadCharacter": load_character})
         self.model = DataModel(host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(host, self.model)
         self.vm.globals.update(libraries)
