@@ -43,6 +43,17 @@ section_option = partial(click.option, cls=SectionOption)
 """``click.option`` for an option that a :class:`SectionedCommand` shows in a section."""
 
 
+def add_options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Return a decorator that gives a command several options, in this order."""
+
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 class FieldOption(SectionOption):
     """The option of a field. A blank environment variable counts as unset.
 

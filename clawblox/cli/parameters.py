@@ -99,6 +99,8 @@ def count_type(at_least: int, at_most: int | None = None) -> _CheckedType:
 
 
 PATH: Final = _CheckedType("path", click.STRING, _check_path)
+FILE: Final = _CheckedType("file", click.STRING, _check_path)
+DIR: Final = _CheckedType("dir", click.STRING, _check_path)
 PATTERN: Final = _CheckedType("regex", click.STRING, _parse_pattern)
 SINCE: Final = _CheckedType("time", click.STRING, _parse_since)
 SIZE: Final = _CheckedType("size", click.STRING, partial(check_size, key=""))
@@ -267,8 +269,7 @@ def run_dir_option(
         "--run-dir",
         name,
         section="Files and names",
-        type=PATH,
-        metavar="DIR",
+        type=DIR,
         show_default=default,
         help=text,
     )

@@ -19,7 +19,8 @@ PATHS = [
     pytest.param(command, param, id=f"{name} {param.name}")
     for name, command in every_command()
     for param in command.params
-    if IS_PATH.search(param.metavar or "") or (name, param.name) == ("init", "name")
+    if IS_PATH.search(param.metavar or param.type.name.upper())
+    or (name, param.name) == ("init", "name")
 ]
 
 

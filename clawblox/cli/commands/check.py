@@ -15,7 +15,7 @@ import click
 from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import CheckOptions
-from clawblox.cli.parameters import PATH, examples, existing_path, json_option, world_argument
+from clawblox.cli.parameters import FILE, PATH, examples, existing_path, json_option, world_argument
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.terminal.output import table_width
 from clawblox.cli.terminal.screen import Bar, progress_bar
@@ -73,8 +73,7 @@ _STYLES: Final[dict[Kind, dict[str, Any]]] = {
 @click.option(
     "--expected-failures",
     "expected_file",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     help="File with ids of checks that are expected to fail, one a line; if they pass, that fails.",
 )
 @click.option("--list", "wants_list", is_flag=True, help="List the checks, and run none.")

@@ -24,6 +24,7 @@ from clawblox.checkpoint.audit.verify import (
 from clawblox.checkpoint.secrets import read_allowances
 from clawblox.cli.experiment_dirs import refuse_experiment, refuse_new_run
 from clawblox.cli.parameters import (
+    FILE,
     PATH,
     examples,
     existing_path,
@@ -221,8 +222,7 @@ def diff(first: str, second: str, as_json: bool) -> int:
 @click.option(
     "--allow",
     "allow_file",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     help="JSON list of findings to ignore, each with path, rule, fingerprint and reason.",
 )
 @json_option

@@ -16,6 +16,8 @@ from clawblox.cli.commands.experiment_results import COMMANDS
 from clawblox.cli.commands.experiment_show import COMMANDS as SHOWN
 from clawblox.cli.experiment_dirs import refuse_no_plan
 from clawblox.cli.parameters import (
+    DIR,
+    FILE,
     PATH,
     examples,
     existing_experiment,
@@ -107,8 +109,7 @@ _directory = click.argument("directory", type=PATH, metavar="DIR")
 @click.option(
     "--dir",
     "given_dir",
-    type=PATH,
-    metavar="DIR",
+    type=DIR,
     show_default="experiments/<name>",
     help="Directory of the experiment.",
 )
@@ -206,8 +207,7 @@ def require_new(directory: Path) -> None:
 @click.option(
     "--plan",
     "plan_file",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     show_default="the recorded plan",
     help="Plan to continue with.",
 )

@@ -10,6 +10,7 @@ import anyio
 import click
 
 from clawblox.cli.parameters import (
+    FILE,
     PATH,
     count_type,
     examples,
@@ -73,9 +74,8 @@ _CONTROL = "-"
 @click.option(
     "--prompt-file",
     "prompt_files",
-    type=PATH,
+    type=FILE,
     multiple=True,
-    metavar="FILE",
     help="File with a first message; can be repeated.",
 )
 @click.option(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 import click
 from click.core import ParameterSource
 
-from clawblox.cli.field_options import SectionedCommand, section_option
-from clawblox.cli.parameters import PATH, SECONDS, count_type, examples
+from clawblox.cli.field_options import SectionedCommand, add_options, section_option
+from clawblox.cli.parameters import DIR, FILE, SECONDS, count_type, examples
 from clawblox.cli.running.background import background_option
 from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
 from clawblox.cli.running.generation_plans import (
@@ -26,8 +25,6 @@ from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.parts import DEFAULT_SAVE_PROMPT
 from clawblox.experiment.plan.sweep import MAX_CHAINS
 from clawblox.system.clock import utc_now
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 _MAX_GENERATIONS: Final = 10**6
 _MAX_AGENTS: Final = 1000
@@ -55,15 +52,6 @@ _world = partial(_option, "Address")
 _files = partial(_option, "Files and names")
 _saves = partial(_option, "Saves")
 _failures = partial(_option, "Failures")
-
-
-def _add_all(*options: Any) -> Callable[[_F], _F]:
-    def decorate(command: _F) -> _F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 _OPTIONS: Final = (
@@ -109,17 +97,15 @@ _OPTIONS: Final = (
     _agent("--goal", default="Begin", metavar="TEXT", help="First message."),
     _agent(
         "--template",
-        type=PATH,
+        type=DIR,
         show_default="agent/template/agent if it exists",
-        metavar="DIR",
         help="Directory with the workspace of the first generation.",
     ),
     section_option(
         "--system-prompt",
         section="Agent",
-        type=PATH,
+        type=FILE,
         show_default="system_prompt.md of the world",
-        metavar="FILE",
         help="File with the system prompt.",
     ),
     _agent(
@@ -128,11 +114,7 @@ _OPTIONS: Final = (
         metavar="MODE",
         help="The program's own name for what it may do without asking.",
     ),
-    _agent(
-        "--sandbox/--no-sandbox",
-        default=True,
-        help="Run the programs in a sandbox.",
-    ),
+    _agent("--sandbox/--no-sandbox", default=True, help="Run the programs in a sandbox."),
     _agent(
         "--claude-native-sandbox/--no-claude-native-sandbox",
         default=True,
@@ -167,8 +149,7 @@ _OPTIONS: Final = (
     section_option(
         "--resume-from",
         section="Recording and resuming",
-        type=PATH,
-        metavar="FILE",
+        type=FILE,
         help="Continue a generation from an archive, then run the later ones.",
     ),
     section_option(
@@ -193,8 +174,7 @@ _OPTIONS: Final = (
     _files(
         "--world-dir",
         default="worlds/mujoco-panda",
-        type=PATH,
-        metavar="DIR",
+        type=DIR,
         help="Directory of the world; the experiment is in results below it.",
     ),
     _files(
@@ -307,7 +287,7 @@ _OPTIONS: Final = (
     are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
     """),
 )
-@_add_all(*_OPTIONS)
+@add_options(*_OPTIONS)
 @background_option
 @click.pass_context
 def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **values: Any) -> int:

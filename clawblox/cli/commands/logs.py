@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import anyio
 import attrs
 import click
 from anyio.streams.memory import MemoryObjectSendStream
 
+from clawblox.cli.field_options import add_options
 from clawblox.cli.parameters import (
     PATTERN,
     SINCE,
@@ -43,52 +44,46 @@ _BACKLOG = 256
 _TIME_COLUMNS = len("2026-06-22T18:59:25.104Z")
 
 _Formatter: TypeAlias = Callable[[LogLine], str]
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def log_options(command: _F) -> _F:
-    """Add the options of ``logs`` to a command."""
-    options = (
-        click.option(
-            "-f",
-            "--follow",
-            is_flag=True,
-            help="Print further lines until the instances have ended.",
-        ),
-        click.option(
-            "-n",
-            "--tail",
-            type=count_type(0),
-            metavar="LINES",
-            show_default="all lines",
-            help="Print only this many lines from the end of each log, including notes of "
-            "clawblox.",
-        ),
-        click.option(
-            "-t",
-            "--timestamps",
-            "has_times",
-            is_flag=True,
-            help="Print when each line arrived, in UTC, and merge the logs by time.",
-        ),
-        click.option(
-            "--since",
-            type=SINCE,
-            help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration "
-            "ago, like 90s, 10m, 2h or 1d.",
-        ),
-        click.option(
-            "--grep",
-            "pattern",
-            type=PATTERN,
-            help="Print only lines that match this Python regular expression anywhere; a leading "
-            "(?i) ignores case. --tail counts these lines.",
-        ),
-        json_option,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+log_options = add_options(
+    click.option(
+        "-f",
+        "--follow",
+        is_flag=True,
+        help="Print further lines until the instances have ended.",
+    ),
+    click.option(
+        "-n",
+        "--tail",
+        type=count_type(0),
+        metavar="LINES",
+        show_default="all lines",
+        help="Print only this many lines from the end of each log, including notes of clawblox.",
+    ),
+    click.option(
+        "-t",
+        "--timestamps",
+        "has_times",
+        is_flag=True,
+        help="Print when each line arrived, in UTC, and merge the logs by time.",
+    ),
+    click.option(
+        "--since",
+        type=SINCE,
+        help="Print only lines since a UTC time like 2026-06-22T18:59:25Z, or since a duration "
+        "ago, like 90s, 10m, 2h or 1d.",
+    ),
+    click.option(
+        "--grep",
+        "pattern",
+        type=PATTERN,
+        help="Print only lines that match this Python regular expression anywhere; a leading "
+        "(?i) ignores case. --tail counts these lines.",
+    ),
+    json_option,
+)
+"""Adds the options of ``logs`` to a command."""
 
 
 @click.command(

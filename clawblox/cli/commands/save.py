@@ -36,12 +36,7 @@ from clawblox.views.formatting import format_json, shorten_path
 @run_dir_arguments
 @options_from(SaveOptions, "options", without=("max_bytes",))
 @json_option
-def command(
-    *,
-    chosen: Selection,
-    options: SaveOptions,
-    as_json: bool,
-) -> int:
+def command(*, chosen: Selection, options: SaveOptions, as_json: bool) -> int:
     """Save snapshots of running instances, all at the same time.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances that are ready

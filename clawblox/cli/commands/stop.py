@@ -49,13 +49,7 @@ _RUNG_TEXTS = {
 )
 @options_from(StopOptions, "options")
 @json_option
-def command(
-    *,
-    chosen: Selection,
-    wants_save: bool,
-    options: StopOptions,
-    as_json: bool,
-) -> int:
+def command(*, chosen: Selection, wants_save: bool, options: StopOptions, as_json: bool) -> int:
     """Stop instances and wait until they have ended.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances are stopped,

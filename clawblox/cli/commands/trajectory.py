@@ -14,7 +14,7 @@ from clawblox.agents.trajectory import (
     has_conversation,
     write_trajectory,
 )
-from clawblox.cli.parameters import PATH, examples, existing_agent_place
+from clawblox.cli.parameters import FILE, PATH, examples, existing_agent_place
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable_json
 from clawblox.views.formatting import count_words, shorten_path
@@ -35,20 +35,17 @@ from clawblox.views.formatting import count_words, shorten_path
 @click.option(
     "-o",
     "--output",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     help=f"File to write, - for standard output; by default {FILE_NAME} in the agent's directory.",
 )
 @click.option(
     "--continued-in",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     help="Trajectory of the run that continues this run, to be named in the document.",
 )
 @click.option(
     "--html",
-    type=PATH,
-    metavar="FILE",
+    type=FILE,
     help="Write the steps as a web page into FILE instead, without the names of user, host and "
     "directories.",
 )

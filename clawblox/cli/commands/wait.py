@@ -41,12 +41,7 @@ _TIMED_OUT_STATUS = 124
     help="Give up after this time, with status 124.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-def command(
-    *,
-    chosen: Selection,
-    timeout: float,
-    quiet: bool,
-) -> int:
+def command(*, chosen: Selection, timeout: float, quiet: bool) -> int:
     """Wait until instances have ended for good, and exit with their status.
 
     RUN_DIR is the current directory by default; without an INSTANCE, the command waits for all
