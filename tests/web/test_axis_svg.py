@@ -102,6 +102,6 @@ def test_an_axis_without_any_time_says_so() -> None:
 
 
 def test_words_of_folds_that_would_overlap_are_in_their_titles_alone() -> None:
-    folds = [*svg.draw_folds([(100, "6h"), (110, "2m"), (200, "1h")], 20, 60, "no turn ran")]
+    folds = [*svg.draw_folds([(100, "6h"), (110, "2m"), (200, "1h")], "of nothing", 20, 60)]
     assert ["<text" in fold.html for fold in folds] == [True, False, True]
-    assert "2m in which no turn ran" in folds[1].html
+    assert "2m of nothing" in folds[1].html
