@@ -75,15 +75,11 @@ def parse_header(document: bytes | memoryview) -> Header:
 
 def _find_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
     try:
-        return _copy_values(document)
+        fields = _fields.decode(document)
     except msgspec.ValidationError:  # not an object, as its first byte shows
         _raw.decode(document)
         return b"null", b"null"
-
-
-def _copy_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
     # Copy the values, because a mapped file cannot be closed while anything refers to it.
-    fields = _fields.decode(document)
     return _copy_short(fields.format), _copy_short(fields.time)
 
 
