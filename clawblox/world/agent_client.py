@@ -188,8 +188,8 @@ class AsyncAgentClient:
     def _caller(self) -> Caller:
         """Return the requests of a client of httpx."""
         self._require_joined()
-        access, url = self._access, self._place.url
-        return Caller.make(url, self._waits.timeout, access.headers, access.session)
+        headers = tuple(self._access.headers.items())
+        return Caller(self._place.url, self._access.session, headers, self._waits.timeout)
 
     def _require_joined(self) -> None:
         if self._has_left:

@@ -6,7 +6,6 @@ httpx is imported at the first call, because it takes longer to load than everyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
@@ -39,13 +38,6 @@ class Caller:
     session: str | None
     headers: tuple[tuple[str, str], ...] = attrs.field(repr=False)
     timeout: float
-
-    @classmethod
-    def make(
-        cls, base_url: str, timeout: float, headers: Mapping[str, str], session: str | None = None
-    ) -> Self:
-        """Return the requests of an agent, or those without a session."""
-        return cls(base_url, session, tuple(headers.items()), timeout)
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of a client: no proxy, no redirect, no other host.

@@ -606,7 +606,7 @@ class InstanceCalls(OpenWorld):
     def _caller(self, instance: str | None, timeout: float) -> Caller:
         """Return the requests of a client of httpx without a session."""
         url = self._open_fleet().find(instance).url
-        return Caller.make(url, check_seconds(timeout, "timeout"), {})
+        return Caller(url, None, (), check_seconds(timeout, "timeout"))
 
 
 class AsyncStartedInstance(BoundWorld[InstanceCalls]):
