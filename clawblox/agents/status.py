@@ -24,7 +24,7 @@ from clawblox.rundir.manifest import (
     manifest_path,
     try_read_manifest,
 )
-from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.paths import file_stamp, resolve_run_dir
 from clawblox.rundir.records import path_mover
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
@@ -255,11 +255,8 @@ def _agent_dirs(run_dir: Path) -> set[Path]:
 
 
 def _named_dirs(instance_dir: Path) -> Sequence[Path]:
-    try:
-        version = manifest_path(instance_dir).stat()
-    except OSError:
-        return ()
-    return _read_named_dirs(instance_dir, (version.st_ino, version.st_mtime_ns, version.st_size))
+    version = file_stamp(manifest_path(instance_dir))
+    return () if version is None else _read_named_dirs(instance_dir, version)
 
 
 @functools.lru_cache(maxsize=1024)

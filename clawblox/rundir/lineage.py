@@ -344,7 +344,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
         parent=parent,
         state=state,
         exit=record.exit if record and state in OVER else None,
-        labels=_find_labels(draft),
+        labels=clean_labels(record.labels if record else draft.run.get("labels")),
         run_id=draft.run_id,
         restarts=record.restarts if record else sum(other == draft.run_id for other, _ in restarts),
         lives=tuple(lives),
@@ -379,10 +379,6 @@ def _find_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
         "exit": describe_end(exit_, halt) if exit_ or halt else None,
         "has_died": is_death(state, exit_),
     }
-
-
-def _find_labels(draft: _Draft) -> Mapping[str, Any]:
-    return clean_labels(draft.record.labels if draft.record else draft.run.get("labels"))
 
 
 # -- the tree -------------------------------------------------------------------------------

@@ -22,9 +22,6 @@ from clawblox.protocol import MASK
 from clawblox.results import LogLine
 from clawblox.system.regular_files import open_own, open_regular
 from clawblox.telemetry.log_times import Entry, LogTimes, cutting, may_read
-from clawblox.telemetry.own_log import OwnLog
-
-_log = OwnLog(__name__)
 
 DEFAULT_MAX_BYTES = 1 << 30
 """Size at which a log is cut to its newer half, in bytes."""

@@ -46,7 +46,7 @@ class Record:
 
     @property
     def is_boundary(self) -> bool:
-        """Whether it happened after all the process's output, or before any."""
+        """Return whether it happened after all the process's output, or before any."""
         was_found_afterwards = self.type == "error" and self.raw_offset is None
         return self.type in _BOUNDARIES or was_found_afterwards
 
@@ -93,16 +93,15 @@ class Placer:
 
     Args:
         arrivals: The arrivals of the log, which have been read.
-        at: Where the first record happened.
 
     Attributes:
         at: Where the latest record happened.
         held: Records whose place depends on later ones.
     """
 
-    def __init__(self, arrivals: LogArrivals, at: int = 0) -> None:
+    def __init__(self, arrivals: LogArrivals) -> None:
         self._arrivals = arrivals
-        self.at = at
+        self.at = 0
         self.held: list[Record] = []
 
     def place(self, record: Record) -> list[tuple[int, Record]]:
