@@ -22,6 +22,7 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.kimi import QUIET_ENV as KIMI_QUIET_ENV
+from clawblox.agents.drivers.opencode import XDG_ENV
 from clawblox.agents.programs import KIMI, OPENCODE, Program
 from clawblox.config.arguments import mismatch
 from clawblox.system.files import make_private_dir
@@ -61,10 +62,7 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
     "opencode": KnownProgram(
         args=("acp",),
         env={
-            "XDG_DATA_HOME": "{state}/data",
-            "XDG_CONFIG_HOME": "{state}/config",
-            "XDG_STATE_HOME": "{state}/state",
-            "XDG_CACHE_HOME": "{state}/cache",
+            **{name: f"{{state}}/{place}" for name, place in XDG_ENV.items()},
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
         },
         package=OPENCODE.package,

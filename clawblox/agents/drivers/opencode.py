@@ -48,7 +48,7 @@ from clawblox.system.foreign_database import DatabaseCopy, copy_database
 _DATABASE: Final = "data/opencode/opencode.db"
 _LOGIN_FILE: Final = Path("data/opencode/auth.json")
 _SETTINGS_FILE: Final = "opencode.json"
-_XDG_ENV: Final = {
+XDG_ENV: Final = {
     "XDG_DATA_HOME": "data",
     "XDG_CONFIG_HOME": "config",
     "XDG_STATE_HOME": "state",
@@ -166,7 +166,7 @@ class OpencodeDriver(KnownProgramDriver):
             *(("--model", setup.model) if setup.model else ()),
             *conversation,
         )
-        homes = {name: str(setup.state / place) for name, place in _XDG_ENV.items()}
+        homes = {name: str(setup.state / place) for name, place in XDG_ENV.items()}
         settings = {"OPENCODE_CONFIG": str(setup.state / _SETTINGS_FILE)}
         return Invocation(
             argv=argv,
