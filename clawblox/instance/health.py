@@ -31,7 +31,13 @@ import attrs
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.config.world_toml import LivenessRule
 from clawblox.protocol import OPERATOR_HEADER, TickRate, parse_halt, parse_rate
-from clawblox.system.ports import connect_host, describe_owner, find_owners, listeners_at
+from clawblox.system.ports import (
+    connect_host,
+    describe_owner,
+    find_owners,
+    join_address,
+    listeners_at,
+)
 from clawblox.system.process_tree import Mark, find_tree
 from clawblox.system.request import INTERIM_STATUSES
 from clawblox.telemetry.logs import open_to_read
@@ -192,11 +198,9 @@ class Probe:
         return answer
 
     def _request(self, path: str) -> bytes:
-        host = connect_host(self.host)
-        literal = f"[{host}]" if ":" in host else host
         lines = (
             f"GET {path} HTTP/1.1",
-            f"Host: {literal}:{self.port}",
+            f"Host: {join_address(connect_host(self.host), self.port)}",
             "Accept: */*",
             "Accept-Encoding: identity",
             "Connection: close",

@@ -39,7 +39,14 @@ from clawblox.rundir.saves import prepare_rows
 from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.ports import Lease, connect_host, open_listener, take_free_port, wait_for_port
+from clawblox.system.ports import (
+    Lease,
+    connect_host,
+    join_address,
+    open_listener,
+    take_free_port,
+    wait_for_port,
+)
 from clawblox.system.process import Process, adopt
 from clawblox.system.process_tree import boot_id, read_variables
 from clawblox.telemetry.log_index import LogIndex, begin_index
@@ -130,9 +137,8 @@ class Instance:
     @property
     def url(self) -> str:
         """Its local address, base path included, without a trailing slash."""
-        host = connect_host(self.launch.options.host)
-        literal = f"[{host}]" if ":" in host else host
-        return f"http://{literal}:{self.port}{self.launch.options.base_path}"
+        address = join_address(connect_host(self.launch.options.host), self.port)
+        return f"http://{address}{self.launch.options.base_path}"
 
     @property
     def sidecars(self) -> dict[str, Process]:

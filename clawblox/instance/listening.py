@@ -19,6 +19,7 @@ from clawblox.system.ports import (
     describe_process,
     every_listener,
     find_owners,
+    join_address,
     listeners_at,
 )
 from clawblox.system.process_tree import Proc, waits_for_child
@@ -124,15 +125,11 @@ def find_elsewhere(host: str, port: int, leader: int, processes: Iterable[Proc])
     owned = find_owners(listeners, pids).keys()
     if not owned or owned & {listener.inode for listener in listeners_at(host, port)}:
         return None
-    seen = [_join(*place) for place in sorted({listeners[inode] for inode in owned})]
+    seen = [join_address(*place) for place in sorted({listeners[inode] for inode in owned})]
     shown = ", ".join([*seen[:_SHOWN], *(["…"] if len(seen) > _SHOWN else [])])
     address = connect_host(host)
     if any(listeners[inode][1] == port for inode in owned):
         hint = f"a world must bind {protocol.HOST_ENV} ({address})"
     else:
         hint = f"a world must bind {protocol.PORT_ENV} ({port})"
-    return Obstacle(f"it listens on {shown} instead of {_join(address, port)}", hint)
-
-
-def _join(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return Obstacle(f"it listens on {shown} instead of {join_address(address, port)}", hint)

@@ -172,6 +172,11 @@ def connect_host(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)  # noqa: S104
 
 
+def join_address(host: str, port: int) -> str:
+    """Return host and port as they stand in a URL; an IPv6 address is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def listeners_on(port: int) -> list[Listener]:
     """Return the sockets that listen on ``port``, IPv4 and IPv6.
 
