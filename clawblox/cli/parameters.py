@@ -275,6 +275,8 @@ def run_dir_option(
     )
 
 
+directory_argument = click.argument("directory", type=PATH, metavar="DIR")
+
 world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD]")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -15,7 +15,13 @@ from clawblox.agents.status import AgentStatus, find_agent
 from clawblox.cli.commands.trajectory import command as trajectory
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
-from clawblox.cli.parameters import PATH, examples, existing_agent_place, json_option, show
+from clawblox.cli.parameters import (
+    directory_argument,
+    examples,
+    existing_agent_place,
+    json_option,
+    show,
+)
 from clawblox.errors import UsageError
 from clawblox.views.rows import describe_agent, plain_facts
 
@@ -38,16 +44,13 @@ def command() -> None:
     """
 
 
-_directory = click.argument("directory", type=PATH, metavar="DIR")
-
-
 @command.command(
     "send",
     epilog=examples("""
       clawblox agent send runs/r001 "Come back to the camp."
     """),
 )
-@_directory
+@directory_argument
 @click.argument("text", metavar="TEXT")
 def send(directory: str, text: str) -> None:
     """Give an agent its next message.
@@ -78,7 +81,7 @@ def send(directory: str, text: str) -> None:
       clawblox agent stop runs/r001/agents/Eko --grace 0     kill immediately
     """),
 )
-@_directory
+@directory_argument
 @options_from(StopOptions, "options")
 def stop(directory: str, options: StopOptions) -> None:
     """Stop an agent and wait until its program has ended.
@@ -103,7 +106,7 @@ def stop(directory: str, options: StopOptions) -> None:
       clawblox agent status runs/r001 --json     every field, for programs
     """),
 )
-@_directory
+@directory_argument
 @json_option
 def status(directory: str, as_json: bool) -> None:
     """Show the state and the usage of an agent.

@@ -19,6 +19,7 @@ from clawblox.cli.parameters import (
     DIR,
     FILE,
     PATH,
+    directory_argument,
     examples,
     existing_experiment,
     show,
@@ -74,7 +75,6 @@ def command() -> None:
     """
 
 
-_directory = click.argument("directory", type=PATH, metavar="DIR")
 # -- run and resume -----------------------------------------------------------------------------
 
 
@@ -203,7 +203,7 @@ def require_new(directory: Path) -> None:
     begin later. Other changes, such as another driver, need a new experiment.
     """),
 )
-@_directory
+@directory_argument
 @click.option(
     "--plan",
     "plan_file",
@@ -275,7 +275,7 @@ def resume(
     clawblox experiment resume continues.
     """),
 )
-@_directory
+@directory_argument
 @click.argument("chains", nargs=-1, metavar="[CHAIN]...")
 @click.option("--now", is_flag=True, help="Stop immediately, without checkpoints.")
 def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:

@@ -11,8 +11,8 @@ import click
 
 from clawblox.cli.parameters import (
     FILE,
-    PATH,
     count_type,
+    directory_argument,
     examples,
     existing_experiment,
     existing_path,
@@ -37,6 +37,8 @@ from clawblox.views.experiment_fork import ForkPreview, describe_fork
 _CONTROL = "-"
 """The prompt of branches that continue as if nothing had happened."""
 
+_number = partial(click.option, type=count_type(1), default=1, show_default=True)
+
 
 @click.command(
     "fork",
@@ -53,16 +55,9 @@ _CONTROL = "-"
     with everything that is not complete.
     """),
 )
-@click.argument("directory", type=PATH, metavar="DIR")
+@directory_argument
 @click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option(
-    "-n",
-    "--count",
-    type=count_type(1),
-    default=1,
-    show_default=True,
-    help="Number of branches for each prompt.",
-)
+@_number("-n", "--count", help="Number of branches for each prompt.")
 @click.option(
     "--prompt",
     "prompts",
@@ -84,13 +79,7 @@ _CONTROL = "-"
     show_default="the rest of the generation",
     help="Active time of each branch, such as 15m.",
 )
-@click.option(
-    "--generations",
-    type=count_type(1),
-    default=1,
-    show_default=True,
-    help="Number of generations of each branch.",
-)
+@_number("--generations", help="Number of generations of each branch.")
 @click.option(
     "--reseed",
     type=count_type(0),

@@ -10,7 +10,13 @@ import anyio
 import attrs
 import click
 
-from clawblox.cli.parameters import PATH, examples, existing_experiment, json_option
+from clawblox.cli.parameters import (
+    PATH,
+    directory_argument,
+    examples,
+    existing_experiment,
+    json_option,
+)
 from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
 from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import ask, note, table_width
@@ -37,8 +43,6 @@ from clawblox.views.score_svg import draw_scores
 _NO_END: Final = "not scored again, for lack of a checkpoint at its end"
 _USUAL_SCORE: Final = "output_tokens"
 """What a picture shows where generations have no scores."""
-
-_directory = click.argument("directory", type=PATH, metavar="DIR")
 
 
 @click.command(
@@ -157,7 +161,7 @@ def _group(found: Results, keys: Sequence[str]) -> dict[str, Any]:
     tables mark those that another version of the function has computed.
     """),
 )
-@_directory
+@directory_argument
 @click.argument("function", metavar="[MODULE:FUNC]", required=False)
 def rescore(directory: str, function: str | None) -> int:
     """Score the committed generations again, without running any agent.
@@ -219,7 +223,7 @@ def _describe(row: Row, error: str) -> str:
     complete generation can only begin at what stays.
     """),
 )
-@_directory
+@directory_argument
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option

@@ -14,7 +14,7 @@ from clawblox.agents.trajectory import (
     has_conversation,
     write_trajectory,
 )
-from clawblox.cli.parameters import FILE, PATH, examples, existing_agent_place
+from clawblox.cli.parameters import FILE, directory_argument, examples, existing_agent_place
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable_json
 from clawblox.views.formatting import count_words, shorten_path
@@ -31,7 +31,7 @@ from clawblox.views.formatting import count_words, shorten_path
     The format is ATIF 1.7, the Agent Trajectory Interchange Format.
     """),
 )
-@click.argument("directory", type=PATH, metavar="DIR")
+@directory_argument
 @click.option(
     "-o",
     "--output",

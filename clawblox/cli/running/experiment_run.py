@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import attrs
@@ -85,27 +85,16 @@ def running_options(command: Callable[..., int]) -> Callable[..., int]:
     return _detach(json_option(background_option(click.pass_context(command))))
 
 
-def make_call(
-    ctx: click.Context, directory: Path, *, detach: bool, as_json: bool, starter_fd: int | None
-) -> ExperimentCall:
-    """Return how a command runs an experiment, from its options.
+def make_call(ctx: click.Context, directory: Path, **how: Any) -> ExperimentCall:
+    """Return how a command runs an experiment.
 
     Args:
         ctx: The context of the command.
         directory: The directory of the experiment.
-        detach: Whether to run in the background.
-        as_json: Whether to print the outcome as JSON.
-        starter_fd: As for :class:`ExperimentCall`.
+        **how: The values of :func:`running_options`.
     """
     group, name, *others = ctx.obj
-    return ExperimentCall(
-        directory=directory,
-        command=(group, name),
-        args=others,
-        detach=detach,
-        starter_fd=starter_fd,
-        as_json=as_json,
-    )
+    return ExperimentCall(directory=directory, command=(group, name), args=others, **how)
 
 
 async def run_experiment(
