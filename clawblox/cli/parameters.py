@@ -275,6 +275,11 @@ def run_dir_option(
     )
 
 
+def recording_option(text: str) -> Callable[[_F], _F]:
+    """Return the option ``--recording`` for the number of a recording of a run."""
+    return click.option("--recording", "number", type=count_type(1), help=text)
+
+
 directory_argument = click.argument("directory", type=PATH, metavar="DIR")
 
 world_argument = click.argument("world", type=PATH, default=".", metavar="[WORLD]")

@@ -12,7 +12,14 @@ import anyio
 import click
 
 from clawblox.cli.experiment_dirs import refuse_experiment
-from clawblox.cli.parameters import PATH, SECONDS, count_type, examples, existing_path, json_option
+from clawblox.cli.parameters import (
+    PATH,
+    SECONDS,
+    examples,
+    existing_path,
+    json_option,
+    recording_option,
+)
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.running.viewer import show_viewer
 from clawblox.cli.terminal.output import note, table_width
@@ -56,12 +63,7 @@ _MOST_LISTED: Final = 20
     """),
 )
 @only_run
-@click.option(
-    "--recording",
-    "number",
-    type=count_type(1),
-    help="Which recording of the run, counted from 1; needed if there are several.",
-)
+@recording_option("Which recording of the run, counted from 1; needed if there are several.")
 @click.option(
     "--track",
     "tracks",

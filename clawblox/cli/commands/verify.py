@@ -14,7 +14,7 @@ import click
 from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import VerifyOptions
-from clawblox.cli.parameters import PATH, count_type, examples, existing_path, json_option
+from clawblox.cli.parameters import PATH, examples, existing_path, json_option, recording_option
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.terminal.output import Output
@@ -50,12 +50,7 @@ if TYPE_CHECKING:
     """),
 )
 @only_run
-@click.option(
-    "--recording",
-    "number",
-    type=count_type(1),
-    help="Verify only this recording of the run, counted from 1.",
-)
+@recording_option("Verify only this recording of the run, counted from 1.")
 @click.option(
     "--world",
     "world_dir",
