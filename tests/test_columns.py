@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 from typing import Literal
 
+import attrs
 import pytest
 from rich.cells import cell_len
 
@@ -42,9 +43,7 @@ def rows_of_many_kinds() -> list[Row]:
 ROWS = {
     "plain": [make_row(status(f"w{number:03}"), "ready", 0.1) for number in range(4)],
     "many kinds": rows_of_many_kinds(),
-    "one run": [
-        Row(row.name, row.state, row.words, cells=row.cells) for row in rows_of_many_kinds()
-    ],
+    "one run": [attrs.evolve(row, is_bad=False, run="", note="") for row in rows_of_many_kinds()],
     "bare": [Row("w000", "starting")],
     "none": [],
 }

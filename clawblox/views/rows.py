@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +48,8 @@ class Row:
         words: Its state with how it ended, or why it halted; empty for the state alone.
         is_bad: Whether it ended badly.
         run: Its run, where the table shows several; else empty.
-        cells: Further texts by heading.
+        status: What the disk has of it; None if it has not begun.
+        cpu_share: Processors in use, 1.0 for a whole processor; None if unknown.
         note: How its start is going, where that takes long; else empty.
     """
 
@@ -57,7 +58,8 @@ class Row:
     words: str = ""
     is_bad: bool = False
     run: str = ""
-    cells: Mapping[str, str] = attrs.field(factory=dict)
+    status: InstanceStatus | None = None
+    cpu_share: float | None = None
     note: str = attrs.field(default="", converter=printable)
 
     @property
@@ -84,30 +86,9 @@ def make_row(
         run: Its run, where the table shows several.
         note: How its start is going.
     """
-    rate = status.rate
     words = describe_life(state, status.exit, status.halt) if state in OVER else ""
-    return Row(
-        status.name,
-        state,
-        shorten(words, _MAX_STATE_CHARS),
-        is_bad=state == status.state and status.has_died,
-        run=run,
-        cells={
-            "LABELS": format_labels(status.labels),
-            "PID": "" if status.pid is None else str(status.pid),
-            "UPTIME": format_seconds(status.uptime_s),
-            "RSS": format_bytes(status.rss_bytes),
-            "CPU": "" if cpu_share is None else f"{cpu_share:.0%}",
-            "CPU TIME": format_seconds(status.cpu_s),
-            "SAVED": format_age(status.saved_at),
-            "SIM TIME": "" if status.sim_time is None else f"{status.sim_time:.1f}",
-            "RATE": f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}" if rate else "",
-            "RESTARTS": str(status.restarts or ""),
-            "PORT": str(status.port or ""),
-            "URL": status.url,
-        },
-        note=note,
-    )
+    words, is_bad = shorten(words, _MAX_STATE_CHARS), state == status.state and status.has_died
+    return Row(status.name, state, words, is_bad, run, status, cpu_share, note)
 
 
 def order_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -131,30 +112,40 @@ def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Colu
         is_live: Whether the table is drawn again and again, so that columns should stay in place.
     """
 
-    def texts(heading: str) -> list[str]:
-        return [row.cells.get(heading, "") for row in rows]
+    def texts(cell: Callable[[InstanceStatus], str]) -> list[str]:
+        return [cell(row.status) if row.status else "" for row in rows]
 
-    def number(heading: str, rank: int, least: int) -> Column:
-        return Column(heading, texts(heading), rank, least if is_live else 0, is_number=True)
+    def number(heading: str, rank: int, least: int, cells: list[str]) -> Column:
+        return Column(heading, cells, rank, least if is_live else 0, is_number=True)
 
+    shares = ["" if row.cpu_share is None else f"{row.cpu_share:.0%}" for row in rows]
     states = [row.words or row.state for row in rows]
     return [
         Column("RUN", [row.run for row in rows], 1, shortest=12, cut="middle"),
         Column("NAME", [row.name for row in rows], 0, shortest=12, cut="middle"),
         Column("STATE", states, 0, 10 if is_live else 0, shortest=24),
-        Column("LABELS", texts("LABELS"), 2, shortest=12),
-        number("PID", 9, 6),
-        number("UPTIME", 2, 6),
-        number("RSS", 6, 6),
-        number("CPU", 7, 4),
-        number("CPU TIME", 10, 6),
-        number("SAVED", 3, 5),
-        number("SIM TIME", 8, 8),
-        number("RATE", 8, 5),
-        number("RESTARTS", 5, 8),
-        number("PORT", 4, 5),
-        Column("URL", texts("URL"), 11, replaces="PORT"),
+        Column("LABELS", texts(lambda one: format_labels(one.labels)), 2, shortest=12),
+        number("PID", 9, 6, texts(lambda one: str(one.pid or ""))),
+        number("UPTIME", 2, 6, texts(lambda one: format_seconds(one.uptime_s))),
+        number("RSS", 6, 6, texts(lambda one: format_bytes(one.rss_bytes))),
+        number("CPU", 7, 4, shares),
+        number("CPU TIME", 10, 6, texts(lambda one: format_seconds(one.cpu_s))),
+        number("SAVED", 3, 5, texts(lambda one: format_age(one.saved_at))),
+        number("SIM TIME", 8, 8, texts(_format_sim_time)),
+        number("RATE", 8, 5, texts(_format_rate)),
+        number("RESTARTS", 5, 8, texts(lambda one: str(one.restarts or ""))),
+        number("PORT", 4, 5, texts(lambda one: str(one.port or ""))),
+        Column("URL", texts(lambda one: one.url), 11, replaces="PORT"),
     ]
+
+
+def _format_sim_time(status: InstanceStatus) -> str:
+    return "" if status.sim_time is None else f"{status.sim_time:.1f}"
+
+
+def _format_rate(status: InstanceStatus) -> str:
+    rate = status.rate
+    return f"{rate.achieved_hz:.0f}/{rate.nominal_hz:.0f}" if rate else ""
 
 
 _AGENT_STATES: Final = ("failed", "interrupted", "starting", "working", "idle", "stopped", "new")
