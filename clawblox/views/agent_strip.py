@@ -15,7 +15,7 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory import AgentTurn
 from clawblox.system.clock import format_utc_ms
 from clawblox.views import svg
-from clawblox.views.agent_words import describe_turn, seconds_of
+from clawblox.views.agent_words import describe_turn, to_seconds
 from clawblox.views.formatting import (
     count_words,
     format_count,
@@ -101,13 +101,13 @@ def draw_strip(strip: Strip) -> Picture:
         return Picture(0, "0 turns", ())
     scale, shapes = _Scale(blocks), list[Markup]()
     shapes += _draw_turns(blocks, scale)
-    first, last = map(seconds_of, strip.view or ("", ""))
+    first, last = map(to_seconds, strip.view or ("", ""))
     if first is not None and last is not None:
         width = max(3.0, scale.x(last) - scale.x(first))
         shown = svg.rect("lane0", scale.x(first), _BASE + 1, width, 3)
         shapes.append(svg.group("view", ["the steps below"], shown))
     shapes += _draw_ticks(strip, scale)
-    moments = (seconds_of(time) for time in strip.calls)
+    moments = (to_seconds(time) for time in strip.calls)
     calls = {round(scale.x(moment)): None for moment in moments if moment is not None}
     shapes.append(svg.path("lane0-line mark", "".join(f"M{x},{_BASE:g}v-9" for x in calls)))
     pauses = ((scale.x((begin + end) / 2), end - begin) for begin, end in scale.pauses)
@@ -120,13 +120,13 @@ def draw_strip(strip: Strip) -> Picture:
 
 
 def _place(strip: Strip) -> Iterator[_Block]:
-    latest = seconds_of(strip.latest)
+    latest = to_seconds(strip.latest)
     for number, turn in enumerate(strip.turns):
-        begin, end = seconds_of(turn.started_at), seconds_of(turn.ended_at)
+        begin, end = to_seconds(turn.started_at), to_seconds(turn.ended_at)
         if begin is None:
             continue
         if end is None and number + 1 < len(strip.turns):
-            end = seconds_of(strip.turns[number + 1].started_at)
+            end = to_seconds(strip.turns[number + 1].started_at)
         yield _Block(turn, begin, max(begin, end or latest or begin))
 
 
@@ -160,7 +160,7 @@ def _list_signs(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterat
             words = f"{name} {describe_turn(turn)} {turn.last_limit or turn.last_error}"
             yield Sign("failure" if has_failed else "retry", scale.x(block.end), _BASE + 5, words)
     for kind, utc, words in strip.marks:
-        if (moment := seconds_of(utc)) is not None:
+        if (moment := to_seconds(utc)) is not None:
             yield Sign(kind, scale.x(moment), _TOP - 7, words)
 
 

@@ -26,7 +26,7 @@ _WIDTH: Final = 100
 _MAX_REASON: Final = 500
 
 
-def seconds_of(utc: str | None) -> float | None:
+def to_seconds(utc: str | None) -> float | None:
     """Return a UTC time in seconds since 1970; None if it is missing or malformed."""
     moment = parse_utc(utc)
     return None if moment is None else moment.timestamp()
@@ -96,7 +96,7 @@ def describe_turn(turn: AgentTurn) -> str:
         f"{format_count(usage.output_tokens)} out" if usage.output_tokens else "",
         f"{format_count(read)} in" if read else "",
         format_cost(usage.cost_usd),
-        _length_of(turn),
+        _describe_length(turn),
         "cut off" if turn.is_cut_off else "",
         f"{turn.retries} retried" if turn.retries else "",
         count_words(turn.limits, "limit") if turn.limits else "",
@@ -108,31 +108,31 @@ def describe_turn(turn: AgentTurn) -> str:
 def describe_turn_shortly(turn: AgentTurn) -> str:
     """Return output, cost and length of a turn."""
     output, cost = format_count(turn.usage.output_tokens), format_cost(turn.usage.cost_usd)
-    return " · ".join(filter(None, (output, cost, _length_of(turn) or "under way")))
+    return " · ".join(filter(None, (output, cost, _describe_length(turn) or "under way")))
 
 
-def _length_of(turn: AgentTurn) -> str:
+def _describe_length(turn: AgentTurn) -> str:
     """Return how long a turn took; empty while it lasts."""
-    begin, end = seconds_of(turn.started_at), seconds_of(turn.ended_at)
+    begin, end = to_seconds(turn.started_at), to_seconds(turn.ended_at)
     return "" if begin is None or end is None else format_seconds(max(0.0, end - begin))
 
 
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def offset_of(step: Step) -> int:
+def read_offset(step: Step) -> int:
     """Return the byte of the log that is the address of a step; 0 if it has none."""
     offset = step.get("extra", {}).get("raw_offset")
     return offset if isinstance(offset, int) else 0
 
 
-def calls_of(step: Step) -> Sequence[Mapping[str, Any]]:
+def read_calls(step: Step) -> Sequence[Mapping[str, Any]]:
     """Return the calls of a step."""
     calls: Sequence[Mapping[str, Any]] = step.get("tool_calls", ())
     return calls
 
 
-def results_of(step: Step) -> Sequence[Mapping[str, Any]]:
+def read_results(step: Step) -> Sequence[Mapping[str, Any]]:
     """Return the results of the calls of a step."""
     results: Sequence[Mapping[str, Any]] = step.get("observation", {}).get("results", ())
     return results
@@ -151,8 +151,8 @@ def call_text(call: Mapping[str, Any]) -> str:
     return str(values[0]) if is_text else _indent(call["arguments"])
 
 
-def texts_of(step: Step) -> dict[str, str]:
+def read_texts(step: Step) -> dict[str, str]:
     """Return the texts of a step by their names, such as ``message`` or ``call-0``."""
     texts = {"message": step["message"], "reasoning": step.get("reasoning_content", "")}
-    texts |= {f"call-{n}": call_text(call) for n, call in enumerate(calls_of(step))}
-    return texts | {f"result-{n}": one["content"] for n, one in enumerate(results_of(step))}
+    texts |= {f"call-{n}": call_text(call) for n, call in enumerate(read_calls(step))}
+    return texts | {f"result-{n}": one["content"] for n, one in enumerate(read_results(step))}

@@ -19,7 +19,7 @@ import attrs
 from clawblox.recording.reader import RecordingReader
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.clock import format_utc_ms
-from clawblox.views.agent_words import seconds_of
+from clawblox.views.agent_words import to_seconds
 from clawblox.views.descent import DescentLife
 from clawblox.views.formatting import format_rough_seconds
 from clawblox.views.svg import Knot, interpolate
@@ -164,7 +164,7 @@ class Axis:
         Args:
             utc: ISO 8601. Before the first moment it is the first place, after the last the last.
         """
-        moment = seconds_of(utc)
+        moment = to_seconds(utc)
         if moment is None or not self.pieces:
             return None
         number = bisect_right(self.pieces, moment, key=lambda piece: piece.knots[0][_MOMENT])
@@ -261,7 +261,7 @@ def _list_times(one: DescentLife) -> Iterator[_Time]:
 
 def _order(times: Iterable[_Time]) -> list[Knot]:
     """Return knots in the order of host time, in which the position never goes back."""
-    known = ((seconds_of(utc), to) for utc, to in times)
+    known = ((to_seconds(utc), to) for utc, to in times)
     ordered = sorted((at, to) for at, to in known if at is not None and to is not None)
     highest = accumulate((position for _, position in ordered), max)
     return [*dict(zip((at for at, _ in ordered), highest, strict=True)).items()]
@@ -269,7 +269,7 @@ def _order(times: Iterable[_Time]) -> list[Knot]:
 
 def _fold_host_time(lives: Sequence[DescentLife]) -> list[list[Knot]]:
     """Return the knots of lives whose positions are host time with pauses folded."""
-    known = ((seconds_of(utc) for utc, _ in _list_times(one)) for one in lives)
+    known = ((to_seconds(utc) for utc, _ in _list_times(one)) for one in lives)
     stamps = [{at for at in moments if at is not None} for moments in known]
     ordered = sorted(set().union(*stamps))
     steps = (min(after - before, FOLD_S) for before, after in pairwise(ordered))
@@ -287,7 +287,7 @@ def _cut(
 ) -> Iterator[Piece]:
     """Yield the part of a life on the line, and the part that was lost after its save."""
     save, size = one.until, len(knots)
-    saved_at = seconds_of(save.created_at) if save else None
+    saved_at = to_seconds(save.created_at) if save else None
     limit = save.time if save and is_simulated else saved_at
     if limit is not None:
         size = bisect_right(knots, limit, key=itemgetter(is_simulated))

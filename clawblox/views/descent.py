@@ -18,7 +18,7 @@ from clawblox.recording.blocks import Moment
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.lives import Life, Origin
 from clawblox.rundir.saves import LineageSave
-from clawblox.views.agent_words import seconds_of
+from clawblox.views.agent_words import to_seconds
 from clawblox.views.lineage_layout import find_history
 
 
@@ -118,9 +118,9 @@ def find_life(
         first: When it begins.
     """
     own = [one for one in lives if one.run_dir == run_dir and instance in ("", one.instance.name)]
-    recorded_at = seconds_of(first.utc) or 0.0
+    recorded_at = to_seconds(first.utc) or 0.0
     begun = [
-        (abs((seconds_of(life.begun_at) or math.inf) - recorded_at), number)
+        (abs((to_seconds(life.begun_at) or math.inf) - recorded_at), number)
         for number, life in enumerate(own[0].instance.lives if own else ())
         if life.time is None or math.isclose(life.time, first.time, abs_tol=1e-6)
     ]

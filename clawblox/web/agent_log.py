@@ -23,7 +23,7 @@ from clawblox.rundir.manifest_entries import objects_in, read_text
 from clawblox.rundir.records import path_mover
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
-from clawblox.views.agent_words import seconds_of
+from clawblox.views.agent_words import to_seconds
 from clawblox.views.axis import Axis, Sent
 from clawblox.views.descent import find_descent
 from clawblox.views.html import Address
@@ -72,10 +72,10 @@ class AgentWorld:
         if utc and place and not place.is_paused:
             for number, first, last, sent in self.recordings:
                 if first <= utc <= last:
-                    at, moment = bisect_left(sent, utc, key=lambda one: one.utc), seconds_of(utc)
+                    at, moment = bisect_left(sent, utc, key=lambda one: one.utc), to_seconds(utc)
                     near = sent[max(0, at - _NEAR) : at + _NEAR]
                     same = [one for one in near if one.words == words]
-                    same.sort(key=lambda one: abs((seconds_of(one.utc) or 0.0) - (moment or 0.0)))
+                    same.sort(key=lambda one: abs((to_seconds(one.utc) or 0.0) - (moment or 0.0)))
                     return number, same[0].time if same else place.position
         return None
 

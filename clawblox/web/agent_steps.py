@@ -20,13 +20,13 @@ from clawblox.views.agent_words import (
     THEIR_WORDS,
     Step,
     call_text,
-    calls_of,
     describe_call,
     describe_turn,
-    offset_of,
     one_line,
     pretty,
-    results_of,
+    read_calls,
+    read_offset,
+    read_results,
 )
 from clawblox.views.axis import format_position
 from clawblox.views.formatting import count_words
@@ -95,11 +95,11 @@ def list_words(step: Step, address: str) -> Iterator[tuple[str, str]]:
     """
     yield {"agent": "says", "user": "told"}.get(step["source"], "✕"), step["message"]
     yield "thinks", step.get("reasoning_content", "")
-    for call in calls_of(step):
+    for call in read_calls(step):
         if world := read_world_call(call["arguments"], address):
             yield world.verb, world.words
         yield call["function_name"], call_text(call)
-    for result in results_of(step):
+    for result in read_results(step):
         yield "→", pretty(result["content"])
 
 
@@ -130,7 +130,7 @@ class StepDrawer:
 
     def pass_over(self, steps: Sequence[Step], following: Sequence[Step]) -> None:
         """Take in steps that were drawn before, so that those that follow can be understood."""
-        late = (result for step in following for result in results_of(step))
+        late = (result for step in following for result in read_results(step))
         self._late = {result["content"] for result in late if "source_call_id" not in result}
         for _ in self.draw(steps):
             pass
@@ -142,19 +142,19 @@ class StepDrawer:
             yield from self._draw_checkpoints(step.get("timestamp"))
             turn = self._find_turn(step)
             if turn is not None and turn is not self._turn:
-                yield _draw_turn(turn, is_begun=turn.start < offset_of(step))
+                yield _draw_turn(turn, is_begun=turn.start < read_offset(step))
             self._turn = turn
             if step["source"] != "user" or step["message"] != AUTO_CONTINUE:
                 yield self._draw_step(step)
 
     def _find_turn(self, step: Step) -> AgentTurn | None:
-        turn = self.turns.find_turn(offset_of(step))
+        turn = self.turns.find_turn(read_offset(step))
         known = self._turn
         if turn is None or known is None:
             return turn
         # The end of a turn that was cut off stands where the next one begins.
         is_before = (step.get("timestamp") or "") < (turn.started_at or "")
-        return known if is_before and turn.start == offset_of(step) else turn
+        return known if is_before and turn.start == read_offset(step) else turn
 
     def _draw_checkpoints(self, time: str | None) -> Iterator[Markup]:
         """Yield the checkpoints between the last step and a time."""
@@ -165,7 +165,7 @@ class StepDrawer:
         self._time = time or self._time
 
     def _draw_step(self, step: Step) -> Markup:
-        self._base = offset_of(step)
+        self._base = read_offset(step)
         place, utc = f"o{self._base}", step.get("timestamp")
         time = link(clock(utc) or f"byte {self._base}", Address(f"#{place}"))
         simulated = self._draw_time(step, self.view) if self.view else None
@@ -175,14 +175,14 @@ class StepDrawer:
 
     def _draw_time(self, step: Step, view: AgentView) -> Markup | None:
         """Return the simulated time of a step; of a look or an input, the one in the recording."""
-        requests = (read_world_call(one["arguments"], self._address) for one in calls_of(step))
+        requests = (read_world_call(one["arguments"], self._address) for one in read_calls(step))
         request = next(requests, None)
         sent = request.words if request and request.verb in _SENDING else ""
         if (found := view.world.find_time(step.get("timestamp"), sent)) is None:
             return None
         number, time = found
         if request == _LOOK:
-            seen = (read_time(result["content"]) for result in results_of(step))
+            seen = (read_time(result["content"]) for result in read_results(step))
             time = next((at for at in seen if at is not None), time)
         path = ("run", view.run.ident, "replay", str(number))
         to = view.ask.links.to(*path, fragment=f"t={format_position(time)}")
@@ -203,8 +203,8 @@ class StepDrawer:
         kind, sign = heads.get(step["source"], ("bad words", f"✕ {theirs}"))
         if message := step["message"]:
             yield element("p", sign, *self._bounded(message, "message", _MAX_WORDS), class_=kind)
-        results = [*enumerate(results_of(step))]
-        for number, call in enumerate(calls_of(step)):
+        results = [*enumerate(read_results(step))]
+        for number, call in enumerate(read_calls(step)):
             ident = call["tool_call_id"]
             own = {place: one for place, one in results if one.get("source_call_id") == ident}
             yield self._draw_call(number, call, own)

@@ -24,7 +24,7 @@ from clawblox.foreign_values import clean_value
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record
 from clawblox.rundir.saves import LineageSave
-from clawblox.views.agent_words import seconds_of
+from clawblox.views.agent_words import to_seconds
 from clawblox.views.axis import Axis, Piece
 from clawblox.web.recordings import OpenRecording, RecordedLives
 
@@ -287,7 +287,7 @@ def _read_calls(
         return
     for step in read_window(turns, start, max_bytes=_MAX_BYTES).steps:
         utc, offset = step.get("timestamp") or "", step.get("extra", {}).get("raw_offset", 0)
-        at = seconds_of(utc) or 0.0
+        at = to_seconds(utc) or 0.0
         for call in step.get("tool_calls", ()):
             value = {key: call.get(key) for key in ("function_name", "arguments")}
             yield "action", Event(name, _plain(value, rename, {}), at, utc, directory, offset)

@@ -192,10 +192,10 @@ def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None
         case "retry":
             turn.retries += 1
         case "limit":
-            turn.limits, turn.last_limit = turn.limits + 1, _message_of(record)
+            turn.limits, turn.last_limit = turn.limits + 1, _read_message(record)
         case "error":
-            turn.errors, turn.last_error = turn.errors + 1, _message_of(record)
+            turn.errors, turn.last_error = turn.errors + 1, _read_message(record)
 
 
-def _message_of(record: Record) -> str:
+def _read_message(record: Record) -> str:
     return str(record.data.get("message") or "")[:_TEXT_CHARS]

@@ -69,7 +69,7 @@ def read_window(
         OSError: A file of the agent cannot be read.
         ClawbloxError: A later version of clawblox wrote ``events.jsonl``.
     """
-    begin, end = _span_of(turns.arrivals.segments)
+    begin, end = _find_span(turns.arrivals.segments)
     first, stop = _find_borders(turns.arrivals.segments, at, before, max_bytes)
     with closing(read_lines(turns.directory.log_file, first)) as left:
         lines, ahead = _take(left, stop)
@@ -114,7 +114,7 @@ def _read_before(turns: TurnIndex, context: Context, first: int) -> list[Line]:
         return list(takewhile(lambda line: line.offset < first, lines))
 
 
-def _span_of(segments: Sequence[LogSegment]) -> tuple[int, int]:
+def _find_span(segments: Sequence[LogSegment]) -> tuple[int, int]:
     """Return the offset of the first byte of a log, and the one behind its last byte."""
     return (segments[0].start, segments[-1].end) if segments else (0, 0)
 
@@ -130,7 +130,7 @@ def _find_borders(
         before: As for :func:`read_window`.
         max_bytes: As for :func:`read_window`.
     """
-    begin, end = _span_of(segments)
+    begin, end = _find_span(segments)
     stop = end if before is None else min(before, end)
     first = max(begin, min(end, stop - max_bytes if at is None else at))
     if first > begin:

@@ -16,16 +16,16 @@ from clawblox.system.clock import format_utc_ms, parse_since
 from clawblox.telemetry.log_segments import log_end
 from clawblox.views.agent_strip import Strip, draw_strip
 from clawblox.views.agent_words import (
-    calls_of,
     describe_budget,
     describe_call,
     describe_turn_shortly,
     explain_state,
-    offset_of,
     one_line,
     pretty,
-    seconds_of,
-    texts_of,
+    read_calls,
+    read_offset,
+    read_texts,
+    to_seconds,
 )
 from clawblox.views.formatting import count_words, format_cost, format_count, suggest
 from clawblox.views.html import Address, Child, Markup, element, join, link, void
@@ -139,9 +139,9 @@ def _draw_now(view: AgentView, tail: Window) -> Markup | None:
     """Return its last call or words."""
     name = element("b", "last" if view.agent.is_over else "now")
     for step in reversed(tail.steps):
-        calls = [describe_call(call) for call in calls_of(step)]
+        calls = [describe_call(call) for call in read_calls(step)]
         if step["source"] == "agent" and (words := [step["message"], *calls][-1]):
-            to = view.to(fragment=f"o{offset_of(step)}")
+            to = view.to(fragment=f"o{read_offset(step)}")
             return element("p", link(name, to), " ", one_line(words, _MAX_NOW), id="latest")
     return None
 
@@ -169,19 +169,19 @@ def _find_time(view: AgentView) -> str | None:
         if utc := query.get("since") or query.get("utc"):
             return parse_since(utc)
     minute, simulated = (_NUMBER.fullmatch(query.get(name, "")) for name in ("minute", "t"))
-    if minute and (begin := _begin_of(view)) is not None:
+    if minute and (begin := _find_begin(view)) is not None:
         return format_utc_ms(round((begin + 60 * float(minute[0])) * 1e9))
     place = axis.place_time(float(simulated[0])) if simulated else None
     return place.utc if place else None
 
 
-def _begin_of(view: AgentView) -> float | None:
+def _find_begin(view: AgentView) -> float | None:
     """Return when its first turn began, in seconds since 1970; None if that is not known."""
-    return seconds_of(view.turns.turns[0].started_at) if view.turns.turns else None
+    return to_seconds(view.turns.turns[0].started_at) if view.turns.turns else None
 
 
 def _draw_forms(view: AgentView) -> Markup:
-    begin, end = _begin_of(view), seconds_of(view.agent.time)
+    begin, end = _find_begin(view), to_seconds(view.agent.time)
     last = "" if begin is None or end is None else f", 0 to {(end - begin) // 60:.0f}"
     fields = {"minute": f"minute{last}"}
     if view.world.axis.is_simulated:
@@ -201,7 +201,7 @@ def _draw_strip(view: AgentView, window: Window) -> Markup:
     strip = Strip(
         turns=view.turns.turns,
         latest=view.agent.time,
-        calls=[one["timestamp"] for one in timed for _ in calls_of(one)],
+        calls=[one["timestamp"] for one in timed for _ in read_calls(one)],
         marks=[*_list_marks(view)],
         view=(timed[0]["timestamp"], timed[-1]["timestamp"]) if timed else None,
         simulated=lambda utc: found[1] if (found := world.find_time(utc)) else None,
@@ -302,7 +302,7 @@ def make_part(ask: Ask, ident: str, agent_ident: str) -> Page:
             steps = read_window(view.turns, at).steps
     except (ClawbloxError, OSError) as error:
         raise NoSuchPage(f"The log of {agent.name} cannot be read: {error}") from error
-    text = next((texts_of(one).get(name) for one in steps if offset_of(one) == at), None)
+    text = next((read_texts(one).get(name) for one in steps if read_offset(one) == at), None)
     if text is None:
         raise NoSuchPage(f"{agent.name} has no such text at byte {at} of its log")
     shown, end = pretty(text), start + _PART_CHARS
