@@ -309,14 +309,10 @@ def _draw_ending(
         yield svg.group("end", words, bar)
     elif ending == "died":
         for number, word in enumerate(words[:_MAX_CROSSES]):
-            yield svg.group("death", [word], _cross(x + 11 * number, y))
+            yield svg.group("death", [word], svg.draw_sign("crash", x + 11 * number, y))
         if len(words) > _MAX_CROSSES:
             more = f"+{len(words) - _MAX_CROSSES}"
             yield svg.text(x + 11 * _MAX_CROSSES - 4, y + 4, more, "bad small")
-
-
-def _cross(x: float, y: float) -> Markup:
-    return svg.path("bad-line mark", f"M{x - 4:.1f},{y - 4:.1f}l8,8m0,-8l-8,8")
 
 
 def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[Ring]]]:
@@ -349,9 +345,7 @@ def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[Ma
         next_x = min((ring for ring in rings if ring > x), default=x + 40)
         is_resume = group[-1].life.begun_by == "resume"
         middle = x + min(14.0, (next_x - x) / 2 + 1)
-        chevron = f"M{middle - 3:.1f},{row.y - 5:.1f}l5,5l-5,5"
-        second = f"M{middle + 2:.1f},{row.y - 5:.1f}l5,5l-5,5" if is_resume else ""
-        shape = svg.path("ink-line mark line", chevron + second)
+        shape = svg.draw_sign("resume" if is_resume else "restart", middle - 9, row.y)
         yield svg.group("turn", [describe_turn(turn) for turn in group], shape)
 
 
@@ -379,8 +373,6 @@ def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:
     kept_ring = svg.circle("page muted-line ring", 13, 0, 4.6)
     removed_ring = svg.circle("page muted-line removed", 13, 0, 2.6)
     fork = svg.path("muted-line line", "M4,-8C4,3 8,4 26,4")
-    restarted = svg.path("ink-line mark line", "M10,-5l5,5l-5,5")
-    resumed = svg.path("ink-line mark line", "M8,-5l5,5l-5,5m5,-10l5,5l-5,5")
     bar = svg.path("muted-line mark", "M18,-6v12")
     running = svg.path("muted", "M15,-5L25,0L15,5z")
     square = svg.rect("page muted-line ring", 0, -4, 8, 8)
@@ -389,9 +381,9 @@ def _find_signs(layout: Layout) -> Iterator[tuple[Markup, str]]:
         (False in removed, (line, kept_ring), "save"),
         (True in removed, (line, removed_ring), "removed save"),
         (any(lane.fork for lane in lanes), (fork,), "fork"),
-        (bool(begun_by & {"policy", "request"}), (line, restarted), "restarted"),
-        ("resume" in begun_by, (line, resumed), "resumed"),
-        ("died" in endings, (stub, _cross(20, 0)), "died"),
+        (bool(begun_by - {"resume"}), (line, svg.draw_sign("restart", 4, 0)), "restarted"),
+        ("resume" in begun_by, (line, svg.draw_sign("resume", 2, 0)), "resumed"),
+        ("died" in endings, (stub, svg.draw_sign("crash", 20, 0)), "died"),
         ("ended" in endings, (stub, bar), "stopped or finished"),
         ("alive" in endings, (stub, running), "running"),
         (is_elsewhere, (svg.path("muted-line line", "M8,0h18"), square), "from another run"),

@@ -244,9 +244,14 @@ def draw_signs(signs: Iterable[Sign], column: float) -> Iterator[Markup]:
             *(sign.words for sign in same[:_MAX_WORDS]),
             f"and {more} more" if more > 0 else "",
         ]
-        names, line = SIGNS[first.kind]
-        shape = path(names, f"M{first.x:.1f},{first.y:g}{line}")
+        shape = draw_sign(first.kind, first.x, first.y)
         yield group(first.kind, words, shape, to=first.to)
+
+
+def draw_sign(kind: str, x: float, y: float) -> Markup:
+    """Return a sign by itself, given its kind and its place in pixels."""
+    names, line = SIGNS[kind]
+    return path(names, f"M{x:.1f},{y:g}{line}")
 
 
 def draw_folds(

@@ -24,18 +24,14 @@ from clawblox.views.observations import format_inline, is_flat
 from clawblox.web.page import Ask, Links
 
 _T = TypeVar("_T")
-_SIGNS: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(
-        ("ready", "working", "idle", "running", "preparing", "saving", "scoring"), ("●", "good")
-    ),
-    **dict.fromkeys(
-        ("starting", "restarting", "stopping", "waiting", "paused", "blocked", "new"),
-        ("◐", "warning"),
-    ),
-    **dict.fromkeys(("failed", "halted", "died", "unreadable"), ("✕", "bad")),
-    "interrupted": ("◇", "lost"),
-    "imported": ("□", "muted"),
-}
+_SIGNS: Final = (
+    ("●", "good", ("ready", "working", "idle", "running", "preparing", "saving", "scoring")),
+    ("◐", "warning", ("starting", "restarting", "stopping", "waiting", "paused", "blocked", "new")),
+    ("✕", "bad", ("failed", "halted", "died", "unreadable")),
+    ("◇", "lost", ("interrupted",)),
+    ("□", "muted", ("imported",)),
+)
+"""Signs, their kinds, and the states that have them."""
 _MAX_NODES: Final = 600
 """Nodes of a tree; further members are counted."""
 _MAX_MEMBERS: Final = 100
@@ -46,7 +42,8 @@ _OPEN_DEPTH: Final = 2
 
 def find_sign(state: str) -> tuple[str, str]:
     """Return the sign of a state and its kind, by which it is coloured."""
-    return _SIGNS.get(state, ("■", "muted"))
+    found = ((sign, kind) for sign, kind, states in _SIGNS if state in states)
+    return next(found, ("■", "muted"))
 
 
 def state_mark(state: str, *, is_bad: bool = False) -> Markup:

@@ -172,8 +172,7 @@ class Site:
         Raises:
             NoSuchPage: There is no such run.
         """
-        why = f"There is no run {ident} in {self.root.name}"
-        return first((run for run in self.runs() if run.ident == ident), why)
+        return self.find(self.runs(), lambda run: run.directory, ident, "run")
 
     def find_agent(self, run: RunSummary, ident: str) -> AgentStatus:
         """Return an agent of a run by its name in addresses.

@@ -314,5 +314,5 @@ def make_part(ask: Ask, ident: str, agent_ident: str) -> Page:
             ways.append(link(way, to, data_key=way[2:]))
     head = element("p", join(ways, " · "), class_="muted")
     body = join((head, element("pre", shown[start:end])))
-    above = ((run.name, ask.links.to("run", run.ident)), (agent.name, view.to()))
+    above = (*ask.crumbs(run), (agent.name, view.to()))
     return Page(f"{name.partition('-')[0]} at byte {at}", above, (Part("text", body),))
