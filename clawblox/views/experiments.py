@@ -113,12 +113,19 @@ def summarise_experiment(status: ExperimentStatus) -> list[str]:
     money = describe_money(status)
     lines = [describe_counts(status).plain + (f"; {money}." if money else ".")]
     lines += _describe_reasons(failed)
-    if status.counts.get("committed", 0) < status.generations:
-        words = ["--retry-failed"] if failed else []
-        lines.append(f"resume:   {suggest('experiment resume', status.directory, *words)}")
+    if resume := suggest_resume(status):
+        lines.append(f"resume:   {resume}")
     lines += _suggest_failed_score(status)
     lines.append(f"results:  {suggest('experiment results', status.directory)}")
     return list(map(printable, lines))
+
+
+def suggest_resume(status: ExperimentStatus) -> str:
+    """Return the command that goes on with an experiment; empty if nothing is left to do."""
+    if status.counts.get("committed", 0) >= status.generations:
+        return ""
+    words = ["--retry-failed"] if status.counts.get("failed") else []
+    return suggest("experiment resume", status.directory, *words)
 
 
 def _suggest_failed_score(status: ExperimentStatus) -> list[str]:

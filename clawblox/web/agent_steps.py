@@ -70,20 +70,17 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
     turns = TurnIndex(directory)
     turns.read_on()
     outgoing = Outgoing(root, [directory], redact=redact)
-    window = read_window(turns, 0)
-    first, steps = window.first, [*window.steps]
-    while window.has_later and window.last - first < _MAX_BYTES:
-        window = read_window(turns, window.last)
-        steps += window.steps
-    rest = f", of the first {format_bytes(window.last - first)}" if window.has_later else ""
-    head = element("p", count_words(len(steps), "step"), rest, class_="muted")
-    drawn = StepDrawer(turns).draw(steps)
+    window = read_window(turns, 0, max_bytes=_MAX_BYTES)
+    size, number = format_bytes(window.last - window.first), len(window.steps)
+    rest = f", of the first {size}" if window.has_later else ""
+    head = element("p", count_words(number, "step"), rest, class_="muted")
+    drawn = StepDrawer(turns).draw(window.steps)
     body = element("main", element("h1", directory.name), head, *drawn, class_="alone")
     page = document(f"{directory.name} · clawblox", style("page", "agent"), body)
     data = outgoing.clear(file.name, page.encode(errors="replace"))
     outgoing.check()
     publish_bytes(file, data)
-    return len(steps)
+    return number
 
 
 def list_words(step: Step, address: str) -> Iterator[tuple[str, str]]:
@@ -251,11 +248,11 @@ class StepDrawer:
         self._room -= len(drawn.html)
         return drawn
 
-    def _bounded(self, text: str, name: str, limit: int) -> Iterator[Child]:
-        """Yield a text; of a long one the beginning, and a link to all of it."""
-        is_whole = self.view is None or len(text) <= limit
-        yield pretty(text) if is_whole else f"{text[:limit]}… "
-        yield None if is_whole else self._link_size(text, name)
+    def _bounded(self, text: str, name: str, limit: int) -> Sequence[Child]:
+        """Return a text; of a long one the beginning, and a link to all of it."""
+        if self.view is None or len(text) <= limit:
+            return (pretty(text),)
+        return f"{text[:limit]}… ", self._link_size(text, name)
 
     def _link_size(self, text: str, name: str) -> Markup | None:
         if self.view is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from clawblox.agents.values import Report
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import clean_value
 from clawblox.rundir.manifest import Manifest, read_manifest
+from clawblox.rundir.manifest_entries import objects_in
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
@@ -149,17 +151,15 @@ def find_conversation(directory: AgentDir) -> tuple[str, str | None]:
 
 
 def _read_own_status(directory: AgentDir) -> AgentStatus | None:
-    try:
+    with suppress(AgentError):  # the history does not need the status
         return read_status(directory.path)
-    except AgentError:  # the history does not need the status
-        return None
+    return None
 
 
 def _read_text(path: Path) -> str:
-    try:
+    with suppress(FileNotFoundError):
         return read_regular(path, max_bytes=_MAX_TEXT_BYTES).decode(errors="replace").strip()
-    except FileNotFoundError:
-        return ""
+    return ""
 
 
 # -- world and run ------------------------------------------------------------------------------
@@ -186,18 +186,15 @@ def _describe_run(
 
 def _find_manifest(directory: Path) -> Manifest | None:
     for place in directory.parents[:_LEVELS_TO_RUN]:
-        try:
+        with suppress(ManifestError):
             return read_manifest(place)
-        except ManifestError:
-            continue
     return None
 
 
 def _find_entry(manifest: Manifest, directory: Path) -> Mapping[str, Any]:
-    for entry in manifest.agents:
-        if isinstance(entry, dict) and manifest.resolve(str(entry.get("dir"))) == directory:
-            return entry
-    return {}
+    entries = objects_in(manifest.agents)
+    own = (one for one in entries if manifest.resolve(str(one.get("dir"))) == directory)
+    return next(own, {})
 
 
 def _describe_checkpoints(
@@ -205,9 +202,7 @@ def _describe_checkpoints(
 ) -> list[dict[str, Any]]:
     """Return the checkpoints of the run, each with the last step before it."""
     described = []
-    for entry in manifest.checkpoints:
-        if not isinstance(entry, dict):
-            continue
+    for entry in objects_in(manifest.checkpoints):
         fields = {name: value for name, value in entry.items() if name != "time"}
         if entry.get("time") is not None:
             fields["world_time"] = entry["time"]
@@ -219,9 +214,6 @@ def _describe_checkpoints(
 def _last_step_before(steps: Sequence[Mapping[str, Any]], at: object) -> int | None:
     """Return the number of the last step not later than a time; None if unknown."""
     saved_at = parse_utc(at) if isinstance(at, str) else None
-    last = None
-    for step in steps:
-        begun_at = parse_utc(step.get("timestamp"))
-        if saved_at is not None and begun_at is not None and begun_at <= saved_at:
-            last = step["step_id"]
-    return last
+    times = ((parse_utc(step.get("timestamp")), step["step_id"]) for step in steps)
+    before = [number for time, number in times if time and saved_at and time <= saved_at]
+    return before[-1] if before else None

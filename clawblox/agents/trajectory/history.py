@@ -155,11 +155,9 @@ class History:
         if not record.is_boundary:
             return -1 if record.raw_offset is None else record.raw_offset
         # A process has written everything until the next process begins.
-        starts = (item for item in self._records[place:] if item.type == "process.started")
-        start = next(starts, None)
-        if start is None:
-            return math.inf
-        return -1 if start.raw_offset is None else start.raw_offset - 1
+        left = self._records[place:]
+        starts = (one.raw_offset or 0 for one in left if one.type == "process.started")
+        return next(starts, math.inf) - 1
 
     def follow_transcript(self, lines: Iterable[Line]) -> Iterator[Moment]:
         """Yield the moments of a transcript; of the records, the usage alone adds something."""

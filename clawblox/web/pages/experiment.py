@@ -18,12 +18,12 @@ from clawblox.views.experiments import (
     describe_last,
     describe_money,
     describe_time,
+    suggest_resume,
 )
 from clawblox.views.formatting import (
     count_words,
     format_labels,
     format_rough_seconds,
-    suggest,
 )
 from clawblox.views.html import Address, Child, Markup, element, join, link
 from clawblox.views.score_svg import draw_scores
@@ -94,9 +94,7 @@ def _summarise(status: ExperimentStatus) -> Markup:
     for account in status.accounts:
         words = f"The account {account.name} is limited: {account.reason}"
         said.append(element("p", words, class_="warning"))
-    if status.counts.get("committed", 0) < status.generations and status.pid is None:
-        again = ["--retry-failed"] if status.counts.get("failed") else []
-        resume = suggest("experiment resume", status.directory, *again)
+    if status.pid is None and (resume := suggest_resume(status)):
         said.append(element("p", "Go on: ", code(resume)))
     return join(said)
 
