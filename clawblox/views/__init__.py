@@ -11,7 +11,6 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``agent_words``: turns and steps of an agent in words; ``agent_strip``: its turns over time.
 - ``descent``: the lives from the first start to the last moment of an instance.
 - ``axis``: one axis of time for them; ``axis_svg``: its strip.
-- ``world_calls``: requests of agents to their world, and what the answers change.
 - ``experiment_events``: events of an experiment as lines.
 - ``lineage_layout``: where everything in the picture of a lineage is, and its words.
 - ``lineage_svg``, ``lineage_text``: a lineage as a picture, and as text.

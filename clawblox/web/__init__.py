@@ -17,6 +17,7 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``run_history``: what the manifests of runs tell: saves, their origins, what can be compared.
 - ``saved``: what saves hold: documents of worlds, workspaces of agents, and how they differ.
 - ``first_differences``: where two branches part.
+- ``world_calls``: requests of agents to their world, and what the answers change.
 - ``agent_log``: the log of an agent with its times; ``agent_steps``: its steps, in a file too.
 - ``bundle``: the pages as files.
 - ``outgoing``: removes names and secrets from what leaves this machine.

@@ -31,12 +31,12 @@ from clawblox.views.agent_words import (
 from clawblox.views.axis import format_position
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Child, Markup, document, element, link, style
-from clawblox.views.world_calls import Observed, WorldCall, read_time, read_world_call
 from clawblox.web.agent_log import AgentView, read_address
 from clawblox.web.outgoing import Outgoing
 from clawblox.web.pieces import clock, code
 from clawblox.web.run_history import RunSave
 from clawblox.web.site import RunSummary
+from clawblox.web.world_calls import Observed, WorldCall, read_time, read_world_call
 
 _MAX_WORDS: Final = 3000
 _MAX_LINE: Final = 220
@@ -164,7 +164,8 @@ class StepDrawer:
     def _draw_step(self, step: Step) -> Markup:
         self._base = read_offset(step)
         place, utc = f"o{self._base}", step.get("timestamp")
-        time = link(clock(utc) or f"byte {self._base}", Address(f"#{place}"))
+        when = "inherited" if step.get("is_copied_context") else f"byte {self._base}"
+        time = link(clock(utc) or when, Address(f"#{place}"))
         simulated = self._draw_time(step, self.view) if self.view else None
         at = element("div", time, simulated, class_="at")
         did = element("div", *self._draw_content(step), class_="did")

@@ -324,4 +324,4 @@ def _compile(pattern: str) -> Any:  # noqa: ANN401 - of a package that may be mi
     try:
         return re2.compile(b"(?m)" + pattern.encode(errors="replace"), options)
     except re2.error as error:
-        raise ValueError(f"q: is no regular expression of RE2: {pattern[:100]!r}") from error
+        raise ValueError(f"q: {pattern[:100]!r} is not a valid regular expression (RE2)") from error

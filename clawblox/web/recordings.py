@@ -22,7 +22,7 @@ from clawblox.views.axis import Axis, Sent, make_axis
 from clawblox.views.axis_svg import MAX_POINTS
 from clawblox.views.descent import DescentLife, find_life
 from clawblox.views.recordings import Roster
-from clawblox.views.world_calls import describe_sent
+from clawblox.web.world_calls import describe_sent
 
 _MAX_KEPT: Final = 16
 _MAX_STATES_BYTES: Final = 1 << 20

@@ -20,6 +20,7 @@ from clawblox.web.page import Page
 from clawblox.web.pages import log as log_page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.drivers.support import RECORDED
+from tests.agents.trajectory.support import EventLines
 from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.recording.files import reading
 from tests.web.agent_runs import SESSION, URL, WrittenAgent
@@ -388,7 +389,7 @@ def test_a_search_leads_to_the_steps_that_it_has_found(ada: WrittenAgent, tmp_pa
     ):
         assert re.search(f"{place}( {time})? {re.escape(words)}", found), found
     assert "uuid" not in found
-    assert "4 results; that is all." in found
+    assert "4 results shown." in found
     to = next(to for to in links_of(page) if to.endswith(f"?at={said}#o{said}"))
     assert steps_of(follow(tmp_path, to.partition("#")[0]))[0] == f"o{said}"
 
@@ -599,3 +600,26 @@ def test_many_turns_are_drawn_in_columns_and_listed_in_part(
     assert html_of(page).count('class="area"') <= 60
     assert words_of(page, "outline").endswith("later") or "earlier" in words_of(page, "outline")
     assert len(html_of(page)) < 150_000
+
+
+def test_what_came_with_an_archive_has_no_time_but_its_own(tmp_path: Path) -> None:
+    ada = WrittenAgent(tmp_path)
+    ada.begin("Begin")
+    told = ada.say("I am the parent.")
+    ada.finish()
+    ada.directory.events_file.unlink()  # an archive brings the log, and not the events
+    ada.events, ada.turn = EventLines(ada.directory.events_file, SESSION, 30), 0
+    LogIndex(ada.log).begin_run()
+    ada.events.add("sandbox", 0, level="none")
+    ada.events.add("process.started", 0, ada.end, pid=2, version="2.1.197")
+    ada.begin("Go on")
+    own = ada.say("I am the branch.")
+    ada.finish()
+    LogIndex(ada.log).look()
+    page = html_of(open_page(tmp_path, "?at=0"))
+    times = [re.findall(rf'href="#o{at}">(.*?)</a>', page) for at in (told, own)]
+    assert times[0] == ["inherited"]
+    assert "datetime=" in times[1][0]
+    found = words_of(follow(tmp_path, "/key/search?q=parent"), "found")
+    assert "agent Ada inherited says I am the parent ." in found
+    assert "1 result shown." in found

@@ -162,7 +162,7 @@ def test_search_finds_literal_text_and_expressions_as_links(tmp_path: Path) -> N
     pytest.importorskip("re2")
     pattern = search(tmp_path, "0049[0-9]{2} of&re=1")
     assert "100 results" in words_of(pattern, "found")
-    assert "is no regular expression" in words_of(search(tmp_path, "(&re=1"), "found")
+    assert "is not a valid regular expression" in words_of(search(tmp_path, "(&re=1"), "found")
 
 
 def test_a_search_with_many_matches_continues(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_the_search_of_a_log_finds_nothing_elsewhere(tmp_path: Path) -> None:
     write_log(tmp_path / "run", "w001", b"another needle\n", world="needle")
     found = words_of(search(tmp_path, "needle"), "found")
     assert "log of w000" in found
-    assert "1 result; that is all." in found
+    assert "1 result shown." in found
 
 
 HOSTILE = {

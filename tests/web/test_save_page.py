@@ -61,7 +61,7 @@ def test_a_save_is_compared_with_the_one_before_and_the_first_with_its_origin(
     site = Site(family)
     (_, _), (_, before) = saves_of(site, "first", "alpha")
     latest = draw(site, saves_of(site, "first", "alpha")[0][0])
-    assert f"Changes since the save before {before.name}" in part(latest, "since-0")
+    assert f"Changes since the save before: {before.name}" in part(latest, "since-0")
     assert "The world documents differ in" in part(latest, "since-0")
     forked = draw(site, saves_of(site, "first", "w000")[0][0])
     assert before.name in part(forked, "since-0")
@@ -233,12 +233,12 @@ def test_what_a_generation_and_a_branch_were_handed_down_is_compared(tmp_path: P
 
     before, after = saves["r1", 1], saves["r1", 2]
     changes = part(draw(site, page(after)), "since-0")
-    assert f"Changes since the generation before {before.name}" in changes
+    assert f"Changes since the generation before: {before.name}" in changes
     assert "+ I was." in changes
     assert "(there rocky-r" in changes
     assert "the generation after" in part(draw(site, page(before)), "starts")
     branch = part(draw(site, page(saves["r1-f1-1", 1])), "since-0")
-    assert f"Changes since the parent of the branch {parent.name}" in branch
+    assert f"Changes since the parent of the branch: {parent.name}" in branch
     assert "+ I fork." in branch
 
 
@@ -252,7 +252,7 @@ def test_the_archives_of_a_run_follow_each_other_within_a_second(tmp_path: Path)
     pages = {path.name: page for page, path in saves_of(site, "run", "")}
     for name, before in (("a", "b"), ("c", "a")):
         changes = part(draw(site, pages[f"{name}.ckpt"]), "since-0")
-        assert f"Changes since the save before {before}.ckpt" in changes
+        assert f"Changes since the save before: {before}.ckpt" in changes
     assert part(draw(site, pages["b.ckpt"]), "since-0") == ""
 
 

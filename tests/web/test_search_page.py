@@ -34,12 +34,12 @@ def test_it_finds_logs_agents_names_and_labels_by_run(tmp_path: Path) -> None:
     assert words.index("the NEEDLE in the log") < words.index("labels arm=needle-b")
     assert "world needle-world" in words
     assert "agent Ada" in words
-    assert words.endswith("4 results; that is all.")
+    assert words.endswith("4 results shown.")
     page = results(tmp_path, "q=the needle")
     to = next(to for to in links_of(page) if "/log/w000" in to)
     assert "chosen" in html_of(make(Site(tmp_path), to))
     quoted = results(tmp_path, 'q=a "needle"')
-    assert "1 result;" in words_of(quoted)
+    assert "1 result shown" in words_of(quoted)
     at = log.index("\n") + 1
     assert any("/agent/" in to and f"?at={at}#o{at}" in to for to in links_of(quoted))
 
@@ -88,7 +88,7 @@ def test_many_matches_in_a_log_lead_to_its_own_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", ["x", "run/0123456789&at=5", "x&at=-1", f"x&at={'9' * 40}"])
 def test_a_start_that_makes_no_sense_is_the_first(tmp_path: Path, start: str) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n")
-    assert "1 result;" in words_of(results(tmp_path, f"q=needle&next={start}"))
+    assert "1 result shown" in words_of(results(tmp_path, f"q=needle&next={start}"))
 
 
 def test_too_long_a_text_is_refused_and_an_empty_one_asks(tmp_path: Path) -> None:
@@ -108,5 +108,5 @@ def test_files_of_others_are_not_searched(tmp_path: Path) -> None:
     (site / "r/agents/Ada/logs/agent.log").symlink_to(secret)
     os.mkfifo(site / "r/agents/Bo/logs/agent.log")
     page = results(site, "q=needle")
-    assert "0 results; that is all." in words_of(page)
+    assert "0 results shown." in words_of(page)
     assert "<ul" not in html_of(page)

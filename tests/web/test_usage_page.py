@@ -39,7 +39,7 @@ def test_what_a_fork_inherited_is_not_counted_again(tmp_path: Path) -> None:
     text = draw(Site(tmp_path), "usage")
     assert "6 turns" in text
     assert "$1.25" in text
-    assert "1500 tokens in all" in text
+    assert "1,500 tokens in all" in text
     assert row(text, "experiment", "r1") == "r1 1 5 1.0k 500 $1.00"
     assert row(text, "experiment", "r2") == "r2 1 1 100 50 $0.25"
     assert row(text, "day", "2026-06-02") == "2026-06-02 1 1 100 50 $0.25"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clawblox.views.world_calls import Observed, WorldCall, read_world_call
+from clawblox.web.world_calls import Observed, WorldCall, read_world_call
 
 URL = "http://127.0.0.1:2378"
 STEER = json.dumps({"type": "Steer", "data": {"direction": [0.5, -1]}})

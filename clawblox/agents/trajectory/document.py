@@ -38,6 +38,7 @@ _MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
     "A step without a time of its own has that of its arrival, or of the latest event before it.",
+    "A step that was copied here has a time of its own or none.",
     "Metrics of a step count everything used since the last step with metrics.",
 )
 

@@ -62,7 +62,8 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
     records = list(read_records(directory.events_file))
     arrivals = LogArrivals(directory.log_file)
     arrivals.read_on()
-    history = History(directory, driver, records, arrivals)
+    starts = (record.raw_offset for record in records if record.type == "process.started")
+    history = History(directory, driver, records, arrivals, next(starts, None) or 0)
     transcript = None
     if not log_end(directory.log_file):
         transcript = (driver.transcripts(directory) or {}).get(session_id or "")
@@ -85,6 +86,7 @@ class History:
         driver: Its driver.
         records: The records.
         arrivals: When the lines of the log arrived.
+        first_start: Offset at which the first process in this directory began to write.
     """
 
     def __init__(
@@ -93,13 +95,13 @@ class History:
         driver: Driver,
         records: Sequence[Record],
         arrivals: LogArrivals,
+        first_start: int,
     ) -> None:
         self._directory = directory
         self._driver = driver
         self._records = records
         self._times = {record.raw_offset: record.time for record in records}
-        starts = (record.raw_offset for record in records if record.type == "process.started")
-        self._first_start = next(starts, None) or 0
+        self._first_start = first_start
         self._arrivals = arrivals
         self._conversation = open_reading(driver, directory)
         self._has_turn = False
@@ -107,17 +109,15 @@ class History:
         self._turn = 0
         self._session_id: str | None = None
 
-    def join(self, context: Context, first_start: int, lines: Sequence[Line]) -> None:
+    def join(self, context: Context, lines: Sequence[Line]) -> None:
         """Begin in the middle of the log, instead of at its start.
 
         Args:
             context: What the earlier records say.
-            first_start: Offset at which the first process in this directory began to write.
             lines: Lines before, to read on from: the program may report in a later line what it
                 has begun to say in them.
         """
         self._time, self._turn, self._session_id = context.time, context.turn, context.session_id
-        self._first_start = first_start
         self._has_turn = True
         is_whole = bool(lines) and lines[0].offset == context.process_start
         self._conversation = open_reading(
@@ -174,11 +174,14 @@ class History:
 
     def read(self, line: Line) -> Iterator[Moment]:
         """Yield the entries in the next line."""
-        arrived_at = self._arrivals.arrival(line.offset)
-        self._time = arrived_at or self._times.get(line.offset) or self._time
+        is_copied = line.offset < self._first_start
+        if not is_copied:
+            arrived_at = self._arrivals.arrival(line.offset)
+            self._time = arrived_at or self._times.get(line.offset) or self._time
         reports = read_reports(self._conversation, [line], self._directory.path.name)
         self._conversation.outgoing()
-        time = (_own_time(line.data) if reports else None) or self._time
+        own = _own_time(line.data) if reports else None
+        time = own or (None if is_copied else self._time)
         for _, report in reports:
             if report.type == "session.confirmed":  # copied history has no event for it
                 self._session_id = report.data["session_id"]
@@ -188,7 +191,7 @@ class History:
                 turn=self._turn,
                 session_id=self._session_id,
                 offset=line.offset,
-                is_copied=line.offset < self._first_start,
+                is_copied=is_copied,
             )
 
     def _hear_prompt(self, prompt: object) -> None:

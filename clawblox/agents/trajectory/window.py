@@ -78,9 +78,10 @@ def read_window(
             lines.pop()  # the program is writing it
         last = min(end, lines[-1].offset + lines[-1].size + 1) if lines else first
         context, records = turns.list_events(first, last, is_end=not ahead)
-        history = History(turns.directory, turns.driver, records, turns.arrivals)
+        start = turns.first_start or 0
+        history = History(turns.directory, turns.driver, records, turns.arrivals, start)
         if first > begin:
-            history.join(context, turns.first_start or 0, _read_before(turns, context, first))
+            history.join(context, _read_before(turns, context, first))
         moments = [*history.follow(lines)]
         open_calls = _ids(moments, "tool.called") - _ids(moments, "tool.returned")
         for line in chain(ahead, left):

@@ -327,17 +327,21 @@ def _search(ask: Ask, find: Finder, only: str) -> Iterator[Markup]:
     for key in keys:
         place, left = places[key], ends_at - time.monotonic()
         has_time = number < _MAX_RESULTS and left > 0
-        results, rest = _search_place(ask, find, place, start, left) if has_time else ((), start)
+        searched = _search_place(ask, find, place, start, left) if has_time else ((), start, False)
+        results, rest, is_full = searched
         if results and place.run.ident != shown:
             shown = place.run.ident
             yield element("h2", link(place.run.name, ask.links.to("run", shown)))
         if results:
             yield element("ul", *results, class_="found")
+        if rest is not None and is_full and not only:
+            yield element("p", _link(ask, f"more: {place.words}", place=key))
+            rest = None
         number, start = number + len(results), 0
         if rest is not None:
             to = _link(ask, "Search on", "later", next=key, at=rest)
             break
-    words = f"{count_words(number, 'result')}{' so far' if to else '; that is all'}. "
+    words = f"{count_words(number, 'result')} {'so far' if to else 'shown'}. "
     everywhere = _link(ask, "Search everywhere", place=None) if only else None
     yield element("p", words, to, " ", everywhere)
 
@@ -355,13 +359,17 @@ def _list_places(ask: Ask) -> Iterator[_Place]:
 
 def _search_place(
     ask: Ask, find: Finder, place: _Place, start: int, seconds: float
-) -> tuple[Sequence[Markup], int | None]:
-    """Search a place; return results, and the offset at which it continues if time was over."""
-    subject, is_only = place.subject, "place" in ask.query
-    most = _MAX_RESULTS if is_only else _MAX_A_PLACE
+) -> tuple[Sequence[Markup], int | None, bool]:
+    """Search a place.
+
+    Returns:
+        The results, the offset at which it continues if there may be more, and whether it has as
+        many as are shown.
+    """
+    subject, most = place.subject, _MAX_RESULTS if "place" in ask.query else _MAX_A_PLACE
     try:
         if subject is None:
-            return [*_find_names(ask, find, place)], None
+            return [*_find_names(ask, find, place)], None, False
         if isinstance(subject, AgentStatus):
             segments = list_segments(AgentDir(subject.dir).log_file)
         else:
@@ -369,7 +377,7 @@ def _search_place(
                 segments, times = [log.segment], log.times
         matches = search(ask.site.root, segments, find, start, most=most, seconds=seconds)
     except OSError:
-        return (), None
+        return (), None, False
     if isinstance(subject, AgentStatus):
         lines = {find_line_start(segments, one.start): one for one in reversed(matches.found)}
         found = _draw_steps(ask, find, place, subject, dict(sorted(lines.items())))
@@ -379,10 +387,7 @@ def _search_place(
             _draw_match(ask, place, one.start, one, clock(utc, is_long=True))
             for one, utc in zip(matches.found, came, strict=True)
         ]
-    if is_only or matches.reached is None or len(matches.found) < most:
-        return found, matches.reached
-    more = _link(ask, f"more: {place.words}", place=place.key)
-    return [*found, element("li", more)], None
+    return found, matches.reached, len(matches.found) == most
 
 
 def _draw_steps(
@@ -410,7 +415,10 @@ def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Mat
             what, match = kind, cut_match(data, 0, *span)
             break
     utc = next((step.get("timestamp") for step in steps), None)
-    words = (f"turn {turn.number}" if turn else None, clock(utc, is_long=True))
+    when = f"turn {turn.number}" if turn else None
+    if any(step.get("is_copied_context") for step in steps):
+        when = "inherited"
+    words = (when, clock(utc, is_long=True))
     return _draw_match(view.ask, place, at, match, *words, element("b", what) if what else None)
 
 

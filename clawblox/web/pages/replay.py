@@ -232,7 +232,7 @@ def _draw_player(
     replay: Replay, recording: OpenRecording, frame: Address | None, time: float
 ) -> Markup:
     begin, end = map(format_position, recording.span)
-    speeds = (element("option", f"{speed} times", value=speed) for speed in _SPEEDS)
+    speeds = (element("option", f"{speed}x", value=speed) for speed in _SPEEDS)
     title = "The world at the moment, drawn by its own renderer"
     stage = {"sandbox": "allow-scripts", "title": title, "class_": "stage"}
     span = {"min": begin, "max": end, "value": format_position(time), "step": "any"}

@@ -219,7 +219,7 @@ def make_usage_page(ask: Ask) -> Page:
     words = f"{count_words(len(agents), 'agent')} · {own.turns} turns · {money}"
     notes = [
         "Own usage: what a fork inherited from its parent is not counted again"
-        + (f" ({inherited.tokens} tokens in all)." if inherited.tokens else "."),
+        + (f" ({inherited.tokens:,} tokens in all)." if inherited.tokens else "."),
         "A cost is what the programs reported; the day is that of an agent's latest event.",
     ]
     parts = [
@@ -251,8 +251,8 @@ def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup
         _GROUPS[name]: lambda group: group[0],
         "Agents": lambda group: count(len(group[1])),
         "Turns": lambda group: count(group[2].turns),
-        "Input": lambda group: count(group[2].input_tokens),
-        "Cached": lambda group: count(group[2].cached_tokens),
+        "Input": lambda group: count(group[2].tokens - group[2].output_tokens),
+        "Of it cached": lambda group: count(group[2].cached_tokens),
         "Output": lambda group: count(group[2].output_tokens),
         "Cost": lambda group: cost(group[2].cost_usd),
     }

@@ -165,7 +165,7 @@ def _draw_changes(
     ask: Ask, save: LineageSave, before: Path, words: str, origins: Origins
 ) -> Iterator[Child]:
     root, name, to = ask.site.root, before.name, origins.address(ask, before)
-    yield element("h2", f"Changes since {words} ", link(name, to) if to else name)
+    yield element("h2", f"Changes since {words}: ", link(name, to) if to else name)
     if not save.instance:
         with opened_workspaces(root, before) as old, opened_workspaces(root, save.path) as new:
             yield from _draw_changed_files(old, new)
