@@ -152,11 +152,7 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
         return f"# {name} has no conversation to resume; its workspace is {workspace}"
     here = directory.absolute()
     home = quote_words([str(here / str(state.get("state_dir") or STATE_DIR))])
-    words = [
-        f"{format_.program.state_variable}={home}",
-        quote_words(format_.resume_words),
-        session,
-    ]
+    words = [f"{format_.program.state_variable}={home}", quote_words(format_.resume_words), session]
     prompt = here / "runtime" / "system_prompt.md"
     if format_.system_prompt_option is not None and prompt.is_file():
         words += [format_.system_prompt_option, f'"$(cat {quote_words([str(prompt)])})"']

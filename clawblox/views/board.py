@@ -16,12 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from clawblox.agents.status import AgentStatus
-from clawblox.columns import (
-    GAP,
-    Column,
-    fit_columns,
-    format_line,
-)
+from clawblox.columns import GAP, Column, fit_columns, format_line
 from clawblox.printable import printable
 from clawblox.views.event_lines import EventLine, select_events
 from clawblox.views.formatting import format_seconds

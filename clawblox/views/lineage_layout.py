@@ -24,11 +24,7 @@ from clawblox.rundir.lives import Life
 from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc
-from clawblox.views.formatting import (
-    count_words,
-    describe_life,
-    format_labels,
-)
+from clawblox.views.formatting import count_words, describe_life, format_labels
 
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
 """How a line ends: not yet, badly, well, or in a way that no file records."""

@@ -253,8 +253,5 @@ def _drop_controls(body: Markup) -> Markup:
 
     Of a form, the field that filters rows and the links remain; foreign text has no tags.
     """
-
-    def drop(form: re.Match[str]) -> str:
-        return f'<div class="row">{_CONTROL.sub("", form[1])}</div>'
-
-    return Markup(_SCRIPT.sub("", _FORM.sub(drop, body.html)))
+    rows = _FORM.sub(lambda form: f'<div class="row">{_CONTROL.sub("", form[1])}</div>', body.html)
+    return Markup(_SCRIPT.sub("", rows))

@@ -170,8 +170,7 @@ def _describe_run(
     directory: AgentDir, status: AgentStatus | None, steps: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     manifest = _find_manifest(directory.path)
-    entry = {} if manifest is None else _find_entry(manifest, directory.path)
-    run = {} if manifest is None else dict(manifest.run)
+    entry, run = _find_entry(manifest, directory.path), manifest.run
     world = {
         "session": _read_text(directory.path / _WORLD_SESSION) or None,
         "agent_id": entry.get("world_agent_id"),
@@ -180,16 +179,16 @@ def _describe_run(
         "sandbox": None if status is None else status.sandbox,
         "world": {name: value for name, value in world.items() if value is not None},
         "run": {name: run[name] for name in ("id", "resume_from", "resume_archive") if name in run},
-        "checkpoints": [] if manifest is None else _describe_checkpoints(manifest, steps),
+        "checkpoints": _describe_checkpoints(manifest, steps),
     }
     return {name: value for name, value in facts.items() if value}
 
 
-def _find_manifest(directory: Path) -> Manifest | None:
+def _find_manifest(directory: Path) -> Manifest:
     for place in directory.parents[:_LEVELS_TO_RUN]:
         with suppress(ManifestError):
             return read_manifest(place)
-    return None
+    return Manifest(directory)
 
 
 def _find_entry(manifest: Manifest, directory: Path) -> Mapping[str, Any]:

@@ -178,7 +178,6 @@ def to_record(line: Line, path: Path) -> Record | None:
 
 
 def _read_usage(fields: object) -> Usage:
-    try:
+    with suppress(msgspec.ValidationError):
         return _to_usage(fields)
-    except msgspec.ValidationError:
-        return Usage()
+    return Usage()

@@ -20,11 +20,7 @@ from clawblox.views.experiments import (
     describe_time,
     suggest_resume,
 )
-from clawblox.views.formatting import (
-    count_words,
-    format_labels,
-    format_rough_seconds,
-)
+from clawblox.views.formatting import count_words, format_labels, format_rough_seconds
 from clawblox.views.html import Address, Child, Markup, element, join, link
 from clawblox.views.score_svg import draw_scores
 from clawblox.web.page import Ask, Page, Part

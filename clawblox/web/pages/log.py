@@ -261,9 +261,8 @@ def draw_search(ask: Ask, place: str) -> Markup:
         ask: What is asked for, perhaps a search.
         place: The path of the page of the only log that it searches; empty for everything.
     """
-    words = (
-        "Text in this log" if place else "Text in logs, words and calls of agents, names, labels"
-    )
+    everything = "Text in logs, words and calls of agents, names, labels"
+    words = "Text in this log" if place else everything
     text = {"name": "q", "value": ask.query.get("q", "")[:MAX_WANTED], "maxlength": str(MAX_WANTED)}
     is_pattern = "" if "re" in ask.query else None
     choice = void("input", type="checkbox", name="re", value="1", checked=is_pattern)
