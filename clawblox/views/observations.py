@@ -90,17 +90,16 @@ def _pieces(value: Any, max_chars: int | None, depth: int = 0) -> _Pieces:  # no
     if depth > _MAX_DEPTH:
         yield "note", _CUT
     elif isinstance(value, Mapping | list):
-        begin, end = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
+        is_object = isinstance(value, Mapping)
+        begin, end = ("{", "}") if is_object else ("[", "]")
         separator = begin
         for item in value:
             yield "plain", separator
             separator = ", "
-            if isinstance(value, Mapping):
+            if is_object:
                 yield "key", printable(str(item))
                 yield "plain", ": "
-                yield from _pieces(value[item], max_chars, depth + 1)
-            else:
-                yield from _pieces(item, max_chars, depth + 1)
+            yield from _pieces(value[item] if is_object else item, max_chars, depth + 1)
         yield "plain", end if value else f"{begin}{end}"
     else:
         yield from _scalar(value, max_chars)

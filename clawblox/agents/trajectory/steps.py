@@ -61,11 +61,10 @@ class UsageCount:
     ) -> Usage | None:
         """Take in the next entry; return the usage that it adds, None if it reports none."""
         match kind:
-            case "session.confirmed":
+            case "session.confirmed" | "process.started":
                 self.version = data.get("version") or self.version
-            case "process.started":
-                self.version = data.get("version") or self.version
-                self._ledger.begin_process()
+                if kind == "process.started":
+                    self._ledger.begin_process()
             case "turn.finished" if "origin" not in data:
                 self._ledger.end_turn()
             case "usage":
