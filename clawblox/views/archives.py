@@ -27,8 +27,7 @@ from clawblox.views.formatting import (
     shorten_path,
 )
 
-_EXCLUDED_SHOWN: Final = 20
-_CONTACTS_SHOWN: Final = 20
+_ROWS_SHOWN: Final = 20
 _DIFFERENCES_SHOWN: Final = 200
 _DIGEST_SHOWN: Final = 12
 _MOST_BYTES: Final = 1 << 63
@@ -97,7 +96,7 @@ def describe_loaded(loaded: Mapping[str, Any]) -> str:
         for path, hosts in directories.items()
     ]
     table = format_table(("STATE", "EXTRACTED TO"), rows)
-    notes = "\n".join([*lost, *_cut(contacts, _CONTACTS_SHOWN)])
+    notes = "\n".join([*lost, *_cut(contacts, _ROWS_SHOWN)])
     parts = [notes, table, _describe_excluded(loaded["excluded"])]
     if not loaded["verified"]:
         parts.append("The archive has no digests, so only checksums were verified.")
@@ -276,16 +275,18 @@ def _describe_contacts(metadata: Mapping[str, Any]) -> str:
         for repository in recorded_repositories(metadata)
         if (hosts := promisor_hosts(repository))
     ]
-    lines = format_table(("PARTIAL CLONE", "GIT CONTACTS"), rows).splitlines() if rows else []
-    return "\n".join(_cut(lines, _CONTACTS_SHOWN + 1))
+    return _first_rows(("PARTIAL CLONE", "GIT CONTACTS"), rows)
 
 
 def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
-    if not excluded:
-        return ""
     rows = [(printable_name(entry["path"]), _text(entry["reason"])) for entry in excluded]
-    lines = format_table(("LEFT OUT", "REASON"), rows).splitlines()
-    return "\n".join(_cut(lines, _EXCLUDED_SHOWN + 1))
+    return _first_rows(("LEFT OUT", "REASON"), rows)
+
+
+def _first_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of the first rows; nothing without rows."""
+    lines = format_table(headings, rows).splitlines() if rows else []
+    return "\n".join(_cut(lines, _ROWS_SHOWN + 1))
 
 
 def _describe_own_metadata(metadata: Mapping[str, Any]) -> str:
