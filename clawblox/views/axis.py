@@ -192,7 +192,8 @@ class Axis:
     def place_save(self, save: LineageSave, life: int) -> Place | None:
         """Return where a save of a life is; None if no time of it is known."""
         if self.is_simulated and save.time is not None:
-            return self.place_time(save.time, life)
+            place = self.place_time(save.time, life)
+            return place and attrs.evolve(place, utc=save.created_at or place.utc)
         return self.place(save.created_at or "")
 
     def is_lost(self, life: int, position: float) -> bool | None:

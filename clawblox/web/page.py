@@ -135,7 +135,7 @@ def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
     share = {"id": "share", "data_address": page.share, "hidden": ""}
     right = (
         element("button", "copy link", type="button", **share) if page.share else None,
-        element("span", "● live", class_="good", id="live") if page.is_live else None,
+        element("span", "● updating", class_="good", id="live") if page.is_live else None,
     )
     bar = (
         link("Skip to content", Address("#content"), class_="skip"),

@@ -240,8 +240,9 @@ def comparison(
         options: Their names in addresses, and their words.
         chosen: Those that are chosen already, by their names in addresses.
     """
-    if not any(chosen) and len(options) > 1:
-        chosen = (options[0][0], options[1][0])
+    first, second = chosen
+    first = first or next((name for name, _ in options), "")
+    chosen = first, second or next((name for name, _ in options if name != first), "")
     fields = [_choice(name, options, one) for name, one in zip("ab", chosen, strict=True)]
     button = element("button", "Compare", type="submit")
     return element("form", *fields, button, method="get", action=links.to("compare"), class_="row")

@@ -54,7 +54,7 @@ def test_the_strip_shows_line_lost_life_fold_save_crash_and_restart(
     assert titles(root, "kept") == ["w000, life 1", "w000, life 2"]
     assert titles(root, "lost") == ["w000, life 1: lost"]
     assert titles(root, "fold") == ["5h59m in which nothing ran"]
-    assert titles(root, "save") == ["w000-2.json, 2026-06-22T18:00:02.000Z"]
+    assert titles(root, "save") == ["w000-2.json, 2026-06-22T18:00:02Z"]
     (crash,) = titles(root, "crash")
     assert crash.startswith("w000, life 1: killed by SIGKILL")
     assert len(titles(root, "restart")) == 1

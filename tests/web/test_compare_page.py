@@ -107,6 +107,7 @@ def test_a_number_has_two_lines(family: Path) -> None:
     text = draw(site, "compare", a=idents["alpha"], b=idents["w000"])
     number = text[text.index('<section id="number"') : text.index('<section id="prompts"')]
     assert number.count('class="number"') == 2
+    assert re.search(r"At the end A [\d.]+ and B [\d.]+, as \w+ saw it\.", number)
 
 
 def test_the_words_of_the_line_that_ends_higher_are_above(tmp_path: Path) -> None:
@@ -153,6 +154,9 @@ def test_the_form_has_what_is_compared_and_refuses_what_cannot_be(family: Path) 
     runs = [find_run(site, name).ident for name in ("first", "second")]
     chosen = draw(site, "compare", a=runs[0], b=runs[1])
     assert f'value="{runs[1]}" selected=""' in chosen
+    form = draw(site, f"run/{runs[0]}")
+    offered = re.findall(r'value="(\w+)" selected', form)
+    assert offered[0] == runs[0] != offered[1]
     empty = make(site, "compare")
     assert [one.name for one in empty.parts] == ["choose"]
     assert 'action="/compare"' in draw(site)

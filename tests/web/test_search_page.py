@@ -80,6 +80,7 @@ def test_many_matches_in_a_log_lead_to_its_own_search(tmp_path: Path) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n" * 5000)
     page = results(tmp_path, "q=needle")
     assert html_of(page).count("<mark>") == 10
+    assert "10 results shown." in words_of(page)
     more = next(to for to in links_of(page) if "place=" in to)
     assert "%2Flog%2Fw000" in more
     assert html_of(make(Site(tmp_path), more)).count("<mark>") == 100

@@ -262,7 +262,9 @@ def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
         shapes.append(svg.group("number", [f"{last}; both {limits[0]:g} to {limits[1]:g}"], line))
         shapes.append(svg.text(RIGHT + 6, 20 + 18 * (place ^ is_turned), last, "ink small"))
     yield element("h2", f"{path} over simulated time")
-    yield element("p", f"As {agent} saw it; A: solid line, B: dotted line", class_="muted")
+    ends = " and ".join(f"{'AB'[place]} {points[-1][1]:.4g}" for place, points in enumerate(lines))
+    words = f"At the end {ends}, as {agent} saw it. A is the solid line, B the dotted one."
+    yield element("p", words, class_="summary")
     picture = Picture(56, f"{path} as {agent} saw it, A and B", shapes)
     yield element("div", picture.part(), class_="scroll", tabindex="0")
 

@@ -396,6 +396,8 @@ def _draw_recordings(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
     columns: Columns[tuple[int, FoundRecording]] = {
         "Recording": lambda one: link(one[1].path.name, to(str(one[0]))),
         "Instance": lambda one: one[1].instance,
-        "Size": lambda one: bytes_cell(one[1].size_bytes) if one[1].size_bytes else "not finished",
+        "Size": lambda one: (
+            bytes_cell(one[1].size_bytes) if one[1].size_bytes else "cut off, or still written"
+        ),
     }
     return section("Recordings", [*enumerate(history.recordings, 1)], columns, most=_MAX_ROWS)
