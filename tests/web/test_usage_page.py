@@ -43,4 +43,4 @@ def test_what_a_fork_inherited_is_not_counted_again(tmp_path: Path) -> None:
     assert row(text, "experiment", "r1") == "r1 1 5 1.0k 500 $1.00"
     assert row(text, "experiment", "r2") == "r2 1 1 100 50 $0.25"
     assert row(text, "day", "2026-06-02") == "2026-06-02 1 1 100 50 $0.25"
-    assert row(text, "model", "claude").startswith("claude, model not recorded 2")
+    assert row(text, "model", "claude").startswith("claude, model not chosen 2")

@@ -210,7 +210,7 @@ def make_usage_page(ask: Ask) -> Page:
         experiment = run.part.experiment.name if run.part else run.name
         models = _find_models(ask, run)
         for agent in run.agents:
-            model = f"{agent.driver}, {models.get(agent.name) or 'model not recorded'}"
+            model = f"{agent.driver}, {models.get(agent.name) or 'model not chosen'}"
             for name, key in zip(_GROUPS, (experiment, model, agent.time[:10]), strict=True):
                 groups[name][key].append(agent)
     agents = [agent for run in runs for agent in run.agents]
