@@ -111,6 +111,7 @@ class Experiment:
         self._given_workshop = _workshop
         self._opened: OpenExperiment | None = None
         self._session: Session | None = None
+        self._forking = anyio.Lock()  # two forks at once would find the same free names
         self._residence: Residence[Tasks]
         self._tasks: Tasks
         self._hooks: Mapping[str, Mapping[str, str | None]]
@@ -429,12 +430,13 @@ class Experiment:
         )
         opened = self._require_open()
         chain = self.record.chains[source.ref.chain]
-        running = () if self._session is None else self._session.running
-        branches = plan_fork(fork, chain, opened.state, running)
-        if not running:  # nothing of it is recorded if it could not be run
-            plan = self._callbacks.without_replaced(self.plan)
-            await self._workshop.survey(plan, has_worked=True)
-        await record_branches(self._recorder, source, branches)
+        async with self._forking:
+            running = () if self._session is None else self._session.running
+            branches = plan_fork(fork, chain, opened.state, running)
+            if not running:  # nothing of it is recorded if it could not be run
+                plan = self._callbacks.without_replaced(self.plan)
+                await self._workshop.survey(plan, has_worked=True)
+            await record_branches(self._recorder, source, branches)
         if self._session is not None:
             self._session.add([name for name, _ in branches])
         return [name for name, _ in branches]

@@ -105,6 +105,7 @@ class History:
         self._callbacks = callbacks
         self._session: Session
         self._recorder: Recorder
+        self._forking = anyio.Lock()
         self.journal.append("experiment.begun", {"plan": "plan.toml", "format": 1})
 
     @property
@@ -188,7 +189,8 @@ class History:
             case PauseChains(chain=name):
                 self._session.pause(None if name is None else [name])
             case ForkChain():
-                await self._fork(happening)
+                async with self._forking:  # as an experiment does
+                    await self._fork(happening)
             case FillDisk(free_bytes=free):
                 self.workshop.free = free
             case LogIn(is_logged_in=is_logged_in):

@@ -95,6 +95,20 @@ async def test_a_branch_has_time_for_work(scene: Scene) -> None:
         assert await exp.fork(source, duration="6m", parallel=1)
 
 
+async def test_forks_at_once_have_names_of_their_own(scene: Scene) -> None:
+    assert (await run(scene, scene.plan())).status == "done"
+    names: list[str] = []
+
+    async def fork() -> None:
+        names.extend(await exp.fork(exp.checkpoint("r1/g001"), count=2, parallel=1))
+
+    async with scene.experiment(None) as exp, anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(fork)
+    assert len(set(names)) == 6
+    assert len(read_experiment(scene.directory).chains) == 7
+
+
 # -- plans that never worked --------------------------------------------------------------------
 
 
