@@ -16,7 +16,7 @@ from clawblox.instance.watch import BehindDetector, CoreBudget
 from clawblox.protocol import TickRate, parse_rate
 from clawblox.rundir.status import read_run
 from clawblox.views.event_lines import describe_event
-from clawblox.views.rows import make_row
+from clawblox.views.rows import instance_columns, make_row
 from tests.crowd import until
 from tests.support import HANG_S, wait_until_async
 
@@ -159,7 +159,9 @@ async def until_shown(run: Path, text: str) -> None:
 def shown(run: Path) -> str:
     """Return what ``ps`` shows as the rate of the only instance."""
     (status,) = read_run(run).instances
-    return make_row(status, status.state).cells["RATE"]
+    columns = instance_columns([make_row(status, status.state)])
+    (rate,) = next(column.cells for column in columns if column.heading == "RATE")
+    return rate
 
 
 @pytest.mark.anyio
