@@ -65,7 +65,7 @@ class ServerLinks:
         """Return the address of a static file."""
         return Address.make("", self._key, "static", name)
 
-    def frame(self, run: str, number: str) -> Address:
+    def frame(self, run: str, number: str, *, is_engine_world: bool) -> Address:
         """Return the address of a recording's renderer, with a key of its own."""
         return Address.make("", "x", self.frames.make(run, number), "")
 

@@ -6,6 +6,7 @@ as a log, it has so many that it stays readable; links beyond them lead to a pag
 
 from __future__ import annotations
 
+import functools
 import heapq
 import json
 import os
@@ -32,8 +33,10 @@ from clawblox.system.trees import discard_tree
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Markup, document, element, join, link
 from clawblox.web import routes
+from clawblox.web.frame_file import draw_frame, draw_states
 from clawblox.web.outgoing import Outgoing
 from clawblox.web.page import Ask, Page, Part, draw_page, read_static
+from clawblox.web.pages.replay import find_replay
 from clawblox.web.pieces import code
 from clawblox.web.site import NoSuchPage, Site
 
@@ -44,13 +47,15 @@ _MAX_WINDOWS: Final = 500
 _MAX_MOMENTS: Final = 50
 """Number of moments of a recording; each shows the whole world."""
 _MAX_LISTED: Final = 30
+_MAX_FRAMES: Final = 20
+"""Number of recordings that are drawn; each has a copy of the engine's page."""
 _FIRST: Final = "index.html"
 _LEFT_OUT: Final = "left-out.html"
 _SHARED: Final = "addresses.js"
-_STATIC: Final = ("app.js", "icon.svg", "style.css")
+_STATIC: Final = ("app.js", "icon.svg", "replay.js", "style.css")
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'none'; "
-    "base-uri 'none'; require-trusted-types-for 'script'; trusted-types server"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; "
+    "form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types server"
 )
 """For ``file:``, browsers take ``'self'`` as any file; pages name only files of the bundle."""
 
@@ -62,6 +67,7 @@ _CONTROL: Final = re.compile(
 )
 _SCRIPT: Final = re.compile(r"<script\b[^>]*></script>")
 _HREF: Final = re.compile(r'href="([^"#]+)')
+_STATES: Final = re.compile(r'data-states="([^"]+)\.html"')
 _SPAN: Final = re.compile(r'id="span" data-begin="([^"]+)" data-end="([^"]+)"')
 _OFFSET: Final = re.compile(r' id="o(\d{1,15})"')
 
@@ -106,7 +112,7 @@ def write_bundle(
     try:
         for directory in (partial, partial / "static"):
             directory.mkdir(PRIVATE_DIR)
-        for name, data in _draw(site, outgoing):
+        for name, data in _draw(site, outgoing, max_size // _MAX_FRAMES // 2):
             pages += name.endswith(".html")
             size += len(data)
             if size > max_size:
@@ -123,14 +129,20 @@ def write_bundle(
         discard_tree(partial)
 
 
-def _draw(site: Site, outgoing: Outgoing) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of all files, cleared."""
+def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of all files, cleared; states of a recording up to a size."""
     walk = _Walk(site)
     for name, content in walk.draw():
         yield name, outgoing.clear(name, content.encode(errors="replace"))
     yield from ((f"static/{name}", read_static(name)) for name in _STATIC)
     shared = f"const ADDRESSES = {json.dumps(walk.shared)};\n"
     yield f"static/{_SHARED}", outgoing.clear(_SHARED, shared.encode())
+    for key, name in walk.frames.items():
+        replay = find_replay(Ask(site, walk), *key)
+        clear = functools.partial(outgoing.clear, name)
+        yield walk.name_frame(name).text, draw_frame(replay.find_world(), clear)
+        with replay.opened() as recording:
+            yield from draw_states(recording, name, clear, max_states)
 
 
 class _Walk:
@@ -142,11 +154,14 @@ class _Walk:
         site: The site.
 
     Attributes:
+        frames: The recordings that are drawn, by run's name in addresses and number: the start of
+            the names of their files.
         shared: The windows at each address to send: file, first and last byte.
     """
 
     def __init__(self, site: Site) -> None:
         self.shared: dict[str, list[tuple[str, int, int]]] = {}
+        self.frames: dict[tuple[str, str], str] = {}
         self._site = site
         self._names: dict[_Key, str] = {}
         self._windows = Counter[tuple[str, ...]]()
@@ -165,8 +180,18 @@ class _Walk:
         """Return the address of a static file."""
         return Address.make("static", name)
 
-    def frame(self, run: str, number: str) -> None:
-        """Return None: a renderer needs a server."""
+    def frame(self, run: str, number: str, *, is_engine_world: bool) -> Address | None:
+        """Return the file of the engine's page for a recording; None if that cannot draw it."""
+        if (run, number) not in self.frames:
+            if not is_engine_world or len(self.frames) == _MAX_FRAMES:
+                return None
+            states = self.to("run", run, "replay", number, "states").text
+            self.frames[run, number] = states.removesuffix(".html")
+        return self.name_frame(self.frames[run, number])
+
+    def name_frame(self, name: str) -> Address:
+        """Return the address of a page that draws, by the start of the names of its files."""
+        return Address.make(f"{name}-frame.html")
 
     def _add(self, key: _Key) -> str:
         """Give a page a name and a place; windows reached from their own page come first."""
@@ -232,12 +257,21 @@ class _Walk:
         """Return a page as a document that needs no server, and let what it links to wait."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
         made = f"Made {utc_now():%Y-%m-%d %H:%M} UTC. "
-        words = (made, "Changes, forms and the 3D view need a program: ", code("clawblox app DIR"))
+        words = (
+            made,
+            "Changes, forms and the renderers of worlds need a program: ",
+            code("clawblox app DIR"),
+        )
         parts.append(Part("bundle", element("footer", element("p", *words, class_="muted"))))
         head, body = draw_page(attrs.evolve(page, parts=parts, is_live=False), self)
         if name == _FIRST:
             head = join((element("script", src=self.file(_SHARED)), head))
-        html = document(f"{page.title} · clawblox", head, _drop_controls(body), policy=_POLICY)
+        if "<iframe" in body.html:  # which foreign text cannot have
+            states = "".join(_STATES.findall(body.html))
+            head = join((head, element("script", src=Address.make(f"{states}.js"), defer="")))
+        else:
+            body = _drop_controls(body)
+        html = document(f"{page.title} · clawblox", head, body, policy=_POLICY)
         for linked in _HREF.findall(html):
             if linked in self._named:  # else it waits, or is drawn
                 heapq.heappush(self._waiting, self._named.pop(linked))

@@ -39,12 +39,13 @@ class Links(Protocol):
     def file(self, name: str) -> Address:
         """Return the address of a file of ``web/static``."""
 
-    def frame(self, run: str, number: str) -> Address | None:
+    def frame(self, run: str, number: str, *, is_engine_world: bool) -> Address | None:
         """Return the address of a recording's renderer; None where foreign code cannot be shown.
 
         Args:
             run: The run's name in addresses.
             number: The number of the recording.
+            is_engine_world: Whether the engine's page can draw it without foreign code.
         """
 
 

@@ -236,7 +236,7 @@ def test_addresses_to_send_lead_to_the_window_with_their_byte(root: Path, tmp_pa
     assert first == 0 < last
 
 
-def test_a_recording_is_written_as_moments_and_names_the_command_for_its_renderer(
+def test_a_recording_is_written_as_moments_each_with_the_page_that_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actions = [("Jump", {})] * 4
@@ -249,16 +249,48 @@ def test_a_recording_is_written_as_moments_and_names_the_command_for_its_rendere
     }
     assert 5 < len(replays) <= 13
     for text in replays.values():
-        assert "the 3D view need a program" in text
+        assert "the renderers of worlds need a program" in text
         assert "has no renderer" not in text
-        assert "<iframe" not in text
-        assert "replay.js" not in text
+        (frame,) = re.findall(r'<iframe src="([^"]+)" sandbox="allow-scripts"', text)
+        assert (tmp_path / "out" / frame).is_file()
         assert "left-out" not in text
     moments = {time for text in replays.values() for time in re.findall(r'id="now">([^<]+)', text)}
     assert len(moments) > 4
     assert set(os.listdir(tmp_path / "out" / "static")) == {
-        *("addresses.js", "app.js", "icon.svg", "style.css")
+        *("addresses.js", "app.js", "icon.svg", "replay.js", "style.css")
     }
+
+
+def test_no_name_is_left_in_what_is_drawn_and_its_keys_stay(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, root = engine_world(tmp_path), Path(names[0])
+    config = world / "world.toml"
+    config.write_text(config.read_text().replace('"box"', f'"<{USER}> box"'))
+    part = f"part.Name = '<{USER} {names[1]} > x'"
+    main = world / "main.lua"
+    main.write_text(main.read_text().replace("part.Name = 'Box'", part))
+    assets = {
+        "t.gltf": f'{{"a": 1 < 2, "by": "{USER}"}}'.encode(),
+        "b.glb": b"\xff " + USER.encode(),
+    }
+    for name, data in {**assets, f"{USER}.txt": b"<", "c.glb": b"\xff\xfe"}.items():
+        (world / "assets" / name).write_bytes(data)
+    root.mkdir(parents=True)
+    record(world, root / "run", ("Jump", {}))
+    monkeypatch.setenv("LOGNAME", "root")
+    write_bundle(root, tmp_path / "out")
+    page = next(text for name, text in contents(tmp_path / "out").items() if "-frame" in name)
+    table = page.partition('id="files">')[2].partition("</script>")[0]
+    files = json.loads(table)
+    assert files["assets/c.glb"] == ["//4="]
+    assert files["assets/t.gltf"] == '{"a": 1 < 2, "by": "USER"}'
+    assert {"assets/b.glb", f"assets/{USER}.txt"}.isdisjoint(files)
+    assert json.loads(files["renderer/manifest"])["entry_url"] is None
+    states = "".join(file.read_text() for file in (tmp_path / "out").glob("states-*.js"))
+    assert "root_part_id" in states
+    for text in (states, files["renderer/manifest"], "".join(files)):
+        assert find_name(text, names) is None
 
 
 # -- secrets ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,17 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["file", "http"])
 def base(request: pytest.FixtureRequest, bundle: Path) -> Iterator[str]:
     """Return the address of the bundle, on the disk and on a static server."""
-    if request.param == "file":
-        yield f"file://{bundle}/"
+    with served_files(request.param, bundle) as base:
+        yield base
+
+
+@contextmanager
+def served_files(scheme: str, directory: Path) -> Iterator[str]:
+    """Yield the address of a directory on the disk, or on a static server that sends no headers."""
+    if scheme == "file":
+        yield f"file://{directory}/"
         return
-    command = [sys.executable, "-c", SERVER, str(bundle)]
+    command = [sys.executable, "-c", SERVER, str(directory)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:

@@ -135,7 +135,9 @@ def _make_parts(replay: Replay) -> list[Part]:
         (begin, end), given = recording.span, _find_time(ask, "t")
         time = begin if given is None else min(max(given, begin), end)
         can_draw = world.has_renderer and recording.has_frames
-        frame = ask.links.frame(replay.run.ident, replay.number) if can_draw else None
+        is_ours = world.config is not None and world.config.is_engine_world
+        key = replay.run.ident, replay.number
+        frame = ask.links.frame(*key, is_engine_world=is_ours) if can_draw else None
         at = read_world_at(recording.reader, time, recording.roster(time))
         return [
             Part("facts", _draw_facts(replay, recording)),
@@ -233,7 +235,7 @@ def _draw_player(
 ) -> Markup:
     begin, end = map(format_position, recording.span)
     speeds = (element("option", f"{speed}x", value=speed) for speed in _SPEEDS)
-    title = "The world at the moment, drawn by its own renderer"
+    title = "The world at the moment"
     stage = {"sandbox": "allow-scripts", "title": title, "class_": "stage"}
     span = {"min": begin, "max": end, "value": format_position(time), "step": "any"}
     name = "Moment, in seconds of simulated time"

@@ -1,6 +1,6 @@
 "use strict";
 // The player of a recording: whoever moves the slider, follows a link to a moment or opens #t= moves
-// the frame, the axis, the table and the trees.
+// the frame, the axis, the table and the trees; in a bundle, which has states in files, not the last two.
 (() => {
   const form = document.querySelector("form.player");
   const [slider, now, play, speed, show] = ["slider", "now", "play", "speed", "show"].map((id) => document.getElementById(id));
@@ -8,6 +8,7 @@
   const WINDOW_S = 10;
   const PARTS_MS = 100;
   const PLAYED_PARTS_MS = 1000;
+  const windows = typeof STATES === "undefined" ? null : STATES;
   let states = [];
   let covered = [0, -1];
   let loading = false;
@@ -39,24 +40,44 @@
     frame.dataset.shown = state[0];
   }
 
+  /** Reads states of a bundle: the last window that begins at a moment or before. */
+  async function readWindow(t) {
+    const window = windows.findLast(([begin]) => begin <= t) ?? windows[0];
+    const script = document.createElement("script");
+    script.src = policy.createScriptURL(window[2]);
+    let got;
+    self.takeStates = (taken) => (got = taken);
+    await new Promise((resolve, reject) => {
+      [script.onload, script.onerror] = [resolve, reject];
+      document.head.append(script);
+    });
+    script.remove();
+    return { states: got.states, span: [window[0], window === windows.at(-1) ? Infinity : window[1]] };
+  }
+
+  async function askForStates(from, to) {
+    const answer = await fetch(`${form.dataset.states}?${new URLSearchParams({ from, to })}`);
+    const got = await answer.json();
+    return { states: got.states, span: [from, got.next ?? Math.min(to, Number(span().end))] };
+  }
+
   /** Fetches the states around the moment, and the next ones before they are needed. */
   async function load() {
     const from = time();
     const end = Number(span().end);
     const ahead = WINDOW_S * Math.max(1, Number(speed.value));
-    const near = covered[1] < end && from > covered[1] - ahead / 3;
+    const near = !windows && covered[1] < end && from > covered[1] - ahead / 3;
     if (!frame || loading || (from >= covered[0] && from <= covered[1] && !near)) return;
     loading = true;
     let got;
     try {
-      got = await (await fetch(`${form.dataset.states}?${new URLSearchParams({ from, to: from + ahead })}`)).json();
+      got = await (windows ? readWindow(from) : askForStates(from, from + ahead));
     } catch {
       return; // the bar says that the server is gone
     } finally {
       loading = false;
     }
-    states = got.states;
-    covered = [from, got.next ?? Math.min(from + ahead, end)];
+    ({ states, span: covered } = got);
     post();
     if (time() < covered[0] || time() > covered[1]) load();
   }
@@ -77,14 +98,16 @@
 
   /** Moves what stands here to the slider at once; the server draws table and trees, a little later. */
   function move() {
-    now.textContent = `${time().toFixed(2)} s`;
+    const last = windows?.at(-1)[1] ?? Infinity;
+    const missing = last < Number(span().end) && time() > last ? `; the bundle has states until ${last.toFixed(2)} s` : "";
+    now.textContent = `${time().toFixed(2)} s${missing}`;
     post();
     load();
     drawCursor();
     asking ??= setTimeout(() => {
       asking = null;
       history.replaceState(null, "", `#t=${+time().toFixed(3)}`);
-      askForChanges().catch(() => {});
+      if (!windows) askForChanges().catch(() => {});
     }, playing ? PLAYED_PARTS_MS : PARTS_MS);
   }
 
@@ -126,7 +149,7 @@
   addEventListener("hashchange", () => fromHash() && seek(Number(fromHash())));
   document.addEventListener("click", (event) => {
     const target = event.target.closest?.("a[data-t]");
-    if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (windows || !target || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     seek(Number(target.dataset.t));
   });

@@ -1,0 +1,117 @@
+"""The engine's page and the states of a recording as files, for a frame where no server answers.
+
+The page is one file, since a page without an origin may load no other: the script
+``static/frame_file.js`` answers from its table what the page asks for. The renderer of a world is
+not in it: only headers keep foreign code from connections (WebRTC, preconnect).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from clawblox.engine.page import PAGE_DIR
+from clawblox.web.frames import RecordedWorld, read_frame_file
+from clawblox.web.page import read_static
+from clawblox.web.recordings import OpenRecording
+from clawblox.web.site import NoSuchPage
+
+_MAX_FILES_BYTES: Final = 16 << 20
+"""Size of the assets of a world, together; further ones are left out."""
+_WINDOW_S: Final = 10.0
+_MAX_WINDOWS: Final = 1000
+_OWN: Final = re.compile(rb'"root_part_id"')
+"""A key of states that has the name of a user."""
+_POLICY: Final = (
+    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
+    "img-src blob: data:; font-src blob: data:; media-src blob: data:; connect-src blob: data:; "
+    "worker-src 'none'; form-action 'none'; base-uri 'none'"
+)
+_HEAD: Final = f'<head>\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+
+Clear = Callable[[bytes], bytes]
+"""Returns a text without names and secrets."""
+
+
+def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
+    """Return the engine's page for a world as one file. Blocks.
+
+    Args:
+        world: The world.
+        clear: Clears its texts. Binary files that need it are left out.
+    """
+    page = read_frame_file(world, "")[1].decode()
+    style = read_frame_file(world, "ui/style.css")[1].decode()
+    page = re.sub(r'<link\b[^>]*>|<script type="module".*?</script>', "", page)
+    page = page.replace("<head>", _HEAD).replace("</head>", f"<style>{style}</style>\n</head>")
+    page = page.replace('type="importmap"', 'type="application/json" id="imports"')
+    start, _, end = page.rpartition("</body>")
+    table = b",\n".join(_encode_files(world, clear))
+    files = b'<script type="application/json" id="files">{%b}</script>\n' % table
+    script = b"<script>\n%b</script>\n</body>" % read_static("frame_file.js")
+    return start.encode() + files + script + end.encode()
+
+
+def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
+    """Yield members of the table: path, and text or base64 in a list."""
+    own = (file for file in sorted(PAGE_DIR.rglob("*")) if file.suffix in (".js", ".glb"))
+    paths = [f"ui/{file.relative_to(PAGE_DIR)}" for file in own]
+    for path in ("chat/messages", "assets/player.glb", *paths):
+        yield _encode(path) + b":" + _encode(read_frame_file(world, path)[1])
+    manifest = json.loads(read_frame_file(world, "renderer/manifest")[1])
+    without = json.dumps(manifest | {"entry_url": None})
+    yield _encode("renderer/manifest") + b":" + clear(_encode(without))
+    size = 0
+    for path in _list_assets(world):
+        with suppress(NoSuchPage):  # a link, or too large
+            data = read_frame_file(world, path)[1]
+            encoded = _encode(data)
+            is_text = encoded.startswith(b'"')
+            if size + len(data) <= _MAX_FILES_BYTES and (is_text or clear(data) == data):
+                size += len(data)
+                yield clear(_encode(path)) + b":" + (clear(encoded) if is_text else encoded)
+
+
+def _list_assets(world: RecordedWorld) -> Sequence[str]:
+    top = world.config.dir / "assets" if world.config else PAGE_DIR / "assets"
+    return [f"assets/{file.relative_to(top)}" for file in sorted(top.rglob("*")) if file.is_file()]
+
+
+def _encode(data: bytes | str) -> bytes:
+    """Return a text as JSON, or bytes as base64 in a list; without tags, as names are sought."""
+    content: object = data
+    if isinstance(data, bytes):
+        try:
+            content = data.decode()
+        except UnicodeDecodeError:
+            content = [base64.b64encode(data).decode()]
+    return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c").encode()
+
+
+def draw_states(
+    recording: OpenRecording, name: str, clear: Clear, max_bytes: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of scripts with the states of a recording; the last lists them.
+
+    Args:
+        recording: The recording.
+        name: The start of their names.
+        clear: Clears them.
+        max_bytes: Their maximum size; states after it are left out.
+    """
+    (since, end), size = recording.span, 0
+    windows: list[tuple[float, float, str]] = []
+    while since <= end and len(windows) < _MAX_WINDOWS and size < max_bytes:
+        data = recording.read_states(since, since + _WINDOW_S)
+        until = json.loads(data)["next"] or since + _WINDOW_S
+        windows.append((since, min(until, end), f"{name}-{len(windows):03}.js"))
+        data = clear(_OWN.sub(rb"<\g<0>>", data.replace(b"<", b"\\u003c")))
+        data = b"takeStates(%b);\n" % data.replace(b"<", b"").replace(b'_id">', b'_id"')
+        size += len(data)
+        yield windows[-1][-1], data
+        since = until
+    yield f"{name}.js", f"const STATES = {json.dumps(windows)};\n".encode()
