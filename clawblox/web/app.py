@@ -32,7 +32,7 @@ from clawblox.server.launch_settings import Settings
 from clawblox.server.static_files import guess_media_type
 from clawblox.views.html import Address, document
 from clawblox.web import routes
-from clawblox.web.frames import FrameKeys, Viewers, frame_headers, read_frame_file
+from clawblox.web.frames import FrameKeys, RecordedWorld, Viewers, frame_headers, read_frame_file
 from clawblox.web.gate import FRAME_PREFIX, Keys, guarded
 from clawblox.web.page import STATIC_FILES, Ask, Page, Query, draw_page, draw_part, read_static
 from clawblox.web.pages.replay import find_replay, find_viewer, read_states
@@ -65,7 +65,7 @@ class ServerLinks:
         """Return the address of a static file."""
         return Address.make("", self._key, "static", name)
 
-    def frame(self, run: str, number: str, *, is_engine_world: bool) -> Address:
+    def frame(self, run: str, number: str, world: RecordedWorld) -> Address:
         """Return the address of a recording's renderer, with a key of its own."""
         return Address.make("", "x", self.frames.make(run, number), "")
 

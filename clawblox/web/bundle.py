@@ -34,6 +34,7 @@ from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Markup, document, element, join, link
 from clawblox.web import routes
 from clawblox.web.frame_file import draw_frame, draw_states
+from clawblox.web.frames import RecordedWorld
 from clawblox.web.outgoing import Outgoing
 from clawblox.web.page import Ask, Page, Part, draw_page, read_static
 from clawblox.web.pages.replay import find_replay
@@ -140,7 +141,7 @@ def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str
     for key, name in walk.frames.items():
         replay = find_replay(Ask(site, walk), *key)
         clear = functools.partial(outgoing.clear, name)
-        yield walk.name_frame(name).text, draw_frame(replay.find_world(), clear)
+        yield f"{name}-frame.html", draw_frame(replay.find_world(), clear)
         with replay.opened() as recording:
             yield from draw_states(recording, name, clear, max_states)
 
@@ -180,18 +181,15 @@ class _Walk:
         """Return the address of a static file."""
         return Address.make("static", name)
 
-    def frame(self, run: str, number: str, *, is_engine_world: bool) -> Address | None:
+    def frame(self, run: str, number: str, world: RecordedWorld) -> Address | None:
         """Return the file of the engine's page for a recording; None if that cannot draw it."""
         if (run, number) not in self.frames:
-            if not is_engine_world or len(self.frames) == _MAX_FRAMES:
+            is_ours = world.config is not None and world.config.is_engine_world
+            if not is_ours or len(self.frames) == _MAX_FRAMES:
                 return None
             states = self.to("run", run, "replay", number, "states").text
             self.frames[run, number] = states.removesuffix(".html")
-        return self.name_frame(self.frames[run, number])
-
-    def name_frame(self, name: str) -> Address:
-        """Return the address of a page that draws, by the start of the names of its files."""
-        return Address.make(f"{name}-frame.html")
+        return Address.make(f"{self.frames[run, number]}-frame.html")
 
     def _add(self, key: _Key) -> str:
         """Give a page a name and a place; windows reached from their own page come first."""

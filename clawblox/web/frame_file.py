@@ -12,9 +12,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from clawblox.engine.page import PAGE_DIR
+from clawblox.system.regular_files import open_directory
+from clawblox.system.trees import TreeWalk
 from clawblox.web.frames import RecordedWorld, read_frame_file
 from clawblox.web.page import read_static
 from clawblox.web.recordings import OpenRecording
@@ -24,14 +27,13 @@ _MAX_FILES_BYTES: Final = 16 << 20
 """Size of the assets of a world, together; further ones are left out."""
 _WINDOW_S: Final = 10.0
 _MAX_WINDOWS: Final = 1000
-_OWN: Final = re.compile(rb'"root_part_id"')
-"""A key of states that has the name of a user."""
+_KEY: Final = b'"root_part_id"'
+_KEPT: Final = b"<%b>" % _KEY
+"""A key of states with the name of a user, as a tag, in which no names are replaced."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
-    "img-src blob: data:; font-src blob: data:; media-src blob: data:; connect-src blob: data:; "
-    "worker-src 'none'; form-action 'none'; base-uri 'none'"
+    "img-src blob: data:; connect-src blob: data:; form-action 'none'; base-uri 'none'"
 )
-_HEAD: Final = f'<head>\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
 
 Clear = Callable[[bytes], bytes]
 """Returns a text without names and secrets."""
@@ -47,7 +49,10 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
     page = read_frame_file(world, "")[1].decode()
     style = read_frame_file(world, "ui/style.css")[1].decode()
     page = re.sub(r'<link\b[^>]*>|<script type="module".*?</script>', "", page)
-    page = page.replace("<head>", _HEAD).replace("</head>", f"<style>{style}</style>\n</head>")
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    page = page.replace("<head>", f"<head>\n{meta}").replace(
+        "</head>", f"<style>{style}</style>\n</head>"
+    )
     page = page.replace('type="importmap"', 'type="application/json" id="imports"')
     start, _, end = page.rpartition("</body>")
     table = b",\n".join(_encode_files(world, clear))
@@ -58,15 +63,14 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
 
 def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
     """Yield members of the table: path, and text or base64 in a list."""
-    own = (file for file in sorted(PAGE_DIR.rglob("*")) if file.suffix in (".js", ".glb"))
-    paths = [f"ui/{file.relative_to(PAGE_DIR)}" for file in own]
-    for path in ("chat/messages", "assets/player.glb", *paths):
+    own = [f"ui/{path}" for path in _list(PAGE_DIR) if path.endswith((".js", ".glb"))]
+    for path in ("chat/messages", "assets/player.glb", *own):
         yield _encode(path) + b":" + _encode(read_frame_file(world, path)[1])
     manifest = json.loads(read_frame_file(world, "renderer/manifest")[1])
     without = json.dumps(manifest | {"entry_url": None})
     yield _encode("renderer/manifest") + b":" + clear(_encode(without))
-    size = 0
-    for path in _list_assets(world):
+    assets, size = _list(world.config.dir / "assets") if world.config else (), 0
+    for path in (f"assets/{path}" for path in assets):
         with suppress(NoSuchPage):  # a link, or too large
             data = read_frame_file(world, path)[1]
             encoded = _encode(data)
@@ -76,9 +80,14 @@ def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
                 yield clear(_encode(path)) + b":" + (clear(encoded) if is_text else encoded)
 
 
-def _list_assets(world: RecordedWorld) -> Sequence[str]:
-    top = world.config.dir / "assets" if world.config else PAGE_DIR / "assets"
-    return [f"assets/{file.relative_to(top)}" for file in sorted(top.rglob("*")) if file.is_file()]
+def _list(directory: Path) -> Sequence[str]:
+    paths = []
+    with suppress(FileNotFoundError), TreeWalk(open_directory(directory)) as walk:
+        for entry in walk:
+            if entry.kind == "directory":
+                walk.enter(entry.name)
+            paths += [walk.path_to(entry.name)] if entry.kind == "file" else []
+    return paths
 
 
 def _encode(data: bytes | str) -> bytes:
@@ -109,8 +118,8 @@ def draw_states(
         data = recording.read_states(since, since + _WINDOW_S)
         until = json.loads(data)["next"] or since + _WINDOW_S
         windows.append((since, min(until, end), f"{name}-{len(windows):03}.js"))
-        data = clear(_OWN.sub(rb"<\g<0>>", data.replace(b"<", b"\\u003c")))
-        data = b"takeStates(%b);\n" % data.replace(b"<", b"").replace(b'_id">', b'_id"')
+        data = clear(data.replace(b"<", b"\\u003c").replace(_KEY, _KEPT)).replace(_KEPT, _KEY)
+        data = b"takeStates(%b);\n" % data
         size += len(data)
         yield windows[-1][-1], data
         since = until

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 
 from clawblox.views.html import Address, Markup, element, join, link, read_rules, void
-from clawblox.web.frames import Viewers
+from clawblox.web.frames import RecordedWorld, Viewers
 from clawblox.web.site import RunSummary, Site
 
 STATIC_FILES: Final = ("app.js", "icon.svg", "replay.js", "style.css")
@@ -39,13 +39,13 @@ class Links(Protocol):
     def file(self, name: str) -> Address:
         """Return the address of a file of ``web/static``."""
 
-    def frame(self, run: str, number: str, *, is_engine_world: bool) -> Address | None:
+    def frame(self, run: str, number: str, world: RecordedWorld) -> Address | None:
         """Return the address of a recording's renderer; None where foreign code cannot be shown.
 
         Args:
             run: The run's name in addresses.
             number: The number of the recording.
-            is_engine_world: Whether the engine's page can draw it without foreign code.
+            world: Its world.
         """
 
 
