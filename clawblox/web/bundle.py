@@ -138,7 +138,7 @@ def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str
     yield from ((f"static/{name}", read_static(name)) for name in _STATIC)
     shared = f"const ADDRESSES = {json.dumps(walk.shared)};\n"
     yield f"static/{_SHARED}", outgoing.clear(_SHARED, shared.encode())
-    for key, name in walk.frames.items():
+    for name, key in walk.frames.items():
         replay = find_replay(Ask(site, walk), *key)
         clear = functools.partial(outgoing.clear, name)
         yield f"{name}-frame.html", draw_frame(replay.find_world(), clear)
@@ -155,14 +155,14 @@ class _Walk:
         site: The site.
 
     Attributes:
-        frames: The recordings that are drawn, by run's name in addresses and number: the start of
-            the names of their files.
+        frames: The recordings that are drawn, by the start of the names of their files: run's
+            name in addresses, and number.
         shared: The windows at each address to send: file, first and last byte.
     """
 
     def __init__(self, site: Site) -> None:
         self.shared: dict[str, list[tuple[str, int, int]]] = {}
-        self.frames: dict[tuple[str, str], str] = {}
+        self.frames: dict[str, tuple[str, str]] = {}
         self._site = site
         self._names: dict[_Key, str] = {}
         self._windows = Counter[tuple[str, ...]]()
@@ -183,13 +183,12 @@ class _Walk:
 
     def frame(self, run: str, number: str, world: RecordedWorld) -> Address | None:
         """Return the file of the engine's page for a recording; None if that cannot draw it."""
-        if (run, number) not in self.frames:
-            is_ours = world.config is not None and world.config.is_engine_world
-            if not is_ours or len(self.frames) == _MAX_FRAMES:
-                return None
-            states = self.to("run", run, "replay", number, "states").text
-            self.frames[run, number] = states.removesuffix(".html")
-        return Address.make(f"{self.frames[run, number]}-frame.html")
+        name = self.to("run", run, "replay", number, "states").text.removesuffix(".html")
+        is_ours = world.config is not None and world.config.is_engine_world
+        if name not in self.frames and (not is_ours or len(self.frames) == _MAX_FRAMES):
+            return None
+        self.frames[name] = run, number
+        return Address.make(f"{name}-frame.html")
 
     def _add(self, key: _Key) -> str:
         """Give a page a name and a place; windows reached from their own page come first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -54,50 +54,49 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
         "</head>", f"<style>{style}</style>\n</head>"
     )
     page = page.replace('type="importmap"', 'type="application/json" id="imports"')
-    start, _, end = page.rpartition("</body>")
     table = b",\n".join(_encode_files(world, clear))
     files = b'<script type="application/json" id="files">{%b}</script>\n' % table
     script = b"<script>\n%b</script>\n</body>" % read_static("frame_file.js")
-    return start.encode() + files + script + end.encode()
+    return page.encode().replace(b"</body>", files + script)
 
 
 def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
     """Yield members of the table: path, and text or base64 in a list."""
     own = [f"ui/{path}" for path in _list(PAGE_DIR) if path.endswith((".js", ".glb"))]
     for path in ("chat/messages", "assets/player.glb", *own):
-        yield _encode(path) + b":" + _encode(read_frame_file(world, path)[1])
-    manifest = json.loads(read_frame_file(world, "renderer/manifest")[1])
-    without = json.dumps(manifest | {"entry_url": None})
-    yield _encode("renderer/manifest") + b":" + clear(_encode(without))
-    assets, size = _list(world.config.dir / "assets") if world.config else (), 0
-    for path in (f"assets/{path}" for path in assets):
+        yield _encode(path.encode()) + b":" + _encode(read_frame_file(world, path)[1])
+    manifest = json.loads(read_frame_file(world, "renderer/manifest")[1]) | {"entry_url": None}
+    yield b'"renderer/manifest":' + clear(_encode(json.dumps(manifest).encode()))
+    size = 0
+    for path in _list(world.config.dir / "assets") if world.config else ():
         with suppress(NoSuchPage):  # a link, or too large
-            data = read_frame_file(world, path)[1]
+            data = read_frame_file(world, f"assets/{path}")[1]
             encoded = _encode(data)
             is_text = encoded.startswith(b'"')
             if size + len(data) <= _MAX_FILES_BYTES and (is_text or clear(data) == data):
                 size += len(data)
-                yield clear(_encode(path)) + b":" + (clear(encoded) if is_text else encoded)
+                yield (
+                    clear(_encode(b"assets/" + path.encode()))
+                    + b":"
+                    + (clear(encoded) if is_text else encoded)
+                )
 
 
-def _list(directory: Path) -> Sequence[str]:
-    paths = []
+def _list(directory: Path) -> Iterator[str]:
     with suppress(FileNotFoundError), TreeWalk(open_directory(directory)) as walk:
         for entry in walk:
             if entry.kind == "directory":
                 walk.enter(entry.name)
-            paths += [walk.path_to(entry.name)] if entry.kind == "file" else []
-    return paths
+            elif entry.kind == "file":
+                yield walk.path_to(entry.name)
 
 
-def _encode(data: bytes | str) -> bytes:
+def _encode(data: bytes) -> bytes:
     """Return a text as JSON, or bytes as base64 in a list; without tags, as names are sought."""
-    content: object = data
-    if isinstance(data, bytes):
-        try:
-            content = data.decode()
-        except UnicodeDecodeError:
-            content = [base64.b64encode(data).decode()]
+    try:
+        content: str | list[str] = data.decode()
+    except UnicodeDecodeError:
+        content = [base64.b64encode(data).decode()]
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c").encode()
 
 

@@ -135,8 +135,7 @@ def _make_parts(replay: Replay) -> list[Part]:
         (begin, end), given = recording.span, _find_time(ask, "t")
         time = begin if given is None else min(max(given, begin), end)
         can_draw = world.has_renderer and recording.has_frames
-        key = replay.run.ident, replay.number
-        frame = ask.links.frame(*key, world) if can_draw else None
+        frame = ask.links.frame(replay.run.ident, replay.number, world) if can_draw else None
         at = read_world_at(recording.reader, time, recording.roster(time))
         return [
             Part("facts", _draw_facts(replay, recording)),
