@@ -279,6 +279,7 @@ def test_no_name_is_left_in_what_is_drawn_and_its_keys_stay(
     root.mkdir(parents=True)
     record(world, root / "run", ("Jump", {}))
     monkeypatch.setenv("LOGNAME", "root")
+    monkeypatch.setattr(socket, "gethostname", lambda: "Rocky")
     write_bundle(root, tmp_path / "out")
     page = next(text for name, text in contents(tmp_path / "out").items() if "-frame" in name)
     table = page.partition('id="files">')[2].partition("</script>")[0]
@@ -289,6 +290,7 @@ def test_no_name_is_left_in_what_is_drawn_and_its_keys_stay(
     assert json.loads(files["renderer/manifest"])["entry_url"] is None
     states = "".join(file.read_text() for file in (tmp_path / "out").glob("states-*.js"))
     assert "root_part_id" in states
+    assert "Rocky" not in states
     for text in (states, files["renderer/manifest"], "".join(files)):
         assert find_name(text, names) is None
 
