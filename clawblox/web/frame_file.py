@@ -15,10 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from clawblox.engine.page import PAGE_DIR
 from clawblox.system.regular_files import open_directory
 from clawblox.system.trees import TreeWalk
-from clawblox.web.frames import RecordedWorld, read_frame_file
+from clawblox.web.frames import PACKAGE, RecordedWorld, read_frame_file
 from clawblox.web.page import read_static
 from clawblox.web.recordings import OpenRecording
 from clawblox.web.site import NoSuchPage
@@ -62,7 +61,11 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
 
 def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
     """Yield members of the table: path, and text or base64 in a list."""
-    own = [f"ui/{path}" for path in _list(PAGE_DIR) if path.endswith((".js", ".glb"))]
+    own = [
+        f"ui/{path}"
+        for path in _list(PACKAGE / "engine" / "page")
+        if path.endswith((".js", ".glb"))
+    ]
     for path in ("chat/messages", "assets/player.glb", *own):
         yield _encode(path.encode()) + b":" + _encode(read_frame_file(world, path)[1])
     manifest = json.loads(read_frame_file(world, "renderer/manifest")[1]) | {"entry_url": None}

@@ -33,7 +33,7 @@ from clawblox.world.viewer import HOST, ViewerCommand, find_viewer, run_viewer
 _KEY_BYTES: Final = 16
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of a file."""
-_PACKAGE: Final = Path(str(resources.files("clawblox")))
+PACKAGE: Final = Path(str(resources.files("clawblox")))
 _WORLD_DIRS: Final = {"assets": "assets", "renderer-files": "renderer", "static": "static"}
 _SOURCES: Final = (
     *(("script-src", "'unsafe-inline'"), ("style-src", "'unsafe-inline'")),
@@ -143,13 +143,13 @@ def read_frame_file(world: RecordedWorld, path: str) -> tuple[str, bytes]:
     if path == "chat/messages":
         return "messages.json", b'{"messages":[]}'
     if path == "ui/feed.js":
-        return _read(_PACKAGE / "web" / "static", "frame_feed.js")
+        return _read(PACKAGE / "web" / "static", "frame_feed.js")
     first, _, rest = path.partition("/")
     if first in _WORLD_DIRS:
         with suppress(NoSuchPage):
             return _read(world.config.dir / _WORLD_DIRS[first], rest)
     page = {"": "index.html", "ui": rest, "assets": rest}.get(first, "")
-    return _read(_PACKAGE / "engine" / "page", page)
+    return _read(PACKAGE / "engine" / "page", page)
 
 
 def _read(root: Path, path: str) -> tuple[str, bytes]:
