@@ -254,11 +254,8 @@ class _Walk:
         """Return a page as a document that needs no server, and let what it links to wait."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
         made = f"Made {utc_now():%Y-%m-%d %H:%M} UTC. "
-        words = (
-            made,
-            "Changes, forms and the renderers of worlds need a program: ",
-            code("clawblox app DIR"),
-        )
+        needed = "Changes, forms and the renderers of worlds need a program: "
+        words = (made, needed, code("clawblox app DIR"))
         parts.append(Part("bundle", element("footer", element("p", *words, class_="muted"))))
         head, body = draw_page(attrs.evolve(page, parts=parts, is_live=False), self)
         if name == _FIRST:

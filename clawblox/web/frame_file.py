@@ -49,9 +49,7 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
     style = read_frame_file(world, "ui/style.css")[1].decode()
     page = re.sub(r'<link\b[^>]*>|<script type="module".*?</script>', "", page)
     meta = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-    page = page.replace("<head>", f"<head>\n{meta}").replace(
-        "</head>", f"<style>{style}</style>\n</head>"
-    )
+    page = page.replace("<head>", f"<head>\n{meta}<style>{style}</style>")
     page = page.replace('type="importmap"', 'type="application/json" id="imports"')
     table = b",\n".join(_encode_files(world, clear))
     files = b'<script type="application/json" id="files">{%b}</script>\n' % table
@@ -61,28 +59,21 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
 
 def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
     """Yield members of the table: path, and text or base64 in a list."""
-    own = [
-        f"ui/{path}"
-        for path in _list(PACKAGE / "engine" / "page")
-        if path.endswith((".js", ".glb"))
-    ]
+    page = (f"ui/{path}" for path in _list(PACKAGE / "engine" / "page"))
+    own = (path for path in page if path.endswith((".js", ".glb")))
     for path in ("chat/messages", "assets/player.glb", *own):
-        yield _encode(path.encode()) + b":" + _encode(read_frame_file(world, path)[1])
+        yield b"%b:%b" % (_encode(path.encode()), _encode(read_frame_file(world, path)[1]))
     manifest = json.loads(read_frame_file(world, "renderer/manifest")[1]) | {"entry_url": None}
     yield b'"renderer/manifest":' + clear(_encode(json.dumps(manifest).encode()))
     size = 0
     for path in _list(world.config.dir / "assets") if world.config else ():
         with suppress(NoSuchPage):  # a link, or too large
             data = read_frame_file(world, f"assets/{path}")[1]
-            encoded = _encode(data)
+            encoded, name = _encode(data), clear(_encode(f"assets/{path}".encode()))
             is_text = encoded.startswith(b'"')
             if size + len(data) <= _MAX_FILES_BYTES and (is_text or clear(data) == data):
                 size += len(data)
-                yield (
-                    clear(_encode(b"assets/" + path.encode()))
-                    + b":"
-                    + (clear(encoded) if is_text else encoded)
-                )
+                yield b"%b:%b" % (name, clear(encoded) if is_text else encoded)
 
 
 def _list(directory: Path) -> Iterator[str]:
@@ -114,8 +105,7 @@ def draw_states(
         clear: Clears them.
         max_bytes: Their maximum size; states after it are left out.
     """
-    (since, end), size = recording.span, 0
-    windows: list[tuple[float, float, str]] = []
+    (since, end), size, windows = recording.span, 0, list[tuple[float, float, str]]()
     while since <= end and len(windows) < _MAX_WINDOWS and size < max_bytes:
         data = recording.read_states(since, since + _WINDOW_S)
         until = json.loads(data)["next"] or since + _WINDOW_S
