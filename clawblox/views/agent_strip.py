@@ -34,6 +34,8 @@ _BASE: Final = _TOP + _HEIGHT
 _FOLD_S: Final = 60.0
 _FOLD_SHARE: Final = 0.05
 """A pause takes no more room than this share of all turns, or than a minute."""
+_NARROW: Final = 4
+"""Narrower turns are drawn in columns of this many pixels, so that many need little room."""
 _COLUMN: Final = 16.0
 """Signs of a kind in the same column of this many pixels are drawn as one."""
 _TICKS: Final = 8
@@ -131,12 +133,12 @@ def _place(strip: Strip) -> Iterator[_Block]:
 
 
 def _draw_turns(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
-    """Yield turns as frames with a fill; of turns at the same pixels, the one with most output."""
+    """Yield turns as frames with a fill; of narrow ones in a column, the one with most output."""
     bars: dict[tuple[str, int, int], int] = {}
     for block in blocks:
         x, end = round(scale.x(block.begin)), round(scale.x(block.end))
         kind = "lost-line" if block.turn.is_cut_off else "grid-line"
-        bar = kind, x, max(1, end - x)
+        bar = (kind, x, end - x) if end - x > _NARROW else (kind, x - x % _NARROW, _NARROW)
         bars[bar] = max(bars.get(bar, 0), block.turn.usage.output_tokens)
     for wanted in ("grid-line", "lost-line"):
         frames = (f"M{x},{_TOP:g}h{w}v{_HEIGHT:g}h-{w}z" for kind, x, w in bars if kind == wanted)

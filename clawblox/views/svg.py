@@ -45,7 +45,7 @@ _MARKS: Final = (
 )
 """Shapes around the place of a point."""
 
-_MAX_WORDS: Final = 8
+_MAX_WORDS: Final = 2
 SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "save": ("page lane0-line ring", "m-4.6,0a4.6,4.6,0,1,0,9.2,0a4.6,4.6,0,1,0,-9.2,0"),
     "start": ("lane0", "m-3.5,0a3.5,3.5,0,1,0,7,0a3.5,3.5,0,1,0,-7,0"),
