@@ -148,7 +148,7 @@ class _Place:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the directory is certainly unchanged. Blocks."""
+        """True if the directory is certainly unchanged. Blocks."""
         return self._can_be_kept and self._stamp == self._read_stamp()
 
     def _read_stamp(self) -> Sequence[tuple[int, ...] | None]:

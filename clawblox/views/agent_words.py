@@ -20,7 +20,7 @@ Step: TypeAlias = Mapping[str, Any]
 """A step as in ATIF."""
 
 THEIR_WORDS: Final = "in the program's words: "
-"""What precedes an error, whose times may differ from ours."""
+"""It stands before the words of a program, whose times may differ from ours."""
 _MAX_PARSED: Final = 1 << 20
 _WIDTH: Final = 100
 _MAX_REASON: Final = 500

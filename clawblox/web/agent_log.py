@@ -38,7 +38,7 @@ _WINDOW_BYTES: Final = 160 << 10
 _MAX_STEPS: Final = 120
 """Steps of a window; one with more is read again, shorter."""
 _NEAR: Final = 50
-"""How many inputs before and after a line of the log are looked at for the one in it."""
+"""Number of inputs before and after a line of the log among which the one in it is sought."""
 _NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 

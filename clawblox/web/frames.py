@@ -39,7 +39,7 @@ _SOURCES: Final = (
     *(("script-src", "'unsafe-inline'"), ("style-src", "'unsafe-inline'")),
     *((f"{kind}-src", "blob: data:") for kind in ("img", "font", "media", "connect")),
 )
-"""What the page of a frame may load besides files below its key. It has an import map."""
+"""Sources of the page of a frame, besides files below its key. It has an import map."""
 _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 LOOK_S: Final = 10.0
 """How long an answer about a world holds: the digests of a large one take a tenth of a second."""

@@ -45,7 +45,7 @@ class Hold:
 
     @property
     def is_on(self) -> bool:
-        """Whether the agenda is held."""
+        """True while somebody holds the agenda."""
         return self._holders > 0
 
     @contextmanager

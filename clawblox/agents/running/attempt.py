@@ -375,7 +375,7 @@ class Attempt:
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether the program runs, its last turn is over, and no other is about to begin."""
+        """True if the program runs, its last turn is over, and no other is about to begin."""
         return self.exit is None and not self._is_busy
 
     # -- deadlines --------------------------------------------------------------------------
