@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import environment
@@ -81,6 +82,16 @@ class Terminal:
             what=f"{text!r} on the terminal",
         )
         assert self.displays(text), "\n".join(self.screen)
+
+    def wait_for_question(self, text: str) -> None:
+        """Wait until a question is on the screen and the command sleeps until it is answered.
+
+        Python does not see an interrupt that comes between the question and its read of the
+        terminal before the next key.
+        """
+        self.wait_for(text)
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())

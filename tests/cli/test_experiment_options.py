@@ -148,7 +148,7 @@ def test_a_question_that_nobody_answers_removes_nothing(plan: Path, call: Start)
 def test_ctrl_c_at_a_question_is_an_interrupt(plan: Path) -> None:
     archive = leave_archive(plan)
     with terminal("experiment", "clean", DIRECTORY) as screen:
-        screen.wait_for("Remove them? [y/N]:")
+        screen.wait_for_question("Remove them? [y/N]:")
         screen.type(CTRL_C)
         assert screen.wait() == 130
     assert archive.exists()
