@@ -50,7 +50,7 @@ class Sent:
         is_message: Whether it is a message.
         words: What it is, as a call of the agent is shown.
         utc: When that was, in time of the host.
-        is_lost: Whether it is beside its line of descent.
+        is_lost: Whether a restore has discarded it.
     """
 
     time: float
@@ -69,7 +69,7 @@ class Place:
         position: Its position.
         utc: When that was, like ``2026-06-22T18:59:25.104Z``.
         life: The life, as an index of the lives of the axis.
-        is_lost: Whether it is beside the line.
+        is_lost: Whether a restore has discarded it.
         is_paused: Whether no life ran then; the position is the one at which the next began.
     """
 
@@ -86,7 +86,7 @@ class Piece:
 
     Attributes:
         life: The life, as an index of the lives of the axis.
-        is_lost: Whether it is beside the line.
+        is_lost: Whether a restore has discarded it.
         knots: Times of the host in seconds since 1970, each with the position at that time.
     """
 

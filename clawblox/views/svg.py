@@ -257,7 +257,7 @@ def draw_sign(kind: str, x: float, y: float) -> Markup:
 def draw_folds(
     folds: Iterable[tuple[float, str]], words: str, top: float, bottom: float
 ) -> Iterator[Markup]:
-    """Yield times that take no room, each with how long it was where there is room to say it.
+    """Draw times that take no room, with a label of their length where it fits.
 
     Args:
         folds: Where they are, from left to right, and how long they were.

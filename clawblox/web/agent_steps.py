@@ -84,7 +84,7 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
 
 
 def list_words(step: Step, address: str) -> Iterator[tuple[str, str]]:
-    """Yield what an agent did or was told in a step, and the words of it.
+    """Yield a verb and a text for each act, message and result of a step.
 
     Args:
         step: The step.

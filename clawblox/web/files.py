@@ -294,7 +294,7 @@ def _scan(
 
 
 def cut_match(data: bytes, place: int, first: int, last: int) -> Match:
-    """Return a match with what is around it in its line.
+    """Return a match with an excerpt of its line.
 
     Args:
         data: A block.

@@ -166,7 +166,7 @@ def listing(name: str, things: Sequence[_T], columns: Columns[_T], *, most: int)
 def section(
     heading: str, things: Sequence[_T], columns: Columns[_T], *, most: int, nothing: str = ""
 ) -> Markup:
-    """Return a heading and a listing; without things, only a sentence that says so.
+    """Return a heading and a listing, or a sentence if there is nothing to list.
 
     Args:
         heading: The heading, and the name of the table.

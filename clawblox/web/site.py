@@ -46,7 +46,7 @@ _SETTLED_NS: Final = 2_000_000_000
 """Age of a change after which the clock of every file system shows another one as later."""
 
 _Stamps = Mapping[Path, tuple[int, ...] | None]
-"""What changes with each file; None if it does not exist."""
+"""Stamps that change whenever a file does; None if it does not exist."""
 _T = TypeVar("_T")
 
 

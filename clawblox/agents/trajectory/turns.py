@@ -175,7 +175,7 @@ class TurnIndex:
         return self._context_at(first), wanted
 
     def _context_at(self, offset: int | None) -> Context:
-        """Return what the events before a line of the log say; None means all of them."""
+        """Return the context before a line of the log; None means its end."""
         known = (one for at, _, one in reversed(self._placed) if offset is None or at < offset)
         return next(known, Context(session_id=self._session_id))
 

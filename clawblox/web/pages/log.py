@@ -67,7 +67,7 @@ _WINDOWS: Final[Mapping[str, Callable[[int, int], Window]]] = {
 """What returns the window at the offset that a parameter gives."""
 _SECONDS: Final = 1.0
 _WORDS_SECONDS: Final = 1.0
-"""How long lines of an agent are put into words; the others are shown as they are."""
+"""Time limit for putting lines of an agent into words; the rest are shown as they are."""
 _MAX_RESULTS: Final = 100
 _MAX_A_PLACE: Final = 10
 """Number of results in a log, unless it is the only one that is searched."""

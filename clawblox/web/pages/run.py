@@ -64,7 +64,7 @@ _MAX_CHARS: Final = 300
 _USED_UP: Final = re.compile(r"budget of \S+ (.+?)s? used up")
 """Why an agent was stopped whose budget is used up; with the unit of the limit."""
 _RAISES: Final = {"turn": "turns", "token": "tokens", "minute": "minutes", "USD": "usd"}
-"""Which option ``--max-`` of ``clawblox run`` raises a limit, by its unit."""
+"""Endings of the option ``--max-`` of ``clawblox run`` that raises a limit, by its unit."""
 
 
 def make_page(ask: Ask, ident: str) -> Page:

@@ -40,7 +40,7 @@ _OF_ATTEMPTS: Final = ("chain", "experiment", "generation")
 _FAILED: Final = ("failed", "interrupted")
 _MAX_ROWS: Final = 500
 _GROUPS: Final = {"experiment": "Experiment or run", "model": "Model", "day": "Day"}
-"""How agents are grouped on the page of usage, and the headings of that."""
+"""Groupings of agents on the page of usage, and the heading of each."""
 _Group: TypeAlias = tuple[str, Sequence[AgentStatus], Usage]
 """The name of a group of agents, these, and their own usage."""
 
@@ -154,7 +154,7 @@ _TROUBLES: Final[Sequence[tuple[Callable[[RunSummary], int], str, str, str]]] = 
     (lambda run: sum(one.restarts for one in run.run.instances), "", "restart", ""),
     (lambda run: sum(one.state in _FAILED for one in run.agents), "✕ ", "agent", " failed"),
 )
-"""How often something went wrong in a run, and what that is: sign, noun and verb."""
+"""Counts of a run that show trouble: the count, its sign, noun and verb."""
 _STATES: Final[Mapping[str, Callable[[RunSummary], bool]]] = {
     "live": lambda run: run.is_live,
     "ended": lambda run: not run.is_live,
