@@ -395,7 +395,7 @@ def test_a_search_leads_to_the_steps_that_it_has_found(ada: WrittenAgent, tmp_pa
 
 
 def test_steps_have_the_simulated_times_of_their_inputs_in_the_recording(tmp_path: Path) -> None:
-    actions = [("Add", 2), ("Add", 2), ("Add", 3), ("Keep", {"x": 1}), ("Add", 3)]
+    actions = [("Add", 2), ("Add", 3), ("Keep", {"x": 1}), ("Add", 2), ("Add", 3)]
     run = record(tally_world(tmp_path, "x"), tmp_path / "runs" / "run", *actions)
     (found,) = find_recordings(run)
     with reading(found.path) as recording:
