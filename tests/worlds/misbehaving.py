@@ -718,6 +718,7 @@ class Server:
         peer.answer_json({})
 
     def die(self, peer: Peer, request: Request) -> None:
+        self.options.mute = True  # whoever asks after this answer, asks a dead world
         peer.answer_json({})
         if name := request.query.get("signal"):
             os.kill(os.getpid(), signal.Signals[name])
