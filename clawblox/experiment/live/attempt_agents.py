@@ -69,6 +69,16 @@ class AttemptAgent:
         return str(self.spec.name)
 
     @property
+    def full_name(self) -> str:
+        """Its full name, run suffix included."""
+        return self.agent.name
+
+    @property
+    def dir(self) -> Path:
+        """Its directory."""
+        return self.agent.dir
+
+    @property
     def usage(self) -> Usage:
         """Its usage since the attempt began."""
         return self._reading.minus(self.before)

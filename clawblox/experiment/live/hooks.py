@@ -6,10 +6,11 @@ world still running.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import anyio.lowlevel
 import attrs
 
 from clawblox.agents.layout import AgentDir
@@ -17,7 +18,6 @@ from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.values import AgentEvent, Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
-from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.schedule.ports import Order
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.world.access import make_member, read_session
@@ -33,6 +33,30 @@ class _Observer:
     dir: Path
 
 
+class ViewedAgent(Protocol):
+    """The facts of an agent that hooks see."""
+
+    @property
+    def name(self) -> str:
+        """Its display name."""
+
+    @property
+    def full_name(self) -> str:
+        """Its full name, run suffix included."""
+
+    @property
+    def dir(self) -> Path:
+        """Its directory."""
+
+    @property
+    def usage(self) -> Usage:
+        """Its usage since the attempt at the generation began."""
+
+    @property
+    def events(self) -> Iterable[AgentEvent]:
+        """Its latest events."""
+
+
 class _AgentView:
     """Facts of an agent of a generation.
 
@@ -40,7 +64,7 @@ class _AgentView:
         agent: The agent of the attempt.
     """
 
-    def __init__(self, agent: AttemptAgent) -> None:
+    def __init__(self, agent: ViewedAgent) -> None:
         self._agent = agent
 
     @property
@@ -51,12 +75,12 @@ class _AgentView:
     @property
     def full_name(self) -> str:
         """Its full name, run suffix included."""
-        return self._agent.agent.name
+        return self._agent.full_name
 
     @property
     def dir(self) -> Path:
         """Its directory. The agent may change everything in it: follow no link there."""
-        return self._agent.agent.dir
+        return self._agent.dir
 
     @property
     def workspace(self) -> Path:
@@ -131,13 +155,76 @@ class _GenerationView:
         return self._seed
 
 
+class ViewedWorld(Protocol):
+    """What :class:`LiveGeneration` asks of the world of its attempt."""
+
+    async def observe(self, agent: ViewedAgent) -> Any:  # noqa: ANN401 - the world decides
+        """Return what an agent would observe now."""
+
+    async def snapshot(self) -> SavedSnapshot:
+        """Save a snapshot."""
+
+    async def simulation_time(self) -> float | None:
+        """Return the simulation time; None if the world reports none."""
+
+    async def fetch(self) -> None:
+        """Bring the files of the attempt up to date, where it runs on another machine."""
+
+
+class InstanceWorld:
+    """The world of an attempt on this machine; see :class:`ViewedWorld`.
+
+    Args:
+        world: The world, open.
+        instance: Name of the attempt's instance.
+    """
+
+    def __init__(self, world: AsyncWorld, instance: str) -> None:
+        self._world = world
+        self._instance = instance
+        self._clients: dict[str, AsyncAgentClient] = {}
+
+    async def observe(self, agent: ViewedAgent) -> Any:  # noqa: ANN401 - the world decides
+        """Return what an agent would observe now; see :meth:`LiveGeneration.observe`.
+
+        Cancellation: has no effect on the world.
+        """
+        if agent.name not in self._clients:
+            observer = _Observer(agent.full_name, agent.dir)
+            if await run_blocking(read_session, make_member(observer)) is None:
+                raise UsageError(f"the agent {agent.name!r} has not joined the world")
+            client = await self._world.join(observer, instance=self._instance)
+            self._clients[agent.name] = client
+        return await self._clients[agent.name].observe()
+
+    async def snapshot(self) -> SavedSnapshot:
+        """Save a snapshot; see :meth:`LiveGeneration.snapshot`.
+
+        Cancellation: leaves both the file and its manifest entry, or neither.
+        """
+        return await self._world.save(instance=self._instance)
+
+    async def simulation_time(self) -> float | None:
+        """Return the simulation time; see :meth:`LiveGeneration.world_time`.
+
+        Cancellation: has no effect on the world.
+        """
+        return await self._world.simulation_time(self._instance)
+
+    async def fetch(self) -> None:
+        """Do nothing: the files are here.
+
+        Cancellation: has no effect.
+        """
+        await anyio.lowlevel.checkpoint()
+
+
 class LiveGeneration(_GenerationView):
     """A generation that runs, or whose agents have just been stopped: the view of async hooks.
 
     Args:
         order: The attempt.
-        world: The world, open.
-        instance: Name of its instance.
+        world: The world of the attempt.
         seed: Seed of the world's random state.
         agents: Its agents.
         elapsed: Returns the seconds of the generation so far.
@@ -146,19 +233,16 @@ class LiveGeneration(_GenerationView):
     def __init__(
         self,
         order: Order,
-        world: AsyncWorld,
-        instance: str,
+        world: ViewedWorld,
         seed: int | None,
-        agents: Sequence[AttemptAgent],
+        agents: Sequence[ViewedAgent],
         elapsed: Callable[[], float],
     ) -> None:
         super().__init__(order, seed)
         self._world = world
-        self._instance = instance
-        self._attempt_agents = tuple(agents)
+        self._viewed_agents = tuple(agents)
         self._agents = tuple(map(LiveAgent, agents))
         self._elapsed = elapsed
-        self._clients: dict[str, AsyncAgentClient] = {}
 
     @property
     def elapsed_s(self) -> float:
@@ -185,14 +269,7 @@ class LiveGeneration(_GenerationView):
 
         Cancellation: has no effect on the world.
         """
-        found = self._find(agent)
-        if found.name not in self._clients:
-            observer = _Observer(found.full_name, found.dir)
-            if await run_blocking(read_session, make_member(observer)) is None:
-                raise UsageError(f"the agent {found.name!r} has not joined the world")
-            client = await self._world.join(observer, instance=self._instance)
-            self._clients[found.name] = client
-        return await self._clients[found.name].observe()
+        return await self._world.observe(self._find(agent))
 
     async def snapshot(self) -> SavedSnapshot:
         """Save a snapshot of the world, in ``checkpoints`` of its run directory.
@@ -203,7 +280,7 @@ class LiveGeneration(_GenerationView):
 
         Cancellation: leaves both the file and its manifest entry, or neither.
         """
-        return await self._world.save(instance=self._instance)
+        return await self._world.snapshot()
 
     async def world_time(self) -> float | None:
         """Return the world's simulation time; None if it reports none.
@@ -213,7 +290,19 @@ class LiveGeneration(_GenerationView):
 
         Cancellation: has no effect on the world.
         """
-        return await self._world.simulation_time(self._instance)
+        return await self._world.simulation_time()
+
+    async def fetch(self) -> None:
+        """Bring workspaces and conversations up to date, where the agents work on a node.
+
+        A score function finds them up to date.
+
+        Raises:
+            ClawbloxError: They did not arrive, or the node is lost.
+
+        Cancellation: some files are those of before.
+        """
+        await self._world.fetch()
 
     def blocking(self, call: Callable[..., Any]) -> GenerationEnd:
         """Return the view of a score function that is not async.
@@ -221,11 +310,11 @@ class LiveGeneration(_GenerationView):
         Args:
             call: Runs a function of this view in the event loop, and returns its result.
         """
-        agents = tuple(map(EndedAgent, self._attempt_agents))
+        agents = tuple(map(EndedAgent, self._viewed_agents))
         return GenerationEnd(self._order, self._seed, agents, self, call)
 
-    def _find(self, name: str | None) -> LiveAgent:
-        for agent in self._agents:
+    def _find(self, name: str | None) -> ViewedAgent:
+        for agent in self._viewed_agents:
             if name in (None, agent.name):
                 return agent
         names = ", ".join(agent.name for agent in self._agents)

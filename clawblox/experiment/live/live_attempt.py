@@ -26,7 +26,7 @@ from clawblox.experiment.history.lines import CheckpointKind
 from clawblox.experiment.live.attempt_agents import AttemptAgent, stop_all
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
-from clawblox.experiment.live.hooks import LiveGeneration
+from clawblox.experiment.live.hooks import InstanceWorld, LiveGeneration
 from clawblox.experiment.live.plan_faults import world_options
 from clawblox.experiment.live.prompts import read_template, render
 from clawblox.experiment.runs.idle_moments import (
@@ -267,8 +267,7 @@ class LiveAttempt:
         assert self.started is not None
         return LiveGeneration(
             order=self.order,
-            world=self.world,
-            instance=self.instance,
+            world=InstanceWorld(self.world, self.instance),
             seed=self.started.seed,
             agents=self.agents,
             elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
