@@ -136,7 +136,10 @@ class Rescoring:
         async with self._places:
             try:
                 await self._workshop.prepare(order)
-                async with self._workshop.open(order, lambda _signal: None) as attempt:
+                async with (
+                    self._workshop.room(chain) as room,
+                    self._workshop.open(order, lambda _signal: None, room) as attempt,
+                ):
                     await attempt.start()
                     scored = await self._callbacks.score(attempt)
             except AttemptError as error:

@@ -27,8 +27,10 @@ from clawblox.experiment.schedule.ports import (
     AgentFailed,
     AgentTurned,
     AttemptError,
+    NodeLost,
     Order,
     ProviderError,
+    Room,
     SavedAttempt,
     Signal,
     WorldEnded,
@@ -47,10 +49,10 @@ class Trouble:
 
     Attributes:
         at: Seconds after its start; 0 at the start itself.
-        kind: ``world``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``, ``secret``,
-            ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``shaky`` (every other
-            checkpoint fails), ``dead`` (a world that ends unseen) or ``busy`` (agents that are
-            never between turns).
+        kind: ``world``, ``node``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``,
+            ``secret``, ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``shaky`` (every
+            other checkpoint fails), ``dead`` (a world that ends unseen) or ``busy`` (agents that
+            are never between turns).
         lasts: Seconds of a limit as its provider reports it; None if it reports none.
     """
 
@@ -140,6 +142,8 @@ class FakeAttempt:
         match trouble.kind:
             case "world":
                 self.report(WorldEnded(text="the world has ended"))
+            case "node":
+                self.report(NodeLost(node="n1", text="the node n1 is lost"))
             case "agent" | "limit" | "auth":
                 self.report(self._failure(trouble))
             case "ended" | "budget":
@@ -286,6 +290,9 @@ class FakeWorkshop:
         turn_s: Seconds of each turn whose end agents report; 0 reports none. An agent that saves is
             done at the end of a turn.
         reports_cost: Whether the usage of agents has its cost.
+        has_room: Whether attempts find room.
+        given: The room that they find.
+        waiting: Chains that wait for room.
         changes: Each time that an archive was ``removed``, that an attempt was ``renamed``, and
             that the files of the chains were ``derived`` again.
     """
@@ -306,6 +313,9 @@ class FakeWorkshop:
         self.free = 10**12
         self.is_logged_in = True
         self.turn_s = 0.0
+        self.has_room = True
+        self.given = Room()
+        self.waiting: list[str] = []
         self.reports_cost = True
 
     async def serve(self) -> None:
@@ -333,8 +343,18 @@ class FakeWorkshop:
         return {"digests": {}}
 
     @asynccontextmanager
+    async def room(self, chain: Chain) -> AsyncIterator[Room]:
+        self.waiting.append(chain.name)
+        try:
+            while not self.has_room:
+                await self.clock.sleep_until(self.clock.monotonic() + 1.0)
+        finally:
+            self.waiting.remove(chain.name)
+        yield self.given
+
+    @asynccontextmanager
     async def open(
-        self, order: Order, report: Callable[[Signal], object]
+        self, order: Order, report: Callable[[Signal], object], room: Room
     ) -> AsyncIterator[FakeAttempt]:
         name = order.chain.name if order.phase != "score" else order.run_id
         assert name not in self.open_now, "a world is alive twice"

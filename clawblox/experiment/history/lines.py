@@ -60,7 +60,7 @@ PauseReason: TypeAlias = Literal[
 """Why a chain is paused."""
 
 FailureCause: TypeAlias = Literal[
-    "world", "agent", "start", "address", "setup", "secret", "plan", "defect"
+    "world", "agent", "start", "address", "setup", "secret", "plan", "defect", "node"
 ]
 """Why an attempt failed."""
 

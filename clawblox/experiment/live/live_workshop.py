@@ -39,7 +39,14 @@ from clawblox.experiment.live.shared_worlds import SharedWorlds
 from clawblox.experiment.live.survey import Stage, survey_plan
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
-from clawblox.experiment.schedule.ports import Attempt, AttemptError, Order, Signal
+from clawblox.experiment.schedule.ports import (
+    THIS_MACHINE,
+    Attempt,
+    AttemptError,
+    Order,
+    Room,
+    Signal,
+)
 from clawblox.results import Event
 from clawblox.rundir.claims import instance_names
 from clawblox.system.files import available_bytes
@@ -268,8 +275,16 @@ class LiveWorkshop:
     # -- attempts ---------------------------------------------------------------------------------
 
     @asynccontextmanager
+    async def room(self, chain: Chain) -> AsyncIterator[Room]:
+        """Return room on this machine, at once."""
+        yield THIS_MACHINE
+
+    @asynccontextmanager
     async def open(
-        self, order: Order, report: Callable[[Signal], object]
+        self,
+        order: Order,
+        report: Callable[[Signal], object],
+        room: Room = THIS_MACHINE,
     ) -> AsyncIterator[Attempt]:
         """Return an attempt; leaving it ends everything that it started.
 

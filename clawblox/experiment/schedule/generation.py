@@ -25,12 +25,15 @@ from clawblox.experiment.schedule.mailbox import Mailbox
 from clawblox.experiment.schedule.meter import Meter
 from clawblox.experiment.schedule.pauses import Close, Message, Pause, Paused, PauseError
 from clawblox.experiment.schedule.ports import (
+    THIS_MACHINE,
     AgentEnded,
     AgentFailed,
     Attempt,
     AttemptError,
+    NodeLost,
     Order,
     ProviderError,
+    Room,
     SavedAttempt,
     Workshop,
     WorldEnded,
@@ -62,10 +65,12 @@ class GenerationRunner:
         recorder: Writes its lines.
         clock: The clock of the generation.
         callbacks: The hooks of the experiment.
+        room: Where it runs.
         usage: Usage of each agent in the attempt, if it has ended before.
         on_progress: Called when the agents' usage has been read.
 
     Attributes:
+        room: The same as the argument.
         mailbox: Takes requests to close or pause, from any task of the event loop.
         meter: Counts its seconds.
         usage: Usage of each agent since the attempt began.
@@ -80,10 +85,12 @@ class GenerationRunner:
         recorder: Recorder,
         clock: Clock,
         callbacks: Callbacks,
+        room: Room = THIS_MACHINE,
         usage: tuple[Usage, ...] = (),
         on_progress: Callable[[], object] = lambda: None,
     ) -> None:
         self.order = order
+        self.room = room
         self.mailbox: Mailbox[Message] = Mailbox(clock)
         self.meter = Meter(clock, begin.elapsed_s, begin.idle_s)
         self._begin = begin
@@ -156,7 +163,7 @@ class GenerationRunner:
             await self._fail("start", str(error))
 
     async def _live(self) -> None:
-        async with self._workshop.open(self.order, self.mailbox.put) as attempt:
+        async with self._workshop.open(self.order, self.mailbox.put, self.room) as attempt:
             self._attempt = attempt
             try:
                 await self._take_steps()
@@ -334,6 +341,8 @@ class GenerationRunner:
         match message:
             case WorldEnded(text=text):
                 raise AttemptError("world", text)
+            case NodeLost(text=text):
+                raise AttemptError("node", text)
             case AgentFailed():
                 raise self._failure(message)
             case AgentEnded():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -50,6 +50,25 @@ class Order:
     branch: Branch | None = None
     message: str | None = None
     revision: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Room:
+    """A place on a machine where an attempt can run.
+
+    Attributes:
+        node: Name of the node of a cluster; empty for this machine.
+        lease_s: Seconds for which an attempt lives there without a sign of its driver.
+        machine: Processor, libc and Python of the node: ``processor``, ``libc``, ``python``.
+    """
+
+    node: str = ""
+    lease_s: float = 0.0
+    machine: Mapping[str, str] = attrs.field(factory=dict)
+
+
+THIS_MACHINE: Final = Room()
+"""Room on this machine, where there always is some."""
 
 
 # -- signals ------------------------------------------------------------------------------------
@@ -117,7 +136,20 @@ class AgentTurned:
     name: str
 
 
-Signal: TypeAlias = WorldEnded | AgentEnded | AgentFailed | AgentTurned
+@attrs.frozen(kw_only=True)
+class NodeLost:
+    """The node of the attempt is lost: nothing of the attempt lives there any longer.
+
+    Attributes:
+        node: Its name.
+        text: The reason, with the name.
+    """
+
+    node: str
+    text: str
+
+
+Signal: TypeAlias = WorldEnded | AgentEnded | AgentFailed | AgentTurned | NodeLost
 """What a live attempt reports."""
 
 
@@ -175,6 +207,10 @@ class AttemptError(Exception):
         self.cause: FailureCause = cause
         self.text = text
 
+    def __reduce__(self) -> tuple[type[AttemptError], tuple[FailureCause, str]]:
+        """Return how to make an equal error in another process."""
+        return type(self), (self.cause, self.text)
+
 
 class ProviderError(Exception):
     """An agent cannot work now, for a reason that passes.
@@ -186,6 +222,10 @@ class ProviderError(Exception):
     def __init__(self, failure: AgentFailed) -> None:
         super().__init__(failure.text)
         self.failure = failure
+
+    def __reduce__(self) -> tuple[type[ProviderError], tuple[AgentFailed]]:
+        """Return how to make an equal error in another process."""
+        return type(self), (self.failure,)
 
 
 class Attempt(Protocol):
@@ -332,14 +372,21 @@ class Workshop(Protocol):
         Cancellation: no run directory remains, or it is complete.
         """
 
+    def room(self, chain: Chain) -> AbstractAsyncContextManager[Room]:
+        """Wait for room for an attempt of a chain; leaving it gives the room back.
+
+        Cancellation: there is no room.
+        """
+
     def open(
-        self, order: Order, report: Callable[[Signal], object]
+        self, order: Order, report: Callable[[Signal], object], room: Room
     ) -> AbstractAsyncContextManager[Attempt]:
         """Return an attempt; leaving it ends everything that it started.
 
         Args:
             order: The attempt, which is prepared.
             report: Called with each signal.
+            room: Where it runs, as :meth:`room` gave it.
         """
 
     async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ what comes next, until the chain is done, has failed or is paused.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -35,7 +36,14 @@ from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.generation import GenerationRunner
 from clawblox.experiment.schedule.orders import describe_order, find_family, last_ending, make_order
 from clawblox.experiment.schedule.pauses import Close, Pause, blame_journal
-from clawblox.experiment.schedule.ports import AttemptError, Order, ProviderError, Workshop
+from clawblox.experiment.schedule.ports import (
+    THIS_MACHINE,
+    AttemptError,
+    Order,
+    ProviderError,
+    Room,
+    Workshop,
+)
 from clawblox.experiment.schedule.running_chain import RunningChain
 from clawblox.experiment.schedule.slots import Place, Slots
 from clawblox.experiment.schedule.spending import Spending
@@ -366,17 +374,24 @@ class Scheduler:
             usd=sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents),
         )
         await self._slots.take(place)
+        begin = step if isinstance(step, Begin) else step.begin
+        runs_world = begin.phase != "score" or self._callbacks.has_score
         try:
-            # From here the attempt decides when it ends; its lines are never cut off by a pause.
-            runner = await self._open(running, step)
-            await runner.run()
+            room_given = self._workshop.room(chain) if runs_world else nullcontext(THIS_MACHINE)
+            async with room_given as room:
+                await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
+                # From here the attempt decides when it ends; no pause cuts off its lines.
+                runner = await self._open(running, step, room)
+                await runner.run()
             await self._note_end(runner)
         finally:
             running.runner, running.usd = None, 0.0
             self.accounts.release(chain.name)
             self._slots.leave(place)
 
-    async def _open(self, running: RunningChain, step: Begin | Prepare) -> GenerationRunner:
+    async def _open(
+        self, running: RunningChain, step: Begin | Prepare, room: Room
+    ) -> GenerationRunner:
         chain = running.chain
         begin = step if isinstance(step, Begin) else step.begin
         taken = {attempt.run_id for attempt in self.state.chain(chain.name).attempts}
@@ -388,7 +403,7 @@ class Scheduler:
             run_id = free_attempt_name(prefix, begin.generation, self._clock.utc(), taken)
         order = make_order(self.state, self._in_force(chain, begin), begin, run_id)
         note_progress = partial(self._note_progress, running)
-        runner = self._make_runner(order, begin, on_progress=note_progress)
+        runner = self._make_runner(order, begin, room=room, on_progress=note_progress)
         running.runner = runner
         if isinstance(step, Begin):
             await self._recorder.write(
