@@ -25,12 +25,15 @@ class HostEndedError(Exception):
 class HostHandle(Protocol):
     """A host that was asked for; its first call is answered when it has room on a node."""
 
-    def call(self, number: int, done: int, name: str, arguments: tuple[Any, ...]) -> Future[Any]:
+    def call(
+        self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
+    ) -> Future[Any]:
         """Call a method of the host, :meth:`clawblox.experiment.cluster.host.Host.call`.
 
         Args:
             number: Number of the call, from 1; a repeated call has the same number.
-            done: All calls up to this number have been answered, and the host may forget them.
+            pending: Numbers of all calls that wait for their answers, this one among them. The host
+                may forget all others up to the highest of these.
             name: The method.
             arguments: Its arguments, pickled on the way.
 

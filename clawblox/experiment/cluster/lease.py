@@ -1,0 +1,259 @@
+"""How long driver and host count on each other: the rule of the lease, and the thread that renews.
+
+A renewal carries the time that the node gave in its answer before, so one that arrives late extends
+the lease by the rest only, and the driver knows the latest end: the time at which it received that
+answer, plus the length. The clocks of two machines are never compared; only lengths are.
+
+All times are seconds of CLOCK_BOOTTIME, which counts while a process is stopped or its machine
+sleeps.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final
+
+import attrs
+
+from clawblox.experiment.cluster.engine import HostEndedError, HostHandle
+
+MARGIN_S: Final = 1.0
+"""Seconds after which a host without a lease is gone: the drift of clocks, and its killing.
+
+It covers clocks that differ by 1 % for leases of up to 100 seconds.
+"""
+
+_INTERVAL_S: Final = 5.0
+_LONGEST_WAIT_S: Final = 60.0
+
+
+def read_boottime() -> float:
+    """Return the seconds since this machine was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@attrs.define
+class Lease:
+    """The driver's side of a lease. Pure.
+
+    Attributes:
+        length_s: Its length in seconds.
+        token: The node's time to send with the next renewal; None for the first one.
+        bound: The driver's time until which the host may live; None before the first answer.
+    """
+
+    length_s: float
+    token: float | None = attrs.field(init=False, default=None)
+    bound: float | None = attrs.field(init=False, default=None)
+
+    def answered(self, token: float, at: float) -> None:
+        """Take the answer to a renewal; one that was overtaken or came too late changes nothing.
+
+        Args:
+            token: The node's time in the answer.
+            at: The driver's time at which it was received, or a later one.
+        """
+        if not self.is_over(at) and (self.token is None or token > self.token):
+            self.token, self.bound = token, at + self.length_s
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the host has ended for certain; once true, it stays true."""
+        return self.bound is not None and now >= self.bound + MARGIN_S
+
+
+@attrs.define
+class Tenancy:
+    """The node's side of a lease. Pure.
+
+    Attributes:
+        length_s: Its length in seconds.
+        deadline: The node's time at which the host has to end; None before the first renewal.
+    """
+
+    length_s: float
+    deadline: float | None = attrs.field(init=False, default=None)
+
+    def renew(self, token: float | None, now: float) -> float:
+        """Extend the lease, and return its deadline, which never comes nearer.
+
+        Args:
+            token: The node's time in an earlier answer. None starts the lease; when it has started
+                already, since that answer was lost, None extends nothing.
+            now: The node's time.
+
+        Raises:
+            ValueError: The lease is over, or the token is none that this host gave.
+        """
+        if self.is_over(now):
+            raise ValueError("the lease of this host is over")
+        if token is None:
+            self.deadline = now + self.length_s if self.deadline is None else self.deadline
+        elif self.deadline is None or token > now:
+            raise ValueError(f"token: must be a time that this host has given, not {token}")
+        else:
+            self.deadline = max(self.deadline, token + self.length_s)
+        return self.deadline
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the host has to end; once true, it stays true."""
+        return self.deadline is not None and now >= self.deadline
+
+
+class Renewer:
+    """Renews the lease of a host in a thread, so that a busy event loop costs no host.
+
+    All renewers of a process share one thread. What an engine says shortens no lease: a host whose
+    process has ended may have left agents behind.
+
+    Args:
+        handle: The host.
+        length_s: The length of the lease in seconds.
+        on_lost: Called once, in some thread, with the reason for people when the lease is over. A
+            host that ended before its first renewal has run nothing, and is lost at once.
+        now: The clock.
+
+    Attributes:
+        granted: Done when the host has a lease. Before, nothing may be asked of it.
+        lost: Done, with the reason, when the host is lost.
+    """
+
+    def __init__(
+        self,
+        handle: HostHandle,
+        length_s: float,
+        on_lost: Callable[[str], object],
+        *,
+        now: Callable[[], float] = read_boottime,
+    ) -> None:
+        self.granted: Future[None] = Future()
+        self.lost: Future[str] = Future()
+        self.lost.add_done_callback(lambda lost: on_lost(lost.result()))
+        self._handle = handle
+        self._lease = Lease(length_s)
+        self._now = now
+        self._lock = threading.Lock()
+        self._interval_s = min(_INTERVAL_S, length_s / 6)
+        self._next_at = now()
+        self._is_first_asked = False
+        self._is_stopped = False
+        self._error: Exception | None = None
+
+    @property
+    def bound(self) -> float | None:
+        """The driver's time until which the host may live; None before its first answer."""
+        return self._lease.bound
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the host has ended for certain; nothing is taken from it any more."""
+        return self.lost.done() or self._lease.is_over(self._now())
+
+    def start(self) -> None:
+        """Start to renew."""
+        _thread.add(self)
+
+    def stop(self) -> None:
+        """Stop to renew; the host cannot get lost any more, so no call may be waiting. Idempotent.
+
+        The host ends with its lease, if it still runs.
+        """
+        with self._lock:
+            self._is_stopped = True
+        _thread.remove(self)
+
+    def look(self) -> float | None:
+        """Do what is due, and return the seconds until the next look; None when the host is lost.
+
+        Called by the thread.
+        """
+        now = self._now()
+        if self._lease.is_over(now):
+            self._lose(f"the host did not renew its lease of {self._lease.length_s:g} s")
+        if self.lost.done():
+            return None
+        if now >= self._next_at:
+            self._next_at = now + self._interval_s
+            self._renew()
+        bound = self._lease.bound
+        over_at = self._next_at if bound is None else bound + MARGIN_S
+        return max(0.0, min(self._next_at, over_at) - now)
+
+    def _renew(self) -> None:
+        """Send a renewal, beside those that hang; but only one while the host waits for room."""
+        if self._lease.token is None:
+            if self._is_first_asked:
+                return
+            self._is_first_asked = True
+        try:
+            renewal = self._handle.renew(self._lease.token)
+        except Exception as error:  # noqa: BLE001 - of one host, must not stop the thread of all
+            renewal = Future()
+            renewal.set_exception(error)
+        renewal.add_done_callback(self._note)
+
+    def _note(self, renewal: Future[float]) -> None:
+        """Take the answer to a renewal, in a thread of the engine."""
+        at = self._now()
+        try:
+            token = renewal.result()
+        except Exception as error:  # noqa: BLE001 - the lease decides
+            self._error = error
+            self._is_first_asked = False
+            if isinstance(error, HostEndedError) and self._lease.bound is None:
+                self._lose("the host ended before it was ready")
+            return
+        with self._lock:
+            self._error = None
+            self._lease.answered(token, at)
+            if not self.granted.done():
+                self.granted.set_result(None)
+
+    def _lose(self, text: str) -> None:
+        with self._lock:
+            if not (self._is_stopped or self.lost.done()):
+                self.lost.set_result(text if self._error is None else f"{text} ({self._error})")
+
+
+class _RenewalThread:
+    """The thread of all renewers; it runs while there are any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._renewers: set[Renewer] = set()
+        self._has_news = threading.Event()
+        self._is_running = False
+
+    def add(self, renewer: Renewer) -> None:
+        with self._lock:
+            self._renewers.add(renewer)
+            self._has_news.set()
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="clawblox-leases", daemon=True).start()
+
+    def remove(self, renewer: Renewer) -> None:
+        with self._lock:
+            self._renewers.discard(renewer)
+            self._has_news.set()
+
+    def _run(self) -> None:
+        while True:
+            self._has_news.clear()
+            with self._lock:
+                renewers = tuple(self._renewers)
+                self._is_running = bool(renewers)
+            if not renewers:
+                return
+            wait_s = _LONGEST_WAIT_S
+            for renewer in renewers:
+                if (next_s := renewer.look()) is None:
+                    self.remove(renewer)
+                else:
+                    wait_s = min(wait_s, next_s)
+            self._has_news.wait(wait_s)
+
+
+_thread = _RenewalThread()
