@@ -78,6 +78,7 @@ class FakeAttempt:
     is_shaken: bool = False
     saved: int = 0
     messages: list[str] = attrs.field(factory=list)
+    mirror_age_s: float | None = None
 
     @property
     def _began_at(self) -> float:
@@ -291,7 +292,7 @@ class FakeWorkshop:
             done at the end of a turn.
         reports_cost: Whether the usage of agents has its cost.
         has_room: Whether attempts find room.
-        given: The room that they find.
+        rooms: By chain, the room that its attempts find; this machine for others.
         waiting: Chains that wait for room.
         changes: Each time that an archive was ``removed``, that an attempt was ``renamed``, and
             that the files of the chains were ``derived`` again.
@@ -314,7 +315,7 @@ class FakeWorkshop:
         self.is_logged_in = True
         self.turn_s = 0.0
         self.has_room = True
-        self.given = Room()
+        self.rooms: dict[str, Room] = {}
         self.waiting: list[str] = []
         self.reports_cost = True
 
@@ -350,7 +351,7 @@ class FakeWorkshop:
                 await self.clock.sleep_until(self.clock.monotonic() + 1.0)
         finally:
             self.waiting.remove(chain.name)
-        yield self.given
+        yield self.rooms.get(chain.name, Room())
 
     @asynccontextmanager
     async def open(

@@ -48,6 +48,8 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Number: TypeAlias = Annotated[int, Meta(ge=1, le=999_999_999)]
 """Number of a generation, of a branch or of a revision, from 1."""
 Seconds: TypeAlias = Annotated[float, Meta(ge=0.0, le=_MAX_SECONDS)]
+Bound: TypeAlias = Annotated[float, Meta(ge=0.0, le=604_800.0)]
+"""Seconds for which a chain may have to wait; a week at most, whoever wrote the journal."""
 WorldTime: TypeAlias = Annotated[float, Meta(ge=-_MAX_SECONDS, le=_MAX_SECONDS)]
 Score: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0.0, le=float(MAX_NUMBER))]
@@ -205,6 +207,15 @@ class Forked(Struct):
             raise ValueError(f"reseed: must be at most {_MAX_RESEED}")
 
 
+class HostFacts(Struct):
+    """The host of an attempt on a node; see :class:`clawblox.experiment.schedule.ports.Room`."""
+
+    node: Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,255}\Z")]
+    lease_s: Bound
+    bound_s: Bound
+    machine: dict[str, str] = {}
+
+
 class Opened(Struct):
     """An attempt begins."""
 
@@ -215,6 +226,8 @@ class Opened(Struct):
     elapsed_s: Seconds = 0.0
     idle_s: Seconds = 0.0
     revision: Count = 0
+    host: HostFacts | None = None
+    differs: str = ""
 
     def __post_init__(self) -> None:
         if self.phase != "work" and self.origin is None:

@@ -18,6 +18,8 @@ A failure goes back one step further each time: to the latest checkpoint, to the
 the beginning of the generation. A generation that continues from a given archive goes back to that
 at most: its agents are never replaced by new ones. The count begins again with each new checkpoint.
 An address that another program uses is no reason to go back. Interruptions and pauses never count.
+Nor does the loss of a node, and it never goes back further than to the latest checkpoint; but three
+in a row without a new checkpoint count as one failure, as an attempt may be what ends its nodes.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from clawblox.experiment.plan.parts import Retry
 
 _FATAL: Final[frozenset[FailureCause]] = frozenset({"setup", "secret", "plan"})
 """Causes that another attempt would meet again."""
+
+_LOST_IN_A_ROW: Final = 3
+"""Lost nodes that count as one failure."""
 
 _PHASES: Final[dict[str, Phase]] = {"boundary": "save", "end": "score"}
 """Where an attempt begins that continues from a checkpoint of a kind."""
@@ -144,7 +149,7 @@ def next_step(chain: ChainState, generations: int, retry: Retry, *, has_minds: b
     if attempt.ending is None:
         return _continue(chain, latest, attempt)
     if attempt.outcome == "failed":
-        return _retry(chain, latest, attempt, retry)
+        return _retry(chain, latest, attempt, retry, back)
     return _begin_again(chain, latest, back=back, reason=str(attempt.outcome))
 
 
@@ -183,10 +188,16 @@ def count_failures(generation: GenerationState) -> int:
     """Return the number of failures since the latest checkpoint, or since the chain was retried."""
     since = max((point.seq for point in generation.checkpoints()), default=0)
     since = max(since, generation.failures_from)
-    return sum(
-        attempt.ending is not None and attempt.outcome == "failed" and attempt.ending.seq > since
-        for attempt in generation.attempts
-    )
+    count = lost = 0
+    for attempt in generation.attempts:
+        if (
+            attempt.ending is not None
+            and attempt.outcome == "failed"
+            and attempt.ending.seq > since
+        ):
+            lost = lost % _LOST_IN_A_ROW + 1 if attempt.is_lost else 0
+            count += lost in (0, _LOST_IN_A_ROW)
+    return count
 
 
 def _first(chain: ChainState) -> Begin:
@@ -224,7 +235,11 @@ def _from_line(chain: ChainState, generation: GenerationState, attempt: AttemptS
 
 
 def _retry(
-    chain: ChainState, generation: GenerationState, attempt: AttemptState, retry: Retry
+    chain: ChainState,
+    generation: GenerationState,
+    attempt: AttemptState,
+    retry: Retry,
+    resumed: int | None,
 ) -> Next:
     assert attempt.ending is not None
     failures = count_failures(generation)
@@ -232,6 +247,8 @@ def _retry(
     if failures and (cause in _FATAL or failures > retry.attempts):
         return Over(status="failed")
     back = max(0, failures - 1) if retry.source == "checkpoint" else None
+    if attempt.is_lost:
+        back = resumed  # as after an interruption
     if back and cause == "address":
         back = 0  # no checkpoint is to blame for what another program does with a port
     return _begin_again(chain, generation, back=back, reason=f"failed: {cause}")

@@ -84,6 +84,22 @@ class AttemptState:
         """Revision of the plan under which it was opened."""
         return int(self.opened.data.get("revision", 0))
 
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Its host on a node of a cluster; empty on the machine of the driver."""
+        return self.opened.data.get("host") or {}
+
+    @property
+    def node(self) -> str:
+        """The node where it runs; empty for the machine of the driver."""
+        return str(self.host.get("node", ""))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has failed because its node was lost."""
+        ending = self.ending
+        return ending is not None and ending.type == "failed" and ending.data["cause"] == "node"
+
 
 @attrs.define(kw_only=True)
 class GenerationState:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 import attrs
@@ -92,6 +92,8 @@ class LiveAttempt:
     _tasks: Tasks = attrs.field(init=False)
     _begun_at: float = attrs.field(default=math.inf, init=False)
     _held: ExitStack = attrs.field(factory=ExitStack, init=False)
+
+    mirror_age_s: ClassVar[None] = None
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[LiveAttempt]:

@@ -339,10 +339,9 @@ class GenerationRunner:
     def _take(self, message: Message) -> str:
         """Take a message into account; return why the generation closes, or nothing."""
         match message:
-            case WorldEnded(text=text):
-                raise AttemptError("world", text)
-            case NodeLost(text=text):
-                raise AttemptError("node", text)
+            case WorldEnded() | NodeLost():
+                is_world = isinstance(message, WorldEnded)
+                raise AttemptError("world" if is_world else "node", message.text)
             case AgentFailed():
                 raise self._failure(message)
             case AgentEnded():
@@ -365,9 +364,10 @@ class GenerationRunner:
     def _blame(self, failure: AgentFailed) -> Paused:
         if (until := failure.retry_at) is not None and until <= self._clock.utc():
             until = None  # one of the two clocks is wrong
+        where = f" on node {self.room.node}" if failure.kind == "auth" and self.room.node else ""
         return Paused(
             reason="auth" if failure.kind == "auth" else "limit",
-            text=f"{failure.name}: {failure.text}",
+            text=f"{failure.name}{where}: {failure.text}",
             until=None if until is None else format_utc(until),
             account=failure.account,
         )

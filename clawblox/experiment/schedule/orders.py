@@ -11,8 +11,9 @@ from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.state import ChainState, ExperimentState
-from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.schedule.ports import Order
+from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.schedule.ports import Order, Room
+from clawblox.experiment.schedule.slots import Place
 
 
 def make_order(state: ExperimentState, chain: Chain, begin: Begin, run_id: str) -> Order:
@@ -49,8 +50,11 @@ def _find_revision(state: ExperimentState, chain: Chain, begin: Begin) -> int:
     return state.revision if revision is None else revision
 
 
-def describe_order(order: Order, begin: Begin) -> Mapping[str, Any]:
-    """Return the data of the line ``opened`` for an order."""
+def describe_order(
+    state: ExperimentState, order: Order, begin: Begin, room: Room
+) -> Mapping[str, Any]:
+    """Return the data of the line ``opened`` for an order in a room."""
+    host, differs = describe_host(room), _find_difference(state, order.origin, room.machine)
     return {
         "origin": None if order.origin is None else attrs.asdict(order.origin),
         "inherited": order.inherited,
@@ -59,7 +63,32 @@ def describe_order(order: Order, begin: Begin) -> Mapping[str, Any]:
         "elapsed_s": order.elapsed_s,
         "idle_s": begin.idle_s,
         "revision": order.revision,
+        **({"host": host} if host else {}),
+        **({"differs": differs} if differs else {}),
     }
+
+
+def describe_host(room: Room) -> Mapping[str, Any]:
+    """Return the facts of the line ``opened`` about a node; empty for this machine."""
+    if not room.node:
+        return {}
+    bounds = {"lease_s": room.lease_s, "bound_s": room.bound_s}
+    return {"node": room.node, **bounds, "machine": dict(room.machine)}
+
+
+def _find_difference(
+    state: ExperimentState, origin: CheckpointRef | None, machine: Mapping[str, str]
+) -> str:
+    """Return how a machine differs from the one where a checkpoint was made, as far as known."""
+    if origin is None:
+        return ""
+    source = state.chain(origin.chain).generations[origin.generation].find_attempt(origin.attempt)
+    before = {} if source is None else source.host.get("machine", {})
+    return "; ".join(
+        f"{name}: {machine[name]}, before {before[name]}"
+        for name in before
+        if name in machine and machine[name] != before[name]
+    )
 
 
 def find_world(state: ExperimentState, chain: Chain, begin: Begin) -> CheckpointRef | None:
@@ -83,6 +112,17 @@ def find_family(state: ExperimentState, chain: Chain) -> str | None:
     while (branch := state.chain(name).branch) is not None:
         name = branch.source.chain
     return name
+
+
+def make_place(plan: Plan, state: ExperimentState, chain: Chain, begin: Begin) -> Place:
+    """Return what an attempt takes while it runs."""
+    by_depth, by_generation = (chain.index, begin.generation), (begin.generation, chain.repeat)
+    return Place(
+        priority=by_depth if plan.order == "depth" else (*by_generation, chain.index),
+        models=tuple(agent.model or agent.driver for agent in chain.plan.agents),
+        exclusive=find_family(state, chain),
+        usd=sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents),
+    )
 
 
 def last_ending(chain: ChainState) -> Line | None:

@@ -66,6 +66,11 @@ class Room:
     lease_s: float = 0.0
     machine: Mapping[str, str] = attrs.field(factory=dict)
 
+    @property
+    def bound_s(self) -> float:
+        """Seconds after which nothing of it can live, once its driver has given no more signs."""
+        return self.lease_s + 1.0
+
 
 THIS_MACHINE: Final = Room()
 """Room on this machine, where there always is some."""
@@ -233,6 +238,10 @@ class Attempt(Protocol):
 
     Everything but :meth:`prepare` and :meth:`validate` happens while it is open.
     """
+
+    @property
+    def mirror_age_s(self) -> float | None:
+        """Seconds since its files were last brought here; None if they are made here."""
 
     async def start(self) -> Mapping[str, Any]:
         """Start the world and, in this order, connect and start the agents.

@@ -34,7 +34,13 @@ from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.schedule.accounts import Accounts, LongPauseError
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.generation import GenerationRunner
-from clawblox.experiment.schedule.orders import describe_order, find_family, last_ending, make_order
+from clawblox.experiment.schedule.orders import (
+    describe_host,
+    describe_order,
+    last_ending,
+    make_order,
+    make_place,
+)
 from clawblox.experiment.schedule.pauses import Close, Pause, blame_journal
 from clawblox.experiment.schedule.ports import (
     THIS_MACHINE,
@@ -71,7 +77,8 @@ class Scheduler:
         callbacks: The hooks.
         chain_of: Returns a chain with the plan of a revision; None where there is one revision.
         wall_s: Seconds that the experiment has run before.
-        warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``.
+        warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``,
+            ``node.lost``, ``machine.changed``.
 
     Attributes:
         pauses: Why each chain is paused, by its name; meaningless for chains that are over.
@@ -98,7 +105,8 @@ class Scheduler:
         self._clock = clock
         self._callbacks = callbacks
         self._chain_of = chain_of
-        self._begun_at = clock.monotonic() - wall_s
+        self._started_at = clock.monotonic()
+        self._begun_at = self._started_at - wall_s
         self._running: dict[str, RunningChain] = {}
         self._slots = Slots(lambda: plan().limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -124,6 +132,15 @@ class Scheduler:
             name: running.runner
             for name, running in self._running.items()
             if running.runner is not None
+        }
+
+    @property
+    def awaits(self) -> Mapping[str, str]:
+        """What chains wait for before their next attempts, by chain, as far as that is known."""
+        return {
+            name: running.awaits
+            for name, running in self._running.items()
+            if running.awaits and running.runner is None
         }
 
     # -- from the start to the end --------------------------------------------------------------
@@ -278,11 +295,13 @@ class Scheduler:
 
     async def _run_chain(self, running: RunningChain) -> None:
         chain = running.chain
+        await running.outlast_hosts(self.state.chain(chain.name), self._started_at, self._clock)
         while True:
             step = self._next(chain)
             match step:
                 case Over():
-                    self._end_chain(chain, step)
+                    if step.status == "failed" and self._plan().retry.on_failure == "stop_all":
+                        self.halt(Pause(reason="request", text=f"{chain.name} has failed"))
                     return
                 case Interrupt(attempt=attempt):
                     await self._close_attempt(chain, attempt)
@@ -293,10 +312,6 @@ class Scheduler:
                         return
                     await self._await_turn(running)
                     await self._run_attempt(running, step)
-
-    def _end_chain(self, chain: Chain, step: Over) -> None:
-        if step.status == "failed" and self._plan().retry.on_failure == "stop_all":
-            self.halt(Pause(reason="request", text=f"{chain.name} has failed"))
 
     def _is_blocked(self, running: RunningChain) -> bool:
         """Return whether the chain must pause now; note why."""
@@ -366,34 +381,31 @@ class Scheduler:
         await runner.finish()
 
     async def _run_attempt(self, running: RunningChain, step: Begin | Prepare) -> None:
-        chain = running.chain
-        place = Place(
-            priority=self._priority(chain, step),
-            models=tuple(agent.model or agent.driver for agent in chain.plan.agents),
-            exclusive=find_family(self.state, chain),
-            usd=sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents),
-        )
+        chain, begin = running.chain, step if isinstance(step, Begin) else step.begin
+        place = make_place(self._plan(), self.state, chain, begin)
         await self._slots.take(place)
-        begin = step if isinstance(step, Begin) else step.begin
         runs_world = begin.phase != "score" or self._callbacks.has_score
         try:
+            running.awaits = "for a node"
             room_given = self._workshop.room(chain) if runs_world else nullcontext(THIS_MACHINE)
             async with room_given as room:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
+                if isinstance(step, Prepare) and step.attempt.host != describe_host(room):
+                    await self._close_attempt(chain, step.attempt)  # its line has another node
+                    return
                 # From here the attempt decides when it ends; no pause cuts off its lines.
-                runner = await self._open(running, step, room)
+                runner = await self._open(running, step, begin, room)
                 await runner.run()
-            await self._note_end(runner)
+                await self._note_end(runner)
         finally:
-            running.runner, running.usd = None, 0.0
+            running.runner, running.usd, running.awaits = None, 0.0, ""
             self.accounts.release(chain.name)
             self._slots.leave(place)
 
     async def _open(
-        self, running: RunningChain, step: Begin | Prepare, room: Room
+        self, running: RunningChain, step: Begin | Prepare, begin: Begin, room: Room
     ) -> GenerationRunner:
         chain = running.chain
-        begin = step if isinstance(step, Begin) else step.begin
         taken = {attempt.run_id for attempt in self.state.chain(chain.name).attempts}
         if isinstance(step, Prepare):
             run_id = step.attempt.run_id
@@ -406,11 +418,11 @@ class Scheduler:
         runner = self._make_runner(order, begin, room=room, on_progress=note_progress)
         running.runner = runner
         if isinstance(step, Begin):
-            await self._recorder.write(
-                "opened",
-                describe_order(order, begin),
-                About(chain.name, begin.generation, run_id),
-            )
+            facts = describe_order(self.state, order, begin, room)
+            about = About(chain.name, begin.generation, run_id)
+            await self._recorder.write("opened", facts, about)
+            if "differs" in facts:
+                self._warn("machine.changed", f"{run_id} continues on another {facts['differs']}")
         return runner
 
     def _in_force(self, chain: Chain, begin: Begin) -> Chain:
@@ -422,13 +434,7 @@ class Scheduler:
 
     def _make_runner(self, order: Order, begin: Begin, **more: Any) -> GenerationRunner:
         return GenerationRunner(
-            order,
-            begin,
-            self._workshop,
-            self._recorder,
-            self._clock,
-            self._callbacks,
-            **more,
+            order, begin, self._workshop, self._recorder, self._clock, self._callbacks, **more
         )
 
     # -- after an attempt -----------------------------------------------------------------------
@@ -479,6 +485,8 @@ class Scheduler:
         name = runner.order.chain.name
         ending = last_ending(self.state.chain(name))
         facts = {} if ending is None or ending.type != "paused" else ending.data
+        if ending is not None and ending.data.get("cause") == "node":
+            self._warn("node.lost", f"{runner.order.run_id}: {ending.data['text']}")
         reason, account = facts.get("reason"), facts.get("account")
         if reason in ("limit", "auth") and account is not None:
             until = facts.get("until")
@@ -487,9 +495,3 @@ class Scheduler:
             await self._recorder.write("account.limited", limit)
         else:
             self._clear_accounts(runner)
-
-    def _priority(self, chain: Chain, step: Begin | Prepare) -> tuple[int, ...]:
-        begin = step if isinstance(step, Begin) else step.begin
-        if self._plan().order == "depth":
-            return (chain.index, begin.generation)
-        return (begin.generation, chain.repeat, chain.index)

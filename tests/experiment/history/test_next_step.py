@@ -6,9 +6,17 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
-from clawblox.experiment.history.machine import Begin, Over, last_generation, next_step
+from clawblox.experiment.history.machine import (
+    Begin,
+    Over,
+    count_failures,
+    last_generation,
+    next_step,
+)
 from clawblox.experiment.plan.parts import Retry
 from tests.experiment.journals import Journal
 
@@ -38,7 +46,7 @@ def test_what_another_attempt_would_meet_again_is_not_tried_again(cause: str) ->
     assert next_step(journal.state.chain("r1"), 1, RETRY) == Over(status="failed")
 
 
-@pytest.mark.parametrize("cause", ["world", "agent", "start", "address", "defect"])
+@pytest.mark.parametrize("cause", ["world", "agent", "start", "address", "defect", "node"])
 def test_another_failure_is_tried_again(cause: str) -> None:
     journal = Journal()
     fail(journal, cause)
@@ -56,6 +64,63 @@ def test_pauses_and_interruptions_count_as_no_failures() -> None:
     fail(journal)
     assert archive_name(decide(journal)) == "c0.ckpt"
     assert next_step(journal.state.chain("r1"), 1, Retry(attempts=1)) == Over(status="failed")
+
+
+def lose(journal: Journal, times: int = 1) -> None:
+    for _ in range(times):
+        fail(journal, "node")
+
+
+@pytest.mark.parametrize("retry", [RETRY, TEMPLATE])
+def test_a_lost_node_goes_back_to_the_latest_checkpoint_and_no_further(retry: Retry) -> None:
+    journal = Journal()
+    attempt = journal.open("r1", 1).work()
+    for _ in range(3):
+        attempt.checkpoint()
+    attempt.end("failed", cause="node")
+    for _ in range(8):
+        assert archive_name(decide(journal, retry)) == "c2.ckpt"
+        lose(journal)
+    assert archive_name(decide(journal, has_minds=False)) is None
+
+
+def test_three_nodes_lost_in_a_row_without_a_new_checkpoint_count_as_one_failure() -> None:
+    journal, once = Journal(), Retry(attempts=1)
+    lose(journal, 5)
+    assert decide(journal, once).reason == "failed: node"
+    lose(journal)
+    assert next_step(journal.state.chain("r1"), 1, once) == Over(status="failed")
+    journal.write("chain.retried", chain="r1")
+    lose(journal, 2)
+    journal.open("r1", 1).work().checkpoint()
+    lose(journal, 5)
+    assert archive_name(decide(journal, once)) == "c0.ckpt"
+
+
+def test_a_lost_node_of_an_attempt_that_has_failed_before_ends_no_chain() -> None:
+    journal, never = Journal(), Retry(attempts=0)
+    lose(journal)
+    assert decide(journal, never).reason == "failed: node"
+    fail(journal)
+    assert next_step(journal.state.chain("r1"), 1, never) == Over(status="failed")
+
+
+@given(st.lists(st.sampled_from(["node", "world", "address", "interrupted", "checkpoint"])))
+def test_failures_are_counted_as_words_say(endings: list[str]) -> None:
+    journal = Journal()
+    expected: list[str] = []
+    for ending in endings:
+        attempt = journal.open("r1", 1).work()
+        if ending == "checkpoint":
+            attempt.checkpoint()
+            expected = []
+        elif ending != "interrupted":
+            expected.append("n" if ending == "node" else "x")
+        kind = "interrupted" if ending in ("interrupted", "checkpoint") else "failed"
+        attempt.end(kind, cause=ending)
+    counted = "".join(expected).replace("nnn", "x").count("x")
+    generations = journal.state.chain("r1").generations
+    assert counted == (count_failures(generations[1]) if generations else 0)
 
 
 def test_a_failure_goes_back_in_the_history_that_led_to_the_latest_checkpoint() -> None:
