@@ -2,6 +2,7 @@
 
 - ``plan``: the plan, and its chains.
 - ``parts``: its parts: agents, the world, limits and so on.
+- ``cluster``: the cluster on whose nodes attempts run.
 - ``changes``: the differences between two plans, and which of them a resume may make.
 - ``save_times``: whether the time for saving leaves any for work.
 - ``smoke``: the plan of a short try of each condition.
@@ -15,6 +16,7 @@
 
 from __future__ import annotations
 
+from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.plan.parts import (
     AgentSpec,
     Checkpoints,
@@ -33,6 +35,7 @@ __all__ = [
     "AgentSpec",
     "Chain",
     "Checkpoints",
+    "Cluster",
     "Condition",
     "Inherit",
     "Limits",

@@ -30,7 +30,7 @@ WORLD: Final = "world"
 _OF_PLAN: Final = (
     *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
     *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score"),
-    *("naming", *HOOKS),
+    *("cluster", "naming", *HOOKS),
 )
 """Fields that are the same for all chains."""
 _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
@@ -38,7 +38,7 @@ _OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inher
 _FREE: Final = frozenset(
     [
         *("repeats", "seeds", "labels", "limits", "retry", "checkpoint", "sweep", "conditions"),
-        *("order", "prices", "tmux", "prune", "score", *HOOKS),
+        *("order", "prices", "cluster", "tmux", "prune", "score", *HOOKS),
         *("world.port", "world.port_wait", "world.host", "world.health_timeout"),
         *("agents.*.binary", "agents.*.env"),
     ]

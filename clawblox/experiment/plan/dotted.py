@@ -111,7 +111,10 @@ def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> ConfigError:  
     likely = nearest_name(path, known)
     others = [field for field in fields if field not in _WHOLE]
     hint = f"fields of the agents and the world may be set, and {', '.join(others)}"
-    problem = f"unknown path; did you mean {likely!r}?" if likely else "no such path"
+    first = path.partition(".")[0]
+    is_common = fields is SETTABLE and first not in fields and first in fields_by_key(type(plan))
+    why = f": {first} is the same in all conditions" if is_common else ""
+    problem = f"unknown path; did you mean {likely!r}?" if likely else f"no such path{why}"
     return ConfigError(problem, key=path, hint=None if likely else hint)
 
 

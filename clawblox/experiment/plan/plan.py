@@ -19,12 +19,13 @@ from clawblox.config.arguments import (
     check_kind,
     check_labels,
     check_path,
-    check_seed,
     checked,
     mismatch,
 )
+from clawblox.config.options import DEFAULT_HOST
 from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
+from clawblox.experiment.plan.cluster import Cluster, require_fit, to_cluster
 from clawblox.experiment.plan.naming import NAMINGS, chain_name, display_name, safe_name
 from clawblox.experiment.plan.parts import (
     MAX_SAVING_SHARE,
@@ -66,6 +67,8 @@ from clawblox.experiment.plan.values import (
     to_function,
     to_optional,
     to_plain,
+    to_seeds,
+    to_tuple,
 )
 from clawblox.results import Labels
 
@@ -89,7 +92,7 @@ def _to_world(value: WorldSpec | Mapping[str, Any] | str | Path) -> WorldSpec:
 
 
 def _to_agents(value: Iterable[AgentSpec | Mapping[str, Any]]) -> tuple[AgentSpec, ...]:
-    given = _to_tuple(value, "agents", "a list of agents")
+    given = to_tuple(value, "agents", "a list of agents")
     agents = [build(AgentSpec, agent, f"agents.{index}") for index, agent in enumerate(given)]
     return tuple(
         agent if agent.name is not None else agent.but(name=display_name(index))
@@ -100,7 +103,7 @@ def _to_agents(value: Iterable[AgentSpec | Mapping[str, Any]]) -> tuple[AgentSpe
 def _to_conditions(
     value: Iterable[Condition | Mapping[str, Any]],
 ) -> tuple[Condition, ...]:
-    given = _to_tuple(value, "conditions", "a list of conditions")
+    given = to_tuple(value, "conditions", "a list of conditions")
     return tuple(build(Condition, item, f"conditions.{i}") for i, item in enumerate(given))
 
 
@@ -111,23 +114,6 @@ def _to_prices(value: Mapping[str, Price | Mapping[str, Any]] | None) -> Mapping
         check_word(model, "prices")
     built = {model: build(Price, price, f"prices.{model}") for model, price in prices.items()}
     return FrozenMapping(built)
-
-
-def _to_seeds(value: Iterable[int]) -> tuple[int, ...]:
-    seeds = _to_tuple(value, "seeds", "a list of seeds")
-    used: set[int] = set()
-    for seed in seeds:
-        check_seed(seed, "seeds")
-        if seed in used:
-            raise ConfigError(f"must be different numbers, not {seed} twice", key="seeds")
-        used.add(seed)
-    return seeds
-
-
-def _to_tuple(value: Any, key: str, expected: str) -> tuple[Any, ...]:  # noqa: ANN401
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise mismatch(key, expected, value)
-    return tuple(value)
 
 
 def _to_name(value: str | None) -> Any:  # noqa: ANN401 - the plan replaces None
@@ -214,6 +200,7 @@ class Plan:
         layout: ``chains``, or ``flat`` for a single chain in the directory of the experiment.
         run_prefix: Beginning of the names of runs, before the name of the chain; None means the
             name of the experiment.
+        cluster: The cluster on whose nodes attempts run; None runs them on this machine.
         tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
         prune: Whether what can be made again is removed from the directories of agents when their
             generation is committed: versions of programs, and virtual environments.
@@ -241,7 +228,7 @@ class Plan:
     repeats: int = attrs.field(
         default=1, kw_only=True, validator=checked(check_count, at_most=MAX_CHAINS)
     )
-    seeds: Sequence[int] = attrs.field(default=(), kw_only=True, converter=_to_seeds)
+    seeds: Sequence[int] = attrs.field(default=(), kw_only=True, converter=to_seeds)
     labels: Labels = attrs.field(factory=dict, kw_only=True, converter=_to_labels)
     save: Save | None = attrs.field(
         factory=Save, kw_only=True, converter=_to_save, metadata={PART: Save}
@@ -292,6 +279,9 @@ class Plan:
         converter=_to_name,
         validator=checked(_check_name, optional=True),
     )
+    cluster: Cluster | None = attrs.field(
+        default=None, kw_only=True, converter=to_cluster, metadata={PART: Cluster}
+    )
     tmux: str | None = attrs.field(
         default=None,
         kw_only=True,
@@ -318,6 +308,8 @@ class Plan:
                 value=False,
                 hint=hint,
             )
+        if self.cluster is not None:
+            require_fit(self.tmux, self.world.port, self.world.host, DEFAULT_HOST)
         if self.sweep or self.conditions:
             plain = self._unconditional()
             self._replace("sweep", normalise_sweep(plain, self.sweep))

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
 
 from clawblox import protocol
-from clawblox.config.arguments import check_path, mismatch, parse_duration
+from clawblox.config.arguments import check_path, check_seed, mismatch, parse_duration
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
 
@@ -203,6 +203,38 @@ def to_number(value: Any) -> Any:  # noqa: ANN401 - any value
 def to_frozen(value: Any) -> Any:  # noqa: ANN401 - any value
     """Return the value frozen; an empty mapping for None."""
     return FrozenMapping({}) if value is None else freeze(value)
+
+
+def to_tuple(value: Any, key: str, expected: str) -> tuple[Any, ...]:  # noqa: ANN401
+    """Return a list of any kind as a tuple; text and mappings are none.
+
+    Args:
+        value: The list.
+        key: The argument, for the error.
+        expected: What the value must be, for the error.
+
+    Raises:
+        ConfigError: The value is no list.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise mismatch(key, expected, value)
+    return tuple(value)
+
+
+def to_seeds(value: Iterable[int]) -> tuple[int, ...]:
+    """Return different seeds as a tuple.
+
+    Raises:
+        ConfigError: The value is no list of seeds, or has one twice.
+    """
+    seeds = to_tuple(value, "seeds", "a list of seeds")
+    used: set[int] = set()
+    for seed in seeds:
+        check_seed(seed, "seeds")
+        if seed in used:
+            raise ConfigError(f"must be different numbers, not {seed} twice", key="seeds")
+        used.add(seed)
+    return seeds
 
 
 def to_function(value: str | None) -> str | None:

@@ -30,6 +30,19 @@ def agents(**fields: Any) -> list[AgentSpec]:
     return [EKO.but(**fields), MOA]
 
 
+def test_a_cluster_may_come_go_and_change_at_a_resume() -> None:
+    there = OLD.but(cluster={"cpus": 2})
+    changes = [*change(OLD, cluster={"cpus": 2}), *change(there, cluster=None)]
+    changes += change(there, cluster={"cpus": 3, "memory": "3GB"})
+    assert [(one.field, one.kind) for one in changes] == [
+        ("cluster", "free"),
+        ("cluster", "free"),
+        ("cluster.cpus", "free"),
+        ("cluster.memory", "free"),
+    ]
+    require_acceptable(changes)
+
+
 def test_the_same_plan_has_no_changes() -> None:
     assert compare(OLD, OLD) == ()
     assert compare(OLD, Plan.loads(OLD.dumps())) == ()
@@ -49,6 +62,7 @@ def test_the_same_plan_has_no_changes() -> None:
         ({"labels": {"a": 1}, "tmux": "x"}, {"labels.a": "free", "tmux": "free"}),
         ({"prices": {"m": {"input": 1, "output": 2}}}, {"prices.m": "free"}),
         ({"order": "depth"}, {"order": "free"}),
+        ({"cluster": {}}, {"cluster": "free"}),
         ({"duration": "2h"}, {"duration": "amendment"}),
         ({"save": False}, {"save": "amendment"}),
         ({"save": {"before": 3}}, {"save.before": "amendment"}),
@@ -105,6 +119,7 @@ FIELDS: dict[type, dict[str, tuple[str, dict[str, Any]]]] = {
         "prices": ("free", {"prices": {"m": {"input": 1, "output": 2}}}),
         "layout": ("never", {"layout": "flat"}),
         "run_prefix": ("never", {"run_prefix": "p"}),
+        "cluster": ("free", {"cluster": {"cpus": 2}}),
         "tmux": ("free", {"tmux": "t"}),
         "prune": ("free", {"prune": False}),
         "score": ("free", {"score": "/a/scores:points"}),
