@@ -11,7 +11,7 @@ import pytest
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.opening import open_experiment
-from clawblox.experiment.plan import Plan
+from clawblox.experiment.plan import Cluster, Plan
 from clawblox.experiment.record import read_experiment
 from tests.cli.conftest import Start
 from tests.cli.terminal import CTRL_C, terminal
@@ -85,6 +85,34 @@ def test_a_plan_in_another_file_continues_the_experiment(plan: Path, call: Start
     assert call("experiment", "resume", DIRECTORY, *words, env=KEYS).wait() == 75
     record = read_experiment(directory)
     assert (record.plan.name, record.plan.generations) == ("memory", 3)
+
+
+def test_a_resume_can_leave_the_cluster_of_the_plan(plan: Path, call: Start) -> None:
+    plan.write_text(plan.read_text() + "\n[cluster]\ncpus = 2\n")
+    directory = begin(plan)
+    command = call("experiment", "resume", DIRECTORY, "--cluster", "none", env=KEYS)
+    assert command.wait() == 75, command.err
+    clusters = [plan.cluster for plan in read_experiment(directory).plans]
+    assert clusters == [Cluster(cpus=2), None]
+
+
+@pytest.mark.usefixtures("plan")
+def test_an_address_of_a_client_is_refused_before_anything_starts(call: Start) -> None:
+    command = call("experiment", "run", "exp.toml", "--cluster", "ray://head:10001", env=KEYS)
+    assert command.wait() == 2
+    assert '--cluster: must be "auto" or "host:port"' in command.err
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_job_of_a_cluster_needs_a_directory_that_outlives_it(call: Start, tmp_path: Path) -> None:
+    job = {**KEYS, "RAY_JOB_CONFIG_JSON_ENV_VAR": "{}"}
+    for words in ((), ("--dir", "here")):
+        command = call("experiment", "run", "exp.toml", "--dry-run", *words, env=job)
+        assert command.wait() == 2
+        assert "--dir: must be an absolute path in a Ray job" in command.err
+    place = str(tmp_path / "outside")
+    command = call("experiment", "run", "exp.toml", "--dry-run", "--dir", place, env=job)
+    assert command.wait() == 0, command.err
 
 
 @pytest.mark.usefixtures("plan")

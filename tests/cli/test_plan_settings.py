@@ -7,9 +7,9 @@ from typing import Any
 import click
 import pytest
 
-from clawblox.cli.running.plan_settings import apply_settings, parse_settings
+from clawblox.cli.running.plan_settings import apply_cluster, apply_settings, parse_settings
 from clawblox.errors import ConfigError
-from clawblox.experiment.plan import AgentSpec, Plan, Price
+from clawblox.experiment.plan import AgentSpec, Cluster, Plan, Price
 
 
 def make_plan() -> Plan:
@@ -82,3 +82,36 @@ def test_all_faults_of_settings_are_reported_together() -> None:
         apply("limits.worlds=x", "duration=1h", "generations=0", "nope=1")
     keys = [fault.key for fault in (caught.value, *caught.value.others)]
     assert keys == ["limits.worlds", "generations", "nope"]
+
+
+def test_a_part_of_a_cluster_can_be_set_where_there_was_none() -> None:
+    plan = apply("cluster.cpus=2", "cluster.resources.tpu=1")
+    assert plan.cluster == Cluster(cpus=2, resources={"tpu": 1})
+    assert apply_settings(plan, parse("cluster=false")).cluster is None
+
+
+def test_a_setting_that_another_field_excludes_names_that_field() -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply("tmux=watch", "cluster.cpus=2")
+    assert str(caught.value).startswith("tmux: must be left out with a cluster")
+
+
+def test_the_address_of_a_cluster_leaves_the_rest_of_its_table() -> None:
+    plan = apply_cluster(apply("cluster.cpus=2"), "head:6379")
+    assert plan.cluster == Cluster(address="head:6379", cpus=2)
+    assert apply_cluster(plan, None) == plan
+    assert apply_cluster(make_plan(), "auto").cluster == Cluster()
+
+
+@pytest.mark.parametrize("text", ["none", ""])
+def test_no_address_is_this_machine(text: str) -> None:
+    assert apply_cluster(apply("cluster.cpus=2"), text).cluster is None
+
+
+def test_a_wrong_address_is_one_of_the_option() -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply_cluster(make_plan(), "ray://head:10001")
+    assert caught.value.key == "--cluster"
+    with pytest.raises(ConfigError) as caught:
+        apply_cluster(apply("tmux=watch"), "auto")
+    assert caught.value.key == "tmux"

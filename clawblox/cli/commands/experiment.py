@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -26,8 +27,10 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.running.experiment_run import make_call, run_experiment, running_options
 from clawblox.cli.running.plan_settings import (
+    apply_cluster,
     apply_score,
     apply_settings,
+    cluster_option,
     naming_lines,
     score_option,
     settings_option,
@@ -48,6 +51,9 @@ from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.sources import DEFAULT_EXPERIMENTS
+
+_JOB_VARIABLE: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Variable that Ray sets for the command of a job; it removes RAY_JOB_ID there."""
 
 
 @click.group(
@@ -115,6 +121,7 @@ def command() -> None:
 )
 @settings_option
 @score_option
+@cluster_option
 @click.option("--dry-run", is_flag=True, help="Check everything and start nothing.")
 @click.option(
     "--smoke",
@@ -130,6 +137,7 @@ def run(
     given_dir: str | None,
     settings: Mapping[str, Any],
     score: str | None,
+    cluster: str | None,
     dry_run: bool,
     smoke: bool,
     **how: Any,
@@ -150,9 +158,12 @@ def run(
         ClawbloxError: The experiment cannot be run.
     """
     refuse_no_plan(Path(plan_file), "PLAN")
-    plan = apply_score(apply_settings(Plan.load(plan_file), settings), score)
+    plan = apply_settings(Plan.load(plan_file), settings)
+    plan = apply_score(apply_cluster(plan, cluster), score)
     plan = plan if name is None else plan.but(name=name)
-    directory = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name)).absolute()
+    place = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name))
+    require_lasting(place)
+    directory = place.absolute()
     if smoke:
         if dry_run or how["detach"]:
             raise UsageError("--smoke: must be given without --dry-run and --detach")
@@ -177,6 +188,20 @@ def run(
     return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
 
 
+def require_lasting(place: Path) -> None:
+    """Refuse a relative directory in a job of a cluster, where the current one is temporary.
+
+    Raises:
+        UsageError: It would be below the directory of a job.
+    """
+    if _JOB_VARIABLE in os.environ and not place.is_absolute():
+        raise UsageError(
+            f"--dir: must be an absolute path in a Ray job, not {shorten_path(place)}: the current "
+            "directory of a job is temporary",
+            hint=f"choose a directory that outlives the job: --dir /data/{place.name}",
+        )
+
+
 def require_new(directory: Path) -> None:
     """Refuse a directory that has files.
 
@@ -198,9 +223,9 @@ def require_new(directory: Path) -> None:
       clawblox experiment resume experiments/m1 --set generations=20
       clawblox experiment resume experiments/m1 --plan exp.toml --accept save
 
-    Limits, retries, checkpoints, labels and the score may change freely, and generations, repeats,
-    seeds and conditions may be added. The changes that --accept names apply to generations that
-    begin later. Other changes, such as another driver, need a new experiment.
+    Limits, retries, checkpoints, labels, the cluster and the score may change freely, and
+    generations, repeats, seeds and conditions may be added. The changes that --accept names apply
+    to generations that begin later. Other changes, such as another driver, need a new experiment.
     """),
 )
 @directory_argument
@@ -213,6 +238,7 @@ def require_new(directory: Path) -> None:
 )
 @settings_option
 @score_option
+@cluster_option
 @click.option(
     "--accept",
     multiple=True,
@@ -229,6 +255,7 @@ def resume(
     plan_file: str | None,
     settings: Mapping[str, Any],
     score: str | None,
+    cluster: str | None,
     accept: tuple[str, ...],
     retry_failed: bool,
     **how: Any,
@@ -247,8 +274,8 @@ def resume(
         refuse_no_plan(Path(plan_file), "--plan")
     recorded = read_experiment(place).plan
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
-    changed = apply_score(apply_settings(plan, settings), score)
-    is_changed = plan_file is not None or settings or score is not None
+    changed = apply_score(apply_cluster(apply_settings(plan, settings), cluster), score)
+    is_changed = plan_file is not None or settings or score is not None or cluster is not None
     make = partial(
         Experiment,
         changed if is_changed else None,

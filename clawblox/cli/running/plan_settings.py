@@ -55,14 +55,17 @@ def apply_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
         settings: The values by dotted path, such as ``limits.worlds`` or ``agents.*.model``.
 
     Raises:
-        ConfigError: Paths are unknown, or values are invalid; the key is the whole path.
+        ConfigError: Paths are unknown, or values are invalid; the key is the whole path, or another
+            field of the plan that the value does not fit.
     """
     faults: list[ConfigError] = []
     for path, value in settings.items():
         try:
             plan = set_value(plan, path, value, _FIELDS)
         except ConfigError as error:
-            faults.append(in_toml(error, value).but(key=path))
+            key = error.key or path
+            is_other = key.partition(".")[0] not in path.split(".")
+            faults.append(in_toml(error, value).but(key=key if is_other else path))
     if faults:
         raise join_faults(faults)
     return plan
@@ -98,6 +101,34 @@ def apply_score(plan: Plan, text: str | None) -> Plan:
     return plan.but(score=text)
 
 
+def apply_cluster(plan: Plan, address: str | None) -> Plan:
+    """Return a plan with the address of ``--cluster``.
+
+    Args:
+        plan: The plan.
+        address: The value of the option: an address, or ``none`` or nothing for this machine; None
+            for a plan without changes.
+
+    Raises:
+        ConfigError: It is no address, or the plan has what only this machine can have.
+    """
+    if address is None:
+        return plan
+    if address in ("", "none"):
+        return plan.but(cluster=None)
+    try:
+        return set_value(plan, "cluster.address", address, _FIELDS)  # type: ignore[no-any-return]
+    except ConfigError as error:
+        raise error.but(key="--cluster" if error.key == "address" else error.key) from None
+
+
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    show_default="the plan's",
+    help="Run the attempts on the nodes of this Ray cluster: auto, or host:port. The plan then has "
+    "it; none runs them on this machine.",
+)
 score_option = click.option(
     "--score",
     metavar="MODULE:FUNC",
