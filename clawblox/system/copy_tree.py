@@ -20,20 +20,25 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import attrs
 
 from clawblox.system.files import make_private_dir
-from clawblox.system.regular_files import OPEN_DIRECTORY, PRIVATE_DIR, PRIVATE_FILE, open_regular
+from clawblox.system.regular_files import (
+    OPEN_DIRECTORY,
+    PRIVATE_DIR,
+    create_regular,
+    open_regular,
+)
 from clawblox.system.trees import MAX_DEPTH, Descent, TreeWalk
 
 MAX_LEFT_OUT: Final = 1000
 """Maximum number of entries that are reported as left out."""
 
+CHANGED: Final = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EINVAL)
+"""Errors of an entry that is gone, or has become something else."""
+
 _T = TypeVar("_T")
 
 _PIECE_BYTES: Final = 8 << 20
 _FICLONE: Final = 0x40049409
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHER_FILE_SYSTEM: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-_CHANGED: Final = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EINVAL)
-"""Errors of an entry that is gone, or has become something else."""
 
 IsKept: TypeAlias = Callable[[PurePath, bool], bool]
 """Returns whether to copy an entry, by its path in the tree and whether it is a directory."""
@@ -185,7 +190,7 @@ class _Copy:
             status = os.fstat(source)
             if not self._has_room(path, status.st_size):
                 return
-            copied = os.open(path.name, _CREATE, PRIVATE_FILE, dir_fd=new)
+            copied = create_regular(path.name, dir_fd=new)
             opened.callback(os.close, copied)
             _copy_content(source, copied, status.st_size, self._check)
             _copy_status(status, copied)
@@ -207,7 +212,7 @@ class _Copy:
             with self._naming(path):
                 return access()
         except OSError as error:
-            if error.errno not in _CHANGED:
+            if error.errno not in CHANGED:
                 raise
             self._leave_out(path, "changed while it was copied")
             return None

@@ -211,6 +211,18 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         view = view[os.write(fd, view) :]
 
 
+def write_all_at(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all of ``data`` at an offset of a file that does not append.
+
+    Raises:
+        OSError: Perhaps a part of it was written.
+    """
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
 def make_private_dir(path: Path) -> Path:
     """Create ``path`` and its missing parents, each 0700 regardless of the umask; return it.
 

@@ -281,12 +281,13 @@ def find_outsider(root: Path, path: str) -> str | None:
 
 
 @contextlib.contextmanager
-def opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
+def opened_parent(root: Path, path: str, *, creates: bool = False) -> Iterator[tuple[int, str]]:
     """Open the directory that a file is in, for the duration of the block.
 
     Args:
         root: A directory; its own path is trusted.
         path: Path of the file below ``root``; no link is followed.
+        creates: Whether missing directories below ``root`` are created as 0700.
 
     Yields:
         A descriptor of the directory, and the name of the file in it.
@@ -295,7 +296,7 @@ def opened_parent(root: Path, path: str) -> Iterator[tuple[int, str]]:
         OSError: It cannot be opened. An OSError of the block names the file.
     """
     directory, _, name = path.rpartition("/")
-    with closing_fd(open_directory(root, directory)) as parent:
+    with closing_fd(_open_directory(root, directory, creates=creates)) as parent:
         try:
             yield parent, name
         except OSError as error:
@@ -331,7 +332,7 @@ def rewrite_lines(
             os.unlink(new_name, dir_fd=parent)
         with (
             os.fdopen(open_regular(name, dir_fd=parent, max_bytes=max_bytes), "rb", 1 << 20) as old,
-            os.fdopen(_create(parent, new_name), "wb") as new,
+            os.fdopen(create_regular(new_name, dir_fd=parent), "wb") as new,
         ):
             while line := old.readline(max_line_bytes + 1):
                 if len(line) > max_line_bytes:
@@ -347,9 +348,18 @@ def rewrite_lines(
         os.close(parent)
 
 
-def _create(directory: int, name: str) -> int:
+def create_regular(path: Path | str, *, dir_fd: int | None = None) -> int:
+    """Create a private file for writing and return its descriptor.
+
+    Args:
+        path: The file. Its directory is trusted.
+        dir_fd: Descriptor of the directory that a relative path is in.
+
+    Raises:
+        OSError: It cannot be created, or something has its name, even a link.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, PRIVATE_FILE, dir_fd=directory)
+    return os.open(path, flags, PRIVATE_FILE, dir_fd=dir_fd)
 
 
 def find_files(root: Path, pattern: str) -> list[FoundFile]:
