@@ -1,0 +1,228 @@
+"""A file arrives with its digest, or not at all, wherever its transfer is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pickle
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.cluster import chunks
+from clawblox.experiment.cluster.chunks import (
+    IncomingFile,
+    TransferError,
+    read_chunk,
+    receive_file,
+    send_file,
+)
+from clawblox.system.files import MAX_DIGEST_BYTES
+
+pytestmark = pytest.mark.anyio
+
+CONTENT = b"a content of 23 bytes.\n"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+OFFSETS = range(0, len(CONTENT), 4)
+
+Read = Callable[[int, int], Awaitable[bytes]]
+
+
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Run the tests on both event loops."""
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    directory = tmp_path / "place"
+    directory.mkdir()
+    return directory
+
+
+async def read(offset: int, size: int) -> bytes:
+    await anyio.lowlevel.checkpoint()
+    return CONTENT[offset : offset + size]
+
+
+def read_but_at(cut: int, instead: Read) -> Read:
+    async def read_most(offset: int, size: int) -> bytes:
+        return await (instead if offset == cut else read)(offset, size)
+
+    return read_most
+
+
+async def test_a_file_arrives(place: Path) -> None:
+    await receive_file(len(CONTENT), SHA256, read, place / "file")
+    assert (place / "file").read_bytes() == CONTENT
+    assert [*place.iterdir()] == [place / "file"]
+
+
+async def test_an_empty_file_arrives(place: Path) -> None:
+    await receive_file(0, hashlib.sha256().hexdigest(), read, place / "file")
+    assert (place / "file").read_bytes() == b""
+
+
+async def test_two_chunks_are_under_way(place: Path) -> None:
+    waiting = most = 0
+    both = anyio.Event()
+
+    async def read_both(offset: int, size: int) -> bytes:
+        nonlocal waiting, most
+        waiting += 1
+        most = max(most, waiting)
+        if waiting == 2:
+            both.set()
+        await both.wait()
+        data = await read(offset, size)
+        waiting -= 1
+        return data
+
+    with anyio.fail_after(60):
+        await receive_file(len(CONTENT), SHA256, read_both, place / "file")
+    assert most == 2
+
+
+async def test_a_link_in_the_place_of_the_file_is_replaced(place: Path) -> None:
+    (place / "other").write_text("mine")
+    (place / "file").symlink_to("other")
+    await receive_file(len(CONTENT), SHA256, read, place / "file")
+    assert (place / "other").read_text() == "mine"
+    assert (place / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("cut", OFFSETS)
+@pytest.mark.parametrize("length", [-1, 1])
+async def test_a_short_or_long_chunk_leaves_nothing(place: Path, cut: int, length: int) -> None:
+    async def wrong(offset: int, size: int) -> bytes:
+        return (await read(offset, size) + b"x")[: size + length]
+
+    with pytest.raises(TransferError, match=f"file has no further chunk of . bytes at {cut}"):
+        await receive_file(len(CONTENT), SHA256, read_but_at(cut, wrong), place / "file")
+    assert [*place.iterdir()] == []
+
+
+@pytest.mark.parametrize("cut", OFFSETS)
+async def test_a_wrong_byte_leaves_nothing(place: Path, cut: int) -> None:
+    async def wrong(offset: int, size: int) -> bytes:
+        return b"X" + (await read(offset, size))[1:]
+
+    with pytest.raises(TransferError, match=f"without its digest {SHA256}"):
+        await receive_file(len(CONTENT), SHA256, read_but_at(cut, wrong), place / "file")
+    assert [*place.iterdir()] == []
+
+
+@pytest.mark.parametrize("cut", OFFSETS)
+async def test_a_call_that_fails_leaves_nothing_and_keeps_its_error(place: Path, cut: int) -> None:
+    async def fail(_offset: int, _size: int) -> bytes:
+        raise ConnectionError("the node is lost")
+
+    (place / "file").write_text("old")
+    with pytest.raises(ConnectionError, match="the node is lost"):
+        await receive_file(len(CONTENT), SHA256, read_but_at(cut, fail), place / "file")
+    assert [*place.iterdir()] == [place / "file"]
+    assert (place / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize("cut", OFFSETS)
+async def test_a_cancellation_leaves_nothing(place: Path, cut: int) -> None:
+    async def stop(_offset: int, _size: int) -> bytes:
+        scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    with anyio.CancelScope() as scope:
+        await receive_file(len(CONTENT), SHA256, read_but_at(cut, stop), place / "file")
+    assert scope.cancelled_caught
+    assert [*place.iterdir()] == []
+
+
+async def test_a_cancellation_of_asyncio_leaves_nothing(place: Path, anyio_backend: str) -> None:
+    if anyio_backend != "asyncio":
+        return
+    for cut in OFFSETS:
+        reading = asyncio.Event()
+
+        async def stop(_offset: int, _size: int, reading: asyncio.Event = reading) -> bytes:
+            reading.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        receiving = receive_file(len(CONTENT), SHA256, read_but_at(cut, stop), place / "file")
+        task = asyncio.ensure_future(receiving)
+        await reading.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [*place.iterdir()] == []
+
+
+@pytest.mark.parametrize("size", [-1, MAX_DIGEST_BYTES + 1, 1 << 80])
+async def test_an_announced_size_is_limited(place: Path, size: int) -> None:
+    with pytest.raises(TransferError, match="cannot have"):
+        await receive_file(size, SHA256, read, place / "file")
+    assert [*place.iterdir()] == []
+
+
+def test_chunks_come_once_in_any_order_and_all_of_them(place: Path) -> None:
+    incoming = IncomingFile(place / "file", len(CONTENT), SHA256)
+    try:
+        for offset in reversed(OFFSETS):
+            with pytest.raises(TransferError, match="lacks its chunk at 0"):
+                incoming.publish()
+            incoming.write(offset, CONTENT[offset : offset + 4])
+            for again in (offset, offset + 1, -4, len(CONTENT) + 1):
+                with pytest.raises(TransferError, match="no further chunk"):
+                    incoming.write(again, CONTENT[offset : offset + 4])
+        incoming.publish()
+    finally:
+        incoming.close()
+    assert (place / "file").read_bytes() == CONTENT
+
+
+async def test_a_sent_file_is_received(place: Path) -> None:
+    (place / "sent").write_bytes(CONTENT)
+    incoming = IncomingFile(place / "file", len(CONTENT), SHA256)
+    offsets = []
+
+    async def send(offset: int, data: bytes) -> None:
+        offsets.append(offset)
+        await run_blocking(incoming.write, offset, data)
+
+    try:
+        await send_file(place / "sent", send)
+        await run_blocking(incoming.publish)
+    finally:
+        incoming.close()
+    assert sorted(offsets) == [*OFFSETS]
+    assert (place / "file").read_bytes() == CONTENT
+
+
+async def test_a_file_that_becomes_shorter_is_not_sent(place: Path) -> None:
+    (place / "sent").write_bytes(CONTENT)
+
+    async def send(_offset: int, _data: bytes) -> None:
+        await run_blocking((place / "sent").write_bytes, b"")
+
+    with pytest.raises(TransferError, match="sent has become shorter than"):
+        await send_file(place / "sent", send)
+
+
+def test_a_chunk_through_a_link_is_not_read(place: Path) -> None:
+    (place / "secret").write_bytes(CONTENT)
+    (place / "link").symlink_to("secret")
+    with pytest.raises(OSError, match="is a symbolic link"):
+        read_chunk(place / "link", 0, 4)
+
+
+def test_the_error_travels() -> None:
+    assert str(pickle.loads(pickle.dumps(TransferError("a text")))) == "a text"
