@@ -1,0 +1,225 @@
+"""The growing files of a run directory on a node, of which the driver has a copy a second later.
+
+Both sides choose the files by the same patterns. The node tells versions of a file apart by a mark:
+a digest of its inode, its first and its last bytes before an offset. A file that was replaced, cut
+or overwritten there is sent again from its start. Changes elsewhere in a file that goes on growing
+are not noticed, and files that are gone stay; the pull of the whole directory has them. All blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from clawblox.experiment.cluster.chunks import TransferError
+from clawblox.experiment.cluster.trees import check_name
+from clawblox.system.files import PartialFile, write_all, write_all_at
+from clawblox.system.regular_files import (
+    closing_fd,
+    find_files,
+    open_file,
+    open_own,
+    opened_parent,
+)
+
+PATTERNS: Final = (
+    "logs/*",
+    "recordings/*.jsonl.zst",
+    "agents/*/logs/*",
+    "agents/*/events.jsonl",
+    "agents/*/usage.json",
+)
+"""Mirrored files of a run directory: logs with their indexes and older segments, recordings, events
+of agents, and their usage, which is replaced each time."""
+
+POLL_BYTES: Final = 4 << 20
+"""Maximum bytes of a poll."""
+
+MAX_FILES: Final = 1000
+MAX_FILE_BYTES: Final = 4 << 30
+"""Maximum size of a copy; the rest of a larger file comes with the whole directory."""
+
+_END_BYTES: Final = 4096
+_DIGEST_BYTES: Final = 32
+_IN_THE_WAY: Final = (
+    errno.EISDIR, errno.EMLINK, errno.EINVAL, errno.ELOOP, errno.ENOENT, errno.ENOTDIR,
+)  # fmt: skip
+"""Errors of a copy that is gone, or that something else has replaced."""
+
+
+class Mark(NamedTuple):
+    """How far a version of a file was read.
+
+    Attributes:
+        offset: Offset behind the last byte.
+        digest: Digest of the version; only the node knows its meaning.
+    """
+
+    offset: int
+    digest: bytes
+
+
+class Growth(NamedTuple):
+    """New bytes of a file.
+
+    Attributes:
+        name: Its path in the run directory.
+        offset: Their offset; 0 for a file that is new, or that was replaced or cut.
+        data: The bytes.
+        digest: Digest of the mark behind them.
+    """
+
+    name: str
+    offset: int
+    data: bytes
+    digest: bytes
+
+
+# -- the node's side -------------------------------------------------------------------------------
+
+
+def read_growth(run_dir: Path, marks: Mapping[str, Mark], limit: int = POLL_BYTES) -> list[Growth]:
+    """Return what has come to the mirrored files since they were read.
+
+    Files that have little to send are sent first, and what they leave is shared by the others.
+
+    Args:
+        run_dir: The run directory.
+        marks: How far each file was read, by its path in the directory.
+        limit: Maximum bytes to return.
+    """
+    waiting: dict[str, int] = {}
+    for pattern in PATTERNS:
+        for file in find_files(run_dir, pattern):
+            name = file.path.relative_to(run_dir).as_posix()
+            start = marks[name].offset if name in marks else 0
+            waiting[name] = file.size - start if file.size >= start else file.size
+    names = sorted(waiting, key=lambda name: (name not in marks, name))[:MAX_FILES]
+    growths: list[Growth] = []
+    for number, name in enumerate(sorted(names, key=waiting.__getitem__)):
+        with contextlib.suppress(OSError):  # it is gone, or is something else
+            share = limit // (len(names) - number)
+            if growth := _read_file(run_dir, name, marks.get(name), share):
+                growths.append(growth)
+                limit -= len(growth.data)
+    return growths
+
+
+def _read_file(run_dir: Path, name: str, mark: Mark | None, limit: int) -> Growth | None:
+    with closing_fd(open_file(run_dir, name)) as fd:
+        inode = os.fstat(fd).st_ino
+        offset = 0 if mark is None else mark.offset
+        first = os.pread(fd, min(offset, _END_BYTES), 0)
+        start = max(0, offset - _END_BYTES)
+        last = os.pread(fd, offset - start, start)
+        is_same = mark is not None and _digest(inode, first, last) == mark.digest
+        if not is_same:
+            offset, first, last = 0, b"", b""
+        data = os.pread(fd, max(0, min(limit, MAX_FILE_BYTES - offset)), offset)
+    if is_same and not data:
+        return None
+    # Of what was read, not of what is there now, which may be another version already.
+    return Growth(name, offset, data, _digest(inode, first + data, last + data))
+
+
+def _digest(inode: int, first: bytes, last: bytes) -> bytes:
+    digest = hashlib.sha256(inode.to_bytes(8))
+    digest.update(first[:_END_BYTES])
+    digest.update(last[-_END_BYTES:])
+    return digest.digest()
+
+
+# -- the driver's side -----------------------------------------------------------------------------
+
+
+class Mirror:
+    """Copies of the growing files of a run directory on a node. Its files are foreign.
+
+    Args:
+        run_dir: The run directory of the driver.
+        clock: Returns a time in seconds.
+
+    Attributes:
+        marks: How far each file was copied, by its path; the argument of the next poll.
+        last_at: When the latest poll was applied, by the clock; None before the first.
+    """
+
+    def __init__(self, run_dir: Path, clock: Callable[[], float]) -> None:
+        self._run_dir = run_dir
+        self._clock = clock
+        self.marks: dict[str, Mark] = {}
+        self.last_at: float | None = None
+
+    def apply(self, growths: Iterable[Growth]) -> None:
+        """Copy the answer to a poll; no link is followed.
+
+        A copy that was changed or moved here is made again by the next polls.
+
+        Args:
+            growths: The answer, foreign.
+
+        Raises:
+            TransferError: Something in it is not allowed; the growths before it were copied.
+            OSError: A copy cannot be written, and is made again by the next polls.
+        """
+        left = POLL_BYTES
+        for growth in growths:
+            left -= len(growth.data)
+            self._check(growth, left)
+            mark = self.marks.pop(growth.name, None)
+            if mark is None and len(self.marks) >= MAX_FILES:
+                continue
+            with _skipping_what_is_in_the_way():
+                self._write(growth)
+                end = growth.offset + len(growth.data)
+                self.marks[growth.name] = Mark(end, growth.digest)
+        self.last_at = self._clock()
+
+    def _check(self, growth: Growth, left: int) -> None:
+        name, offset, data, digest = growth
+        known = self.marks[name].offset if name in self.marks else 0
+        if not _is_mirrored(check_name(name)):
+            raise TransferError(f"{name[:200]!r} is not a growing file")
+        if offset not in (0, known):
+            raise TransferError(f"{name!r} cannot continue at {offset}: its copy ends at {known}")
+        if left < 0 or offset + len(data) > MAX_FILE_BYTES or len(digest) > _DIGEST_BYTES:
+            raise TransferError(f"{name!r} has grown too much")
+
+    def _write(self, growth: Growth) -> None:
+        with opened_parent(self._run_dir, growth.name, creates=True) as (parent, name):
+            directory = f"/proc/self/fd/{parent}"  # no link leads elsewhere
+            if growth.offset == 0:
+                partial = PartialFile(directory, "mirror")
+                try:
+                    write_all(partial.fd, growth.data)
+                    partial.publish(f"{directory}/{name}", overwrite=True, durable=False)
+                finally:
+                    partial.close()
+                return
+            with closing_fd(open_own(f"{directory}/{name}", os.O_WRONLY)) as fd:
+                if os.fstat(fd).st_size < growth.offset:
+                    raise FileNotFoundError(errno.ENOENT, "was cut", growth.name)
+                write_all_at(fd, growth.data, growth.offset)
+
+
+@contextlib.contextmanager
+def _skipping_what_is_in_the_way() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _IN_THE_WAY:
+            raise
+
+
+def _is_mirrored(name: str) -> bool:
+    parts = name.split("/")
+    return any(
+        len(parts) == len(wanted := pattern.split("/")) and all(map(fnmatchcase, parts, wanted))
+        for pattern in PATTERNS
+    )
