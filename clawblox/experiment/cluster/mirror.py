@@ -12,13 +12,14 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from clawblox.experiment.cluster.chunks import TransferError
 from clawblox.experiment.cluster.trees import check_name
+from clawblox.system.copy_tree import CHANGED
 from clawblox.system.files import PartialFile, write_all, write_all_at
 from clawblox.system.regular_files import (
     closing_fd,
@@ -47,9 +48,7 @@ MAX_FILE_BYTES: Final = 4 << 30
 
 _END_BYTES: Final = 4096
 _DIGEST_BYTES: Final = 32
-_IN_THE_WAY: Final = (
-    errno.EISDIR, errno.EMLINK, errno.EINVAL, errno.ELOOP, errno.ENOENT, errno.ENOTDIR,
-)  # fmt: skip
+_IN_THE_WAY: Final = (*CHANGED, errno.EISDIR, errno.EMLINK)
 """Errors of a copy that is gone, or that something else has replaced."""
 
 
@@ -175,10 +174,13 @@ class Mirror:
             mark = self.marks.pop(growth.name, None)
             if mark is None and len(self.marks) >= MAX_FILES:
                 continue
-            with _skipping_what_is_in_the_way():
+            try:
                 self._write(growth)
                 end = growth.offset + len(growth.data)
                 self.marks[growth.name] = Mark(end, growth.digest)
+            except OSError as error:
+                if error.errno not in _IN_THE_WAY:
+                    raise
         self.last_at = self._clock()
 
     def _check(self, growth: Growth, left: int) -> None:
@@ -195,26 +197,14 @@ class Mirror:
         with opened_parent(self._run_dir, growth.name, creates=True) as (parent, name):
             directory = f"/proc/self/fd/{parent}"  # no link leads elsewhere
             if growth.offset == 0:
-                partial = PartialFile(directory, "mirror")
-                try:
+                with contextlib.closing(PartialFile(directory, "mirror")) as partial:
                     write_all(partial.fd, growth.data)
                     partial.publish(f"{directory}/{name}", overwrite=True, durable=False)
-                finally:
-                    partial.close()
                 return
             with closing_fd(open_own(f"{directory}/{name}", os.O_WRONLY)) as fd:
                 if os.fstat(fd).st_size < growth.offset:
                     raise FileNotFoundError(errno.ENOENT, "was cut", growth.name)
                 write_all_at(fd, growth.data, growth.offset)
-
-
-@contextlib.contextmanager
-def _skipping_what_is_in_the_way() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _IN_THE_WAY:
-            raise
 
 
 def _is_mirrored(name: str) -> bool:

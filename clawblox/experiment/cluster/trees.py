@@ -12,6 +12,7 @@ What arrives is foreign: no name leads out of its directory, and no link is foll
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -24,11 +25,9 @@ import msgspec
 from clawblox.experiment.cluster.chunks import TransferError
 from clawblox.system.copy_tree import CHANGED
 from clawblox.system.files import (
-    NO_REPLACE,
     PartialFile,
     fsync_directory,
     partial_name,
-    rename_with,
     sync_file_system,
     write_all,
 )
@@ -79,7 +78,8 @@ def _go_on() -> None: ...
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Mode with the kind, size, mtime and ctime (which no program can set), as stat(2) has them.
 
-The ctime is -1 if it was a moment ago, so that the entry may change again with the same stamp.
+The ctime is -1 if it was a moment ago, so that the entry may change again with the same stamp, and
+for directories.
 """
 
 
@@ -142,7 +142,8 @@ def list_tree(root: Path, limits: Limits = LIMITS, check: Check = _go_on) -> dic
     for path, _, status in _walk(root, check):
         total += _content_size(status)
         _require_room(len(stamps) + 1, total, limits)
-        ctime_ns = status.st_ctime_ns if status.st_ctime_ns < fresh else -1
+        is_settled = status.st_ctime_ns < fresh and not stat.S_ISDIR(status.st_mode)
+        ctime_ns = status.st_ctime_ns if is_settled else -1
         stamps[path] = status.st_mode, status.st_size, status.st_mtime_ns, ctime_ns
     return stamps
 
@@ -156,11 +157,7 @@ def difference(
     ``now`` must be listed before the names are packed: a file that changes after it was listed has
     another stamp in the next list.
     """
-    same = {
-        name
-        for name, stamp in now.items()
-        if stamp == before.get(name) and stamp[-1] >= 0 and not stat.S_ISDIR(stamp[0])
-    }
+    same = {name for name in now if now[name] == before.get(name) and now[name][-1] >= 0}
     return frozenset(now.keys() - same), tuple(sorted(before.keys() - now.keys()))
 
 
@@ -198,36 +195,31 @@ def pack(
         OSError: An entry cannot be read, or the bundle cannot be written.
     """
     members: list[_Member] = []
-    bundle = PartialFile(file.parent, "pack")
-    try:
+    with contextlib.closing(PartialFile(file.parent, "pack")) as bundle:
         for path, parent, status in _walk(root, check):
             if names is None or path in names:
                 with _skipping(root / path):
-                    members += _pack_entry(bundle.fd, path, parent, status, check)
+                    members.append(_pack_entry(bundle.fd, path, parent, status, check))
         index = msgspec.msgpack.encode(members)
         write_all(bundle.fd, index + len(index).to_bytes(_LENGTH_BYTES))
         bundle.publish(file, overwrite=True, durable=False)
-    finally:
-        bundle.close()
 
 
 def _pack_entry(
     bundle: int, path: str, parent: int, status: os.stat_result, check: Check
-) -> Iterator[_Member]:
+) -> _Member:
     name, link = path.rpartition("/")[2], ""
     if stat.S_ISREG(status.st_mode):
         with closing_fd(open_regular(name, dir_fd=parent)) as fd:
-            if (packed := _pack_content(bundle, fd, check)) is None:
-                return
-            status = packed
+            status = _pack_content(bundle, fd, check)
     elif stat.S_ISLNK(status.st_mode):
         link = os.readlink(name, dir_fd=parent)
-    size, times = _content_size(status), status.st_mtime_ns
-    yield _Member(os.fsencode(path), status.st_mode, times, size, os.fsencode(link))
+    size, mtime_ns = _content_size(status), status.st_mtime_ns
+    return _Member(os.fsencode(path), status.st_mode, mtime_ns, size, os.fsencode(link))
 
 
-def _pack_content(bundle: int, fd: int, check: Check) -> os.stat_result | None:
-    """Copy an open file; return its status, or None if its content keeps changing."""
+def _pack_content(bundle: int, fd: int, check: Check) -> os.stat_result:
+    """Copy an open file, and return its status; a file that keeps changing counts as missing."""
     start = os.lseek(bundle, 0, os.SEEK_CUR)
     for tries_left in reversed(range(_TRIES)):
         before = os.fstat(fd)
@@ -238,7 +230,7 @@ def _pack_content(bundle: int, fd: int, check: Check) -> os.stat_result | None:
         if is_whole and (is_same or (has_grown and not tries_left)):
             return before
         os.ftruncate(bundle, os.lseek(bundle, start, os.SEEK_SET))
-    return None
+    raise FileNotFoundError(errno.ENOENT, "keeps changing")
 
 
 def _copy(source: int, target: int, start: int, size: int, check: Check) -> bool:
@@ -287,13 +279,9 @@ def check_name(name: str) -> str:
     path = b""
     with contextlib.suppress(UnicodeEncodeError):
         path = os.fsencode(name)
-    parts = path.split(b"/")
-    if (
-        len(path) > _MAX_PATH_BYTES
-        or len(parts) > MAX_DEPTH
-        or b"\0" in path
-        or any(part in _NO_NAMES or len(part) > _MAX_NAME_BYTES for part in parts)
-    ):
+    parts = path.split(b"/") if len(path) <= _MAX_PATH_BYTES and b"\0" not in path else []
+    are_names = (part not in _NO_NAMES and len(part) <= _MAX_NAME_BYTES for part in parts)
+    if not 0 < len(parts) <= MAX_DEPTH or not all(are_names):
         _refuse(name, "is not a path below the directory, or too long")
     return name
 
@@ -310,18 +298,17 @@ def unpack(file: Path, target: Path, limits: Limits = LIMITS, check: Check = _go
 
     Args:
         file: The bundle.
-        target: The directory, which does not exist; its parent is trusted.
+        target: The directory, which does not exist or is empty; its parent is trusted.
         limits: Limits for its size.
         check: Called often.
 
     Raises:
         TransferError: The bundle is damaged, or something in it is not allowed.
-        OSError: The directory exists or cannot be written.
+        OSError: The directory is not empty, or cannot be written.
     """
     with _hidden_directory(target.parent) as hidden:
         apply(file, hidden, (), limits, check)
-        if not rename_with(NO_REPLACE, hidden, target):
-            hidden.rename(target)
+        hidden.rename(target)
         fsync_directory(target.parent)
 
 
