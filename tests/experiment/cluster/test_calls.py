@@ -10,9 +10,9 @@ import anyio.abc
 import attrs
 import pytest
 
-from clawblox.experiment.cluster.calls import Answers, Caller
-from clawblox.experiment.cluster.engine import CallLostError
-from clawblox.experiment.cluster.lease import Renewer
+from clawblox.experiment.cluster.calls import Answers, Caller, HostLostError
+from clawblox.experiment.cluster.engine import CallLostError, HostEndedError
+from clawblox.experiment.cluster.lease import MARGIN_S, Renewer
 
 pytestmark = pytest.mark.anyio
 
@@ -171,3 +171,294 @@ async def test_call_lost_before_the_deed_is_sent_again(both):
     await both.host.serve(second)
     assert await both.end() == 1
     assert both.host.done == [("a",)]
+
+
+async def test_call_repeated_while_it_runs_waits_for_the_same_run(both):
+    both.host.may_go_on = anyio.Event()
+    both.call("a")
+    first = await both.handle.take()
+    both.tasks.start_soon(both.host.serve, first)
+    await both.host.has_begun.wait()
+    second = attrs.evolve(first, answer=Future())
+    async with anyio.create_task_group() as repeats:
+        repeats.start_soon(both.host.serve, second)
+        await anyio.wait_all_tasks_blocked()
+        both.host.may_go_on.set()
+    assert second.answer.result() == await both.end() == 1
+    assert both.host.done == [("a",)]
+
+
+async def test_caller_cancelled_on_the_node_does_not_end_the_run(both):
+    both.host.may_go_on = anyio.Event()
+    both.call("a")
+    message = await both.handle.take()
+    async with anyio.create_task_group() as first:
+        first.start_soon(both.host.deliver, message)
+        await both.host.has_begun.wait()
+        first.cancel_scope.cancel()
+    both.host.may_go_on.set()
+    assert await both.host.deliver(message) == 1
+    assert both.host.done == [("a",)]
+
+
+async def test_error_of_the_method_reaches_each_caller_and_repeats_no_deed(both):
+    both.host.error = LookupError("no such agent")
+    both.call("a")
+    first = await both.handle.take()
+    with pytest.raises(LookupError, match="no such agent"):
+        await both.host.deliver(first)
+    first.answer.set_exception(CallLostError())
+    await both.host.serve(await both.handle.take())
+    error = await both.end()
+    assert isinstance(error, LookupError)
+    assert both.host.done == [("a",)]
+
+
+async def test_calls_that_overtake_each_other_are_all_made(both):
+    both.call("a")
+    first = await both.handle.take()
+    both.call("b")
+    second = await both.handle.take()
+    assert (first.pending, second.pending) == ((1,), (1, 2))
+    await both.host.serve(second)
+    assert await both.end() == 1
+    await both.host.serve(first)
+    assert await both.end() == 2
+    assert both.host.done == [("b",), ("a",)]
+
+
+async def test_late_copy_of_an_answered_call_is_refused(both):
+    both.call("a")
+    first = await both.handle.take()
+    await both.host.serve(first)
+    await both.end()
+    both.call("b")
+    second = await both.handle.take()
+    await both.host.serve(second)
+    with pytest.raises(ValueError, match="number: must be that of a call that is waited for"):
+        await both.host.deliver(first)
+    assert both.host.done == [("a",), ("b",)]
+    assert await both.host.deliver(second) == 2
+
+
+async def test_late_copy_of_a_call_forgets_no_later_one(both):
+    both.call("a")
+    first = await both.handle.take()
+    both.call("b")
+    second = await both.handle.take()
+    assert await both.host.deliver(second) == 1
+    assert await both.host.deliver(first) == 2
+    assert await both.host.deliver(second) == 1
+
+
+async def test_host_keeps_no_answer_for_longer_than_the_driver_waits_for_it(both):
+    both.call("long")
+    long = await both.handle.take()
+    assert await both.host.deliver(long) == 1
+    for number in range(2, 50):
+        both.call("short")
+        await both.host.serve(await both.handle.take())
+        assert await both.end() == number
+    kept = both.host.answers
+    assert set(kept._runs) == set(kept._pending) == {1, 49}
+    assert await both.host.deliver(long) == 1
+
+
+async def test_run_that_ends_with_its_host_is_not_answered_as_a_success(both):
+    both.call("a")
+    message = await both.handle.take()
+    async with anyio.create_task_group() as tasks:
+        host = Deeds(tasks)
+        host.may_go_on = anyio.Event()
+        both.tasks.start_soon(host.serve, message)
+        await host.has_begun.wait()
+        tasks.cancel_scope.cancel()
+    await anyio.wait_all_tasks_blocked()
+    assert isinstance(message.answer.exception(), HostEndedError)
+
+
+# -- cancellation at each suspension -----------------------------------------------------------
+
+
+async def cancel(both: Both, scope: anyio.CancelScope) -> None:
+    await anyio.wait_all_tasks_blocked()
+    scope.cancel()
+    assert await both.end() is None
+
+
+async def assert_forgotten(both: Both, message: Message) -> None:
+    """Check that the next call tells the host to forget one, and that a late copy is refused."""
+    both.call("next")
+    following = await both.handle.take()
+    assert following.pending == (following.number,)
+    await both.host.serve(following)
+    assert await both.end() == len(both.host.done)
+    with pytest.raises(ValueError, match="number"):
+        await both.host.deliver(message)
+    assert set(both.host.answers._runs) == {following.number}
+
+
+async def test_call_cancelled_before_it_happens_never_happens(both):
+    scope = both.call("a")
+    message = await both.handle.take()
+    await cancel(both, scope)
+    await assert_forgotten(both, message)
+    assert both.host.done == [("next",)]
+
+
+async def test_call_cancelled_while_it_runs_goes_on_and_is_forgotten(both):
+    both.host.may_go_on = anyio.Event()
+    scope = both.call("a")
+    message = await both.handle.take()
+    both.tasks.start_soon(both.host.serve, message)
+    await both.host.has_begun.wait()
+    await cancel(both, scope)
+    both.host.may_go_on.set()
+    await anyio.wait_all_tasks_blocked()
+    assert both.host.done == [("a",)]
+    await assert_forgotten(both, message)
+
+
+async def test_call_cancelled_after_the_deed_is_forgotten(both):
+    scope = both.call("a")
+    message = await both.handle.take()
+    await both.host.deliver(message)
+    await cancel(both, scope)
+    message.answer.set_result("too late")
+    await assert_forgotten(both, message)
+
+
+async def test_call_is_cancelled_while_it_waits_to_be_sent_again(both):
+    both.caller = Caller(both.handle, both.renewer, pause_s=1000)
+    scope = both.call("a")
+    message = await both.handle.take()
+    message.answer.set_exception(CallLostError())
+    await cancel(both, scope)
+    await assert_forgotten(both, message)
+
+
+async def test_call_is_cancelled_after_the_host_has_ended(both):
+    scope = both.call("a")
+    message = await both.handle.take()
+    message.answer.set_exception(HostEndedError())
+    await cancel(both, scope)
+    assert both.handle.messages == []
+
+
+@pytest.fixture
+async def pending():
+    """Both sides, whose host waits for room."""
+    async with anyio.create_task_group() as tasks:
+        both = Both(tasks)
+        both.renewer.look()
+        with anyio.fail_after(20):
+            yield both
+        tasks.cancel_scope.cancel()
+
+
+async def test_nothing_is_sent_before_the_host_has_a_lease(pending):
+    pending.call("a")
+    await anyio.wait_all_tasks_blocked()
+    assert pending.handle.messages == []
+    pending.grant()
+    await pending.host.serve(await pending.handle.take())
+    assert await pending.end() == 1
+
+
+async def test_call_is_cancelled_while_its_host_waits_for_room(pending):
+    await cancel(pending, pending.call("a"))
+    pending.grant()
+    pending.call("b")
+    assert (await pending.handle.take()).pending == (2,)
+
+
+async def test_call_fails_where_the_host_never_comes(pending):
+    pending.call("a")
+    await anyio.wait_all_tasks_blocked()
+    pending.handle.renewals[0].set_exception(HostEndedError("no such program"))
+    error = await pending.end()
+    assert isinstance(error, HostLostError)
+    assert str(error) == "the host ended before it was ready (no such program)"
+    assert pending.handle.messages == []
+
+
+# -- lost hosts --------------------------------------------------------------------------------
+
+
+async def lose(both: Both) -> None:
+    """Let the lease end, and check that no call ends before."""
+    before = len(both.results)
+    both.now = LENGTH_S + MARGIN_S - 0.1
+    both.renewer.look()
+    await anyio.wait_all_tasks_blocked()
+    assert len(both.results) == before
+    both.now = LENGTH_S + MARGIN_S
+    both.renewer.look()
+
+
+async def test_all_calls_that_wait_end_when_the_host_is_lost(both):
+    both.caller = Caller(both.handle, both.renewer, pause_s=1000)
+    both.call("unanswered")
+    await both.handle.take()
+    both.call("to be sent again")
+    (await both.handle.take()).answer.set_exception(CallLostError())
+    both.call("ended")
+    (await both.handle.take()).answer.set_exception(HostEndedError())
+    await lose(both)
+    await anyio.wait_all_tasks_blocked()
+    assert [str(error) for error in both.results] == [both.losses[0]] * 3
+    assert {type(error) for error in both.results} == {HostLostError}
+    assert both.handle.messages == []
+
+
+async def test_call_to_a_lost_host_is_not_sent(both):
+    await lose(both)
+    both.call("a")
+    assert isinstance(await both.end(), HostLostError)
+    assert both.handle.messages == []
+
+
+async def test_answer_of_a_lost_host_is_not_taken(both):
+    both.call("a")
+    message = await both.handle.take()
+    both.now = LENGTH_S + MARGIN_S
+    await both.host.serve(message)
+    await anyio.wait_all_tasks_blocked()
+    assert both.results == []
+    both.renewer.look()
+    assert isinstance(await both.end(), HostLostError)
+
+
+async def test_calls_leave_no_callback_with_the_lease(both):
+    for _ in range(20):
+        both.call("a")
+        await both.host.serve(await both.handle.take())
+        await both.end()
+    assert len(both.renewer.lost._done_callbacks) == 2
+    assert both.renewer.granted._done_callbacks == []
+
+
+async def test_answer_of_another_thread_wakes_the_call(both):
+    both.call("a")
+    message = await both.handle.take()
+    await anyio.to_thread.run_sync(message.answer.set_result, "value")
+    assert await both.end() == "value"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_answer_and_loss_after_the_end_of_the_loop_harm_nothing(backend, caplog):
+    async def main() -> Both:
+        async with anyio.create_task_group() as tasks:
+            both = Both(tasks)
+            both.grant()
+            both.call("a")
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        return both
+
+    both = anyio.run(main, backend=backend)
+    both.handle.messages[0].answer.set_result("late")
+    both.now = 1000.0
+    both.renewer.look()
+    assert both.losses
+    assert caplog.records == []
