@@ -241,7 +241,8 @@ class Session:
         Args:
             last_actions: The latest action of an agent, by chain.
         """
-        return {
+        waiting = {name: LiveChain(reason=why) for name, why in self._scheduler.awaits.items()}
+        return waiting | {
             name: LiveChain(
                 active_s=runner.meter.active_s,
                 world_time=runner.world_time,
@@ -249,6 +250,7 @@ class Session:
                 used=runner.used,
                 spent=runner.usage,
                 last=last_actions.get(name, ""),
+                mirror_age_s=None if runner.attempt is None else runner.attempt.mirror_age_s,
             )
             for name, runner in self._scheduler.runners.items()
         }

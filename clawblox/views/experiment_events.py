@@ -12,7 +12,7 @@ from clawblox.results import WorldEvent
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc
 from clawblox.views.event_lines import EventLine, describe_event
-from clawblox.views.formatting import format_cost, format_count
+from clawblox.views.formatting import format_cost, format_count, format_node
 
 _WORLD: Final = "world."
 _TROUBLE: Final = frozenset(
@@ -20,6 +20,8 @@ _TROUBLE: Final = frozenset(
         "account.limited",
         "budget.warning",
         "disk.low",
+        "machine.changed",
+        "node.lost",
         "generation.checkpoint.failed",
         "generation.failed",
         "generation.interrupted",
@@ -41,8 +43,10 @@ def describe_experiment_event(event: ExperimentEvent) -> EventLine | None:
     if describe is None:
         return None
     generation = "" if event.generation is None else f"generation {event.generation} "
-    text = generation + describe(event.data)
-    return EventLine(event.time, event.subject, text, is_trouble=event.kind in _TROUBLE)
+    if not (text := describe(event.data)):
+        return None
+    is_trouble = event.kind in _TROUBLE or bool(event.data.get("differs"))
+    return EventLine(event.time, event.subject, generation + text, is_trouble=is_trouble)
 
 
 def _describe_world(event: ExperimentEvent) -> EventLine | None:
@@ -54,6 +58,12 @@ def _describe_world(event: ExperimentEvent) -> EventLine | None:
 
 
 # -- texts --------------------------------------------------------------------------------------
+
+
+def _opened(data: Mapping[str, Any]) -> str:
+    """Return where an attempt runs; empty for this machine."""
+    node = f"on node {data['host']['node']}" if data.get("host") else ""
+    return format_node(node, data.get("differs", ""))
 
 
 def _working(data: Mapping[str, Any]) -> str:
@@ -114,6 +124,7 @@ _TEXTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "account.cleared": lambda data: f"account {data['account']} works again",
     "chain.forked": _forked,
     "chain.retried": lambda data: "will be tried again",
+    "generation.opened": _opened,
     "generation.working": _working,
     "generation.checkpoint": _checkpoint,
     "generation.checkpoint.failed": lambda data: f"not saved: {data.get('error')}",
@@ -131,5 +142,8 @@ _TEXTS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
         f"hook {data.get('hook')} called" + (f": {data['reason']}" if data.get("reason") else "")
     ),
     "hook.failed": lambda data: f"hook {data.get('hook')} failed: {data.get('error')}",
-    **dict.fromkeys(("budget.warning", "disk.low", "hook.changed"), lambda data: data["text"]),
+    **dict.fromkeys(
+        ("budget.warning", "disk.low", "hook.changed", "machine.changed", "node.lost"),
+        lambda data: data["text"],
+    ),
 }

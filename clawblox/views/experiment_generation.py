@@ -17,6 +17,7 @@ from clawblox.views.formatting import (
     format_count,
     format_facts,
     format_labels,
+    format_node,
     format_rough_seconds,
     shorten_path,
 )
@@ -42,6 +43,7 @@ def describe_generation(found: InspectedGeneration, width: int | None) -> list[s
             "error": printable(row.error) if row.ended_by else "",
             "time": _describe_time(found),
             "used": _describe_usage(row),
+            "node": printable(format_node(row.node, row.differs)),
             "from": printable(row.forked_from),
             "run": "" if found.run_dir is None else _place(found.run_dir),
             "archive": "" if found.checkpoint is None else _place(found.checkpoint),

@@ -43,8 +43,12 @@ _COUNTS: Final = ("failed", "blocked", "paused", "running", "waiting")
 _MAX_REASONS: Final = 5
 _REQUEST: Final = "request"
 """Cause of a pause that a person has asked for."""
+_NODE: Final = "node"
+"""Cause of a wait for a node, or for the end of a host."""
 _MIN_LAST: Final = len("limit until 21:40")
 """Width below which the latest action is left out rather than cut."""
+_OLD_MIRROR_S: Final = 5.0
+"""Age from which that of a mirror is shown: it is usually a second old."""
 _SCORE: Final = "SCORE"
 _DIGITS: Final = re.compile(r"(\d+)")
 
@@ -200,6 +204,10 @@ def describe_counts(status: ExperimentStatus) -> Text:
     if status.failed_scores:
         text = f"{count_words(len(status.failed_scores), 'score')} failed"
         others.append(Text(text, style=STYLES["failed"]))
+    if status.lost:
+        nodes = printable(", ".join(status.lost))
+        text = f"{sum(status.lost.values())} lost with {nodes}"
+        others.append(Text(text, style=STYLES["interrupted"]))
     return Text(" · ").join([Text(committed), *others])
 
 
@@ -211,14 +219,19 @@ def _select(
 ) -> tuple[list[ChainStatus], list[ChainStatus]]:
     """Return the chains that are shown, and the others.
 
-    Chains that have nothing to show are only counted: those that wait for a generation's beginning.
+    Chains that have nothing to show are only counted: those that wait for a generation's beginning,
+    or for a node.
 
     Args:
         chains: The chains.
         room: Number of lines; None has no limit.
     """
     ranked = sorted(chains, key=_rank)
-    shown = [chain for chain in ranked if chain.state != "waiting" or chain.attempts]
+    shown = [
+        chain
+        for chain in ranked
+        if chain.state != "waiting" or (chain.attempts and chain.cause != _NODE)
+    ]
     if room is not None and len(shown) + (len(shown) < len(ranked)) > room:
         shown = shown[: max(0, room - 1)]
     return shown, [chain for chain in ranked if chain not in shown]
@@ -244,6 +257,8 @@ def _describe_hidden(chains: Sequence[ChainStatus]) -> str:
 
 
 def _describe_wait(chain: ChainStatus) -> str:
+    if chain.state == "waiting" and chain.cause == _NODE:
+        return f"waiting {chain.reason}"
     if chain.state != "waiting" or chain.attempts or not chain.reason:
         return chain.state
     return f"waiting, {describe_last(chain)}" if chain.cause else f"waiting {chain.reason}"
@@ -258,10 +273,12 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
     def text(heading: str, rank: int, cells: Iterable[str], shortest: int | None = None) -> Column:
         return Column(heading, list(map(printable, cells)), rank, shortest=shortest)
 
+    nodes = [printable(describe_node(chain)) for chain in chains]
     return [
         Column("CHAIN", [chain.name for chain in chains], 0, shortest=12, cut="middle"),
         number("GEN", 0, (f"{chain.generation}/{chain.generations}" for chain in chains)),
         text("STATE", 0, (chain.state for chain in chains)),
+        *([Column("NODE", nodes, 3, shortest=9, cut="middle")] if any(nodes) else []),
         number("ACTIVE", 1, map(_describe_active, chains)),
         number("WORLD", 7, (_format_world_time(chain.world_time) for chain in chains)),
         text("AGENTS", 2, (" ".join(map(_mark, chain.agents)) for chain in chains), shortest=9),
@@ -271,6 +288,13 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
         number(_SCORE, 5, map(_first_score, chains)),
         text("LAST", 8, map(describe_last, chains), shortest=_MIN_LAST),
     ]
+
+
+def describe_node(chain: ChainStatus) -> str:
+    """Return where a chain runs, and how old its mirror is if that is worth a word."""
+    age_s = chain.mirror_age_s or 0.0
+    is_old = age_s >= _OLD_MIRROR_S
+    return f"{chain.node}, {format_rough_seconds(age_s)} ago" if is_old else chain.node
 
 
 def _describe_active(chain: ChainStatus) -> str:
@@ -312,6 +336,8 @@ def describe_last(chain: ChainStatus) -> str:
     """Return why a chain waits, is paused or has failed, or else its latest action."""
     if chain.until is not None and (until := parse_utc(chain.until)) is not None:
         return f"{chain.cause} until {until.astimezone():%H:%M}"
+    if chain.state == "waiting" and chain.cause == _NODE:
+        return f"waits {chain.reason}"
     if chain.cause:
         tries = f" ({count_words(chain.attempts, 'attempt')})" if chain.state == "failed" else ""
         return f"{chain.cause}: {chain.reason}{tries}"

@@ -59,6 +59,16 @@ def format_seconds(seconds: float | None) -> str:
     return f"{whole}s"
 
 
+def format_node(node: str, differs: str) -> str:
+    """Return where an attempt runs, and how that machine differs from the one before; or nothing.
+
+    Args:
+        node: The node; empty for this machine.
+        differs: How its machine differs; empty if it does not.
+    """
+    return ", on another ".join(filter(None, (node, differs)))
+
+
 def format_rough_seconds(seconds: float) -> str:
     """Return a duration as ``42s``, ``12m``, ``2h05m`` or ``3d``: rounded down, zeros left out."""
     unit = _MINUTE_S if seconds >= _MINUTE_S else 1

@@ -29,6 +29,12 @@ TEXTS: list[tuple[Any, dict[str, Any], str]] = [
     ("account.cleared", {"account": "claude"}, "account claude works again"),
     ("chain.forked", {"source": SOURCE, "label": "storm"}, "forked from r1, generation 3: storm"),
     ("chain.retried", {}, "will be tried again"),
+    ("opened", {"host": {"node": "n1"}}, "on node n1"),
+    (
+        "opened",
+        {"host": {"node": "n2"}, "differs": "libc: b, before a"},
+        "on node n2, on another libc: b, before a",
+    ),
     ("working", {"agents": [{"name": "Eko"}, {"name": "Moa"}]}, "works: Eko, Moa"),
     (
         "checkpoint",
@@ -73,7 +79,9 @@ def test_every_type_of_line_has_a_text_or_is_silent() -> None:
     assert [describe(kind, {}) for kind in SILENT] == [None] * len(SILENT)
 
 
-@pytest.mark.parametrize("kind", ["budget.warning", "disk.low", "hook.changed"])
+@pytest.mark.parametrize(
+    "kind", ["budget.warning", "disk.low", "hook.changed", "machine.changed", "node.lost"]
+)
 def test_a_warning_is_a_problem_with_a_text(kind: str) -> None:
     line = describe_experiment_event(event(kind, text="80 % of $5 are spent"))
     assert line is not None
@@ -91,16 +99,22 @@ def test_the_end_of_a_pause_is_named() -> None:
     assert line.text.startswith("paused: limit, until ")
 
 
+def test_a_continuation_on_another_machine_is_a_problem() -> None:
+    lines = [describe(*facts) for *facts, _ in TEXTS if facts[0] == "opened"]
+    assert [line.is_trouble for line in lines if line is not None] == [False, True]
+
+
 def test_failures_and_pauses_are_problems() -> None:
-    lines = {kind: describe(kind, data) for kind, data, _ in TEXTS}
+    lines = {kind: describe(kind, data) for kind, data, _ in TEXTS if kind != "opened"}
     assert {kind for kind, line in lines.items() if line is not None and line.is_trouble} == {
         *("account.limited", "checkpoint.failed", "failed", "hook.failed", "interrupted", "paused")
     }
 
 
-@pytest.mark.parametrize("kind", ["failed", "paused", "committed", "checkpoint.failed"])
+@pytest.mark.parametrize("kind", ["failed", "paused", "committed", "checkpoint.failed", "opened"])
 def test_hostile_text_stays_on_its_line(kind: Any) -> None:
     data = {"text": HOSTILE, "cause": HOSTILE, "ended_by": HOSTILE, "error": HOSTILE}
+    data |= {"host": {"node": HOSTILE}, "differs": HOSTILE}
     line = describe(kind, data, chain=HOSTILE)
     assert line is not None
     assert line.text.isprintable()

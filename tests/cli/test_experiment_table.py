@@ -155,6 +155,43 @@ def test_a_row_shows_what_its_chain_does() -> None:
     assert re.search(r"160k 5.10 4m limit until \d\d:\d\d$", lines["opus-r1"])
 
 
+def test_nodes_have_a_column_where_there_are_any_and_old_mirrors_their_age() -> None:
+    assert "NODE" not in headings(100)
+    chains = tuple(
+        chain(f"r{number}", 1, "working", node=node, mirror_age_s=age)
+        for number, (node, age) in enumerate([("n1", 1.0), ("n2", 7.0), ("", None), (HOSTILE, 0.0)])
+    )
+    assert headings(100, chains)[:4] == ["CHAIN", "GEN", "STATE", "NODE"]
+    rows = [re.split("  +", line) for line in table(chains)[1:]]
+    assert [row[3] for row in rows[:2]] == ["n1", "n2, 7s ago"]
+    assert rows[3][3].isprintable()
+    long = tuple(chain(f"r{n}", 1, "working", node=f"gpu-node-{n:030}") for n in (1, 2))
+    assert [line.split()[3][-1] for line in table(long, 80)[1:]] == ["1", "2"]
+
+
+@pytest.mark.parametrize("columns", [70, 80, 100])
+def test_what_is_awaited_of_nodes_is_shown_at_every_width(columns: int) -> None:
+    until = "until 06:51:10 for the end of exp-r1-g003 on node n1"
+    (one, two) = (
+        chain(f"r{n}", 3, "waiting", attempts=n, cause="node", reason=reason, node="n1")
+        for n, reason in enumerate(["for a node", until])
+    )
+    lines = draw(ExperimentView(status((*CHAINS, one)), [], ""), columns)
+    assert any(line.endswith("1 waiting for a node") for line in lines)
+    assert "… and 1 more: waiting for a node" in draw(ExperimentView(status((one,))), columns)
+    drawn = draw(ExperimentView(status((two,))), columns)
+    assert any(line.startswith("… and 1 more: waiting until 06:51:10 for") for line in drawn)
+    below = describe_status(status((one, two)), columns)[-2:]
+    assert below == ["r0  waits for a node", f"r1  waits {until}"]
+
+
+def test_lost_nodes_are_counted() -> None:
+    lost = status(lost={"n1": 2, HOSTILE: 1})
+    assert "3 lost with n1, " in describe_status(lost)[1]
+    assert describe_status(lost)[1].isprintable()
+    assert "lost" not in describe_status(status())[1]
+
+
 def test_an_agent_that_has_ended_is_ticked_and_an_idle_one_is_bare() -> None:
     agents = (agent(is_over=True), agent("Moa", is_working=False))
     assert "Eko ✓ Moa" in table((chain("r1", 1, "working", agents=agents),))[1]

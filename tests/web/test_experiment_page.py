@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -57,6 +58,24 @@ def test_the_rows_can_be_filtered_by_state_and_by_words(site: Site) -> None:
     assert branches
     assert all(row.startswith("r1-f1-2/") for row in branches)
     assert rows(page(site, q="no such words"), "rows") == []
+
+
+def test_the_nodes_of_attempts_are_shown_where_there_are_any(site: Site) -> None:
+    assert ">Node<" not in page(site)
+    journal = site.root / "exp" / "journal.jsonl"
+    host = {"node": "gpu-7", "lease_s": 30.0, "bound_s": 31.0, "machine": {}}
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "opened":
+            line["data"] |= {"host": host, "differs": "libc: b, before a"}
+        if line["type"] == "failed":
+            line["data"]["cause"] = "node"
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = page(site)
+    assert text.count(">Node<") == 2
+    assert " gpu-7 " in rows(text, "chains")[0]
+    assert "gpu-7, on another libc: b, before a" in rows(text, "rows")[0]
+    assert "lost with gpu-7" in text
 
 
 def test_scores_are_compared_by_condition(site: Site) -> None:

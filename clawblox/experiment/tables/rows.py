@@ -127,6 +127,9 @@ class Row(RowFacts):
             which the latest attempt continued.
         plan_revision: Revision of the plan of the latest attempt.
         run_dir: Run directory with the results, or that of the latest attempt; empty without one.
+        node: Node of a cluster where the latest attempt ran; empty for the experiment's machine.
+        differs: How the machines of the nodes differed on which the generation was continued;
+            empty if they did not, as far as that is known.
     """
 
     attempts: int
@@ -147,6 +150,8 @@ class Row(RowFacts):
     mid_turn: tuple[str, ...]
     plan_revision: int
     run_dir: str
+    node: str
+    differs: str
 
 
 @attrs.frozen(kw_only=True)
@@ -271,6 +276,12 @@ class _Record:
             mid_turn=self._find_mid_turn(),
             plan_revision=0 if latest is None else latest.revision,
             run_dir=self._run_dir(),
+            node="" if latest is None else latest.node,
+            differs="; ".join(
+                str(attempt.opened.data["differs"])
+                for attempt in generation.attempts
+                if attempt.opened.data.get("differs")
+            ),
         )
 
     def agents(self) -> Iterator[AgentRow]:

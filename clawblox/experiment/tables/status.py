@@ -57,13 +57,14 @@ class LiveChain:
     """Facts of a chain that only the process knows that runs it.
 
     Attributes:
-        reason: Why the chain waits; empty if it does not, or for no special reason.
+        reason: Which node the chain waits for, or the end of which host; empty for neither.
         active_s: Active seconds of the generation; None without an attempt.
         world_time: Simulation time; None if it is not known.
         agents: What the agents do.
         used: Usage of each agent in the committed history of the generation up to now.
         spent: Usage of each agent since the attempt began.
         last: The latest action, in a few words.
+        mirror_age_s: Seconds since files of its node were last brought here; None without a node.
     """
 
     reason: str = ""
@@ -73,6 +74,7 @@ class LiveChain:
     used: tuple[Usage, ...] = ()
     spent: tuple[Usage, ...] = ()
     last: str = ""
+    mirror_age_s: float | None = None
 
 
 def encode_live(live: Mapping[str, LiveChain]) -> dict[str, Any]:
@@ -101,7 +103,8 @@ class ChainStatus:
         generation: The generation that runs, or is the next; the last one of a chain that is done.
         generations: Number of its last generation.
         state: What it does.
-        cause: Kind of a pause or failure, such as ``limit`` or ``world``; empty for others.
+        cause: Kind of a pause or failure, such as ``limit`` or ``world``; ``node`` where it waits
+            for one, or for the end of a host there; empty for others.
         reason: Why it waits, is paused or has failed; may be empty.
         until: UTC time at which a pause should end; None if it is not known.
         attempts: Number of attempts at the generation.
@@ -117,6 +120,8 @@ class ChainStatus:
         scores: The latest scores of the chain.
         kept_scores: Names of those that were kept from another version of their function.
         last: The latest action; empty if it is not known.
+        node: Node of the latest attempt at the generation; empty for the machine of the experiment.
+        mirror_age_s: Seconds since files of the node were last brought here; None if not known.
     """
 
     name: str
@@ -138,6 +143,8 @@ class ChainStatus:
     scores: Mapping[str, float] = attrs.field(factory=dict)
     kept_scores: tuple[str, ...] = ()
     last: str = ""
+    node: str = ""
+    mirror_age_s: float | None = None
 
     @property
     def remaining_s(self) -> float:
@@ -176,6 +183,7 @@ class ExperimentStatus:
             ``paused``, ``failed``, ``waiting``, and ``blocked`` after a failure.
         generations: Number of all generations.
         failed_scores: The complete generations whose latest score failed, such as ``r2/g003``.
+        lost: Number of attempts that were lost with each node.
         spent_usd: Cost of all attempts, in US dollars; None if a part of it is not known.
         is_estimated: Whether a part of the cost is computed from prices.
         limit_usd: Limit of the cost; None without one.
@@ -191,6 +199,7 @@ class ExperimentStatus:
     counts: Mapping[str, int]
     generations: int
     failed_scores: tuple[str, ...] = ()
+    lost: Mapping[str, int] = attrs.field(factory=dict)
     spent_usd: float | None
     is_estimated: bool
     limit_usd: float | None
@@ -237,6 +246,9 @@ def make_status(
         counts=counts,
         generations=counts.total(),
         failed_scores=tuple(place for view in views for place in view.failed_scores()),
+        lost=Counter(
+            attempt.node for view in views for attempt in view.own.attempts if attempt.is_lost
+        ),
         spent_usd=spent.usd,
         is_estimated=spent.is_estimated,
         limit_usd=plan.limits.dollars,
@@ -332,6 +344,8 @@ class _View:
             scores=scores.values,
             kept_scores=find_kept(self.state, scores),
             last=self.live.last,
+            node=generation.attempts[-1].node if generation.attempts else "",
+            mirror_age_s=self.live.mirror_age_s,
         )
 
     def spent(self) -> Cost:
@@ -359,6 +373,8 @@ class _View:
             if following.status == "failed" and ending is not None:
                 facts = _find_ending(ending.data)
             return {"state": following.status, **facts}
+        if self.live.reason:
+            return {"state": "waiting", "cause": "node", "reason": self.live.reason}
         if attempt is not None and attempt.ending is None and self._is_of_session(attempt.opened):
             return {"state": describe_attempt(attempt)}
         is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
@@ -367,8 +383,7 @@ class _View:
         wait = None if self.is_run else self.state.waits.get(self.chain.name)
         if wait is not None:
             return {"state": "waiting" if attempt is None else "paused", **_find_ending(wait)}
-        reason = self.live.reason or _describe_wait(attempt)
-        return {"state": "waiting", "reason": reason}
+        return {"state": "waiting", "reason": _describe_wait(attempt)}
 
     def _is_of_session(self, line: Line) -> bool:
         """Return whether the process that runs the experiment wrote a line."""

@@ -17,10 +17,11 @@ from clawblox.views.experiments import (
     describe_counts,
     describe_last,
     describe_money,
+    describe_node,
     describe_time,
     suggest_resume,
 )
-from clawblox.views.formatting import count_words, format_labels, format_rough_seconds
+from clawblox.views.formatting import count_words, format_labels, format_node, format_rough_seconds
 from clawblox.views.html import Address, Child, Markup, element, join, link
 from clawblox.views.score_svg import draw_scores
 from clawblox.web.page import Ask, Page, Part
@@ -104,10 +105,12 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], pages: _Pages) -
     def mark(number: int, chain: ChainStatus) -> Child:
         return _mark(by_place.get((chain.name, number)), pages)
 
+    nodes: Columns[ChainStatus] = {"Node": describe_node}
     columns: Columns[ChainStatus] = {
         "Chain": lambda chain: chain.name,
         "Condition": lambda chain: labels.get(chain.name),
         "State": lambda chain: state_mark(chain.state),
+        **(nodes if any(chain.node for chain in status.chains) else {}),
         "Why": lambda chain: describe_last(chain)[:_MAX_CHARS],
         **{str(number): partial(mark, number) for number in range(1, most + 1)},
         "Score": lambda chain: _scores(chain.scores),
@@ -205,10 +208,12 @@ def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _draw_rows(rows: Sequence[Row], pages: _Pages) -> Markup:
+    nodes: Columns[Row] = {"Node": lambda row: format_node(row.node, row.differs)}
     columns: Columns[Row] = {
         "Generation": lambda row: _link(f"{row.chain}/g{row.generation:03}", row, pages),
         "Condition": lambda row: format_labels(row.labels),
         "State": lambda row: state_mark(row.status),
+        **(nodes if any(row.node for row in rows) else {}),
         "Why": lambda row: ": ".join(filter(None, (row.ended_by, row.error)))[:_MAX_CHARS],
         "Attempts": lambda row: count(row.attempts),
         "Turns": lambda row: count(row.turns),

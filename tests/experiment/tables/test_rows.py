@@ -59,6 +59,17 @@ def test_a_committed_generation_has_the_facts_of_its_end() -> None:
     assert (row.experiment, row.repeat, row.seed, row.error) == ("panda", 1, None, "")
 
 
+def test_a_row_has_the_node_of_its_latest_attempt_and_how_the_machines_differed() -> None:
+    journal = Journal()
+    journal.open("r1", 1, host={"node": "n1"}).work().end("interrupted")
+    journal.open("r1", 1, host={"node": "n2"}, differs="libc: b, before a").end("interrupted")
+    journal.open("r1", 1, host={"node": "n3"}, differs="libc: a, before b").work().commit(USAGE)
+    journal.open("r1", 2).work()
+    rows = make_rows_from(journal)
+    differs = "libc: b, before a; libc: a, before b"
+    assert [(row.node, row.differs) for row in rows] == [("n3", differs), ("", "")]
+
+
 def test_agents_have_rows_with_their_own_usage() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work().commit(USAGE)

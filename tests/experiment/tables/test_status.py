@@ -102,6 +102,32 @@ def test_a_pause_has_its_reason_and_its_end(journal: Journal) -> None:
     assert first_chain(journal).state == "waiting"
 
 
+@pytest.mark.parametrize("ending", [None, "paused", "failed", "interrupted"])
+def test_a_chain_that_waits_for_a_node_says_so_whatever_came_before(
+    journal: Journal, ending: str | None
+) -> None:
+    if ending is not None:
+        journal.open("r1", 1).work().end(ending, cause="node", reason="limit", text="Eko: limit")
+    chain = first_chain(journal, live={"r1": LiveChain(reason="for a node")})
+    assert (chain.state, chain.cause, chain.reason) == ("waiting", "node", "for a node")
+
+
+def test_a_chain_has_its_node_and_the_age_of_its_mirror(journal: Journal) -> None:
+    host = {"node": "n1", "lease_s": 30.0, "bound_s": 31.0, "machine": {}}
+    journal.open("r1", 1, host=host).work()
+    journal.open("r2", 1).work()
+    live = {"r1": LiveChain(mirror_age_s=7.0), "r2": LiveChain()}
+    chains = make_status_from(journal, live=decode_live(encode_live(live))).chains
+    assert [(chain.node, chain.mirror_age_s) for chain in chains] == [("n1", 7.0), ("", None)]
+
+
+def test_attempts_that_were_lost_are_counted_by_node(journal: Journal) -> None:
+    for node, cause in (("n1", "node"), ("n2", "world"), ("n3", "node"), ("n1", "node")):
+        host = {"node": node, "lease_s": 30.0, "bound_s": 31.0, "machine": {}}
+        journal.open("r1", 1, host=host).work().end("failed", cause=cause, text="lost")
+    assert make_status_from(journal).lost == {"n1": 2, "n3": 1}
+
+
 def test_a_session_that_has_ended_says_why_chains_wait_until_the_next(journal: Journal) -> None:
     until = "2026-06-22T21:40:00Z"
     journal.open("r1", 1).work().end("paused", reason="limit", text="Eko: limit", until=until)
