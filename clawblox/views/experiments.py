@@ -273,12 +273,11 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
     def text(heading: str, rank: int, cells: Iterable[str], shortest: int | None = None) -> Column:
         return Column(heading, list(map(printable, cells)), rank, shortest=shortest)
 
-    nodes = [printable(describe_node(chain)) for chain in chains]
     return [
         Column("CHAIN", [chain.name for chain in chains], 0, shortest=12, cut="middle"),
         number("GEN", 0, (f"{chain.generation}/{chain.generations}" for chain in chains)),
         text("STATE", 0, (chain.state for chain in chains)),
-        *([Column("NODE", nodes, 3, shortest=9, cut="middle")] if any(nodes) else []),
+        Column("NODE", list(map(describe_node, chains)), 3, shortest=9, cut="middle"),
         number("ACTIVE", 1, map(_describe_active, chains)),
         number("WORLD", 7, (_format_world_time(chain.world_time) for chain in chains)),
         text("AGENTS", 2, (" ".join(map(_mark, chain.agents)) for chain in chains), shortest=9),
@@ -293,8 +292,8 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
 def describe_node(chain: ChainStatus) -> str:
     """Return where a chain runs, and how old its mirror is if that is worth a word."""
     age_s = chain.mirror_age_s or 0.0
-    is_old = age_s >= _OLD_MIRROR_S
-    return f"{chain.node}, {format_rough_seconds(age_s)} ago" if is_old else chain.node
+    age = f", {format_rough_seconds(age_s)} ago" if age_s >= _OLD_MIRROR_S else ""
+    return chain.node + age
 
 
 def _describe_active(chain: ChainStatus) -> str:

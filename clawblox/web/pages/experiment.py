@@ -105,12 +105,11 @@ def _draw_chains(status: ExperimentStatus, rows: Sequence[Row], pages: _Pages) -
     def mark(number: int, chain: ChainStatus) -> Child:
         return _mark(by_place.get((chain.name, number)), pages)
 
-    nodes: Columns[ChainStatus] = {"Node": describe_node}
     columns: Columns[ChainStatus] = {
         "Chain": lambda chain: chain.name,
         "Condition": lambda chain: labels.get(chain.name),
         "State": lambda chain: state_mark(chain.state),
-        **(nodes if any(chain.node for chain in status.chains) else {}),
+        "Node": describe_node,
         "Why": lambda chain: describe_last(chain)[:_MAX_CHARS],
         **{str(number): partial(mark, number) for number in range(1, most + 1)},
         "Score": lambda chain: _scores(chain.scores),
@@ -208,12 +207,11 @@ def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _draw_rows(rows: Sequence[Row], pages: _Pages) -> Markup:
-    nodes: Columns[Row] = {"Node": lambda row: format_node(row.node, row.differs)}
     columns: Columns[Row] = {
         "Generation": lambda row: _link(f"{row.chain}/g{row.generation:03}", row, pages),
         "Condition": lambda row: format_labels(row.labels),
         "State": lambda row: state_mark(row.status),
-        **(nodes if any(row.node for row in rows) else {}),
+        "Node": lambda row: format_node(row.node, row.differs),
         "Why": lambda row: ": ".join(filter(None, (row.ended_by, row.error)))[:_MAX_CHARS],
         "Attempts": lambda row: count(row.attempts),
         "Turns": lambda row: count(row.turns),
