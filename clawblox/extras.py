@@ -31,6 +31,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "zstd": {"zstandard": "zstandard"},
     "re2": {"re2": "google-re2"},
     "check": {"hypothesis": "hypothesis"},
+    "ray": {"ray": "ray"},
 }
 """Modules that each extra adds, with the names of their packages."""
 
