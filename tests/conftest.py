@@ -20,7 +20,7 @@ import structlog
 from blockbuster import BlockBuster
 
 from tests.model_api import ModelApi, model_api
-from tests.optional import require_program
+from tests.optional import require_package, require_program
 from tests.programs import Programs
 from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
 from tests.tmux import Tmux, tmux_server
@@ -90,6 +90,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         for name in mark.args:
             require_program(name)
+    if item.get_closest_marker("ray"):
+        require_package("ray", "ray")
 
 
 @pytest.fixture(scope="module")

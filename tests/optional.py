@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -64,6 +65,12 @@ def require_program(name: str) -> Path:
     if path is None:
         unavailable(f"{name} is not installed (Debian: apt-get install {PACKAGES[name]})")
     return path
+
+
+def require_package(name: str, extra: str) -> None:
+    """End the test where a package of an extra is not installed."""
+    if find_spec(name) is None:
+        unavailable(f"{name} is not installed (pip install 'clawblox[{extra}]')")
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -1,0 +1,295 @@
+"""The engine that places hosts on the nodes of a Ray cluster. Only this module imports Ray.
+
+Ray must be 2.40 or newer, and the same version on all nodes, as Python must be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from clawblox.errors import ConfigError
+from clawblox.experiment.cluster.engine import CallLostError, HostEndedError
+from clawblox.experiment.cluster.host_process import prepare_process, requires_token
+from clawblox.experiment.plan.cluster import Cluster
+from clawblox.extras import require_extra
+
+require_extra("ray", __name__)
+
+import ray
+from ray import exceptions
+from ray._private import worker
+from ray._private.services import canonicalize_bootstrap_address
+from ray.exceptions import ActorUnavailableError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+_T = TypeVar("_T")
+
+ANSWER_TIMEOUT_S = 5.0
+"""Seconds for the head of a cluster to accept a connection; Ray itself would try for minutes."""
+TOKEN_TIMEOUT_S = 60.0
+"""Seconds for each node to say whether it requires a token; starting a worker takes most of it."""
+_CALLS = 1000
+"""Calls of a host that run at the same time; more are never made."""
+_OPTIONS: Mapping[str, Any] = {
+    "max_restarts": 0, "max_task_retries": 0, "lifetime": "non_detached",
+    "max_concurrency": _CALLS, "concurrency_groups": {"lease": _CALLS},
+    "scheduling_strategy": "SPREAD",
+}  # fmt: skip
+_HINT = """\
+start a cluster with 'ray start --head' and use the address that it prints, or set RAY_ADDRESS; \
+if it requires a token, set RAY_AUTH_MODE=token and the token here, too"""
+_OPEN = """\
+the cluster requires no token, so whoever reaches it can run programs on its nodes: \
+set RAY_AUTH_MODE=token before 'ray start' on each node, and here"""
+_PLAIN = """\
+the cluster's network traffic is not encrypted: \
+set RAY_USE_TLS=1 and Ray's other variables for TLS before 'ray start' on each node, and here"""
+_ENDED = (
+    exceptions.RayActorError, exceptions.WorkerCrashedError, exceptions.NodeDiedError,
+    exceptions.OutOfMemoryError, exceptions.RuntimeEnvSetupError,
+    exceptions.ActorUnschedulableError, exceptions.TaskUnschedulableError,
+)  # fmt: skip
+"""Errors of an actor or a task that no longer runs. A call that meets another one is unknown."""
+
+
+class _Actor:
+    """Runs a host in a process of its own on a node."""
+
+    def __init__(self, host_class: Callable[[str], Any]) -> None:
+        names, node = _name_nodes(), ray.get_runtime_context().get_node_id()
+        prepare_process()
+        self._host = host_class(names.get(node, node))
+
+    async def call(self, number: int, done: int, name: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401
+        return await self._host.call(number, done, name, arguments)
+
+    @ray.method(concurrency_group="lease")  # type: ignore[untyped-decorator]
+    async def renew(self, token: float | None) -> float:
+        return float(self._host.renew(token))
+
+
+class RayHost:
+    """A host that was asked for; implements :class:`clawblox.experiment.cluster.engine.HostHandle`.
+
+    Args:
+        actor: Its actor, as soon as Ray knows it.
+        control: Runs what may wait for the head of the cluster.
+        hosts: The hosts that have not been ended.
+    """
+
+    def __init__(self, actor: Future[Any], control: Executor, hosts: set[RayHost]) -> None:
+        self._actor = actor
+        self._control = control
+        self._hosts = hosts
+        hosts.add(self)
+
+    def call(self, number: int, done: int, name: str, arguments: tuple[Any, ...]) -> Future[Any]:
+        """Call a method of the host."""
+        return self._send("call", number, done, name, arguments)
+
+    def renew(self, token: float | None) -> Future[float]:
+        """Renew the lease of the host."""
+        return self._send("renew", token)
+
+    def _send(self, method: str, *arguments: object) -> Future[Any]:
+        outcome = _new_future()
+
+        def send(actor: Future[Any]) -> None:
+            with _failing(outcome):
+                if self not in self._hosts:
+                    raise HostEndedError("the host was ended")
+                _forward(getattr(actor.result(), method).remote(*arguments), outcome)
+
+        self._actor.add_done_callback(send)
+        return outcome
+
+    def end(self) -> None:
+        """End the host with force, or withdraw it while it waits for room. Idempotent."""
+        if self in self._hosts:
+            self._hosts.discard(self)
+            self._control.submit(self._kill)
+
+    def _kill(self) -> None:
+        with contextlib.suppress(Exception):  # there is no actor, or no connection any more
+            ray.kill(self._actor.result())
+
+
+class RayEngine:
+    """A connection to a Ray cluster; implements :class:`clawblox.experiment.cluster.engine.Engine`.
+
+    An existing connection of this process is used, and never shut down. It exists in tasks and
+    actors of Ray, for example. Calls to hosts, their starts and their ends never wait for the
+    cluster; ``ask_nodes``, ``describe``, ``close`` and the properties wait for its head.
+
+    Args:
+        address: Address of the cluster: ``"host:port"``, or ``"auto"`` for that of ``RAY_ADDRESS``,
+            the cluster of this machine or the existing connection.
+        host_class: Class of the hosts, which is called with the name of the node.
+
+    Raises:
+        ConfigError: No cluster answers there, it refuses this process, or the existing connection
+            is to another cluster.
+    """
+
+    def __init__(self, address: str, host_class: Callable[[str], Any]) -> None:
+        self._host_class = host_class
+        self._hosts: set[RayHost] = set()
+        # Ray replaces the handler of SIGTERM when it connects in the main thread, so this thread
+        # connects. It also does whatever would block an event loop while the head is away.
+        self._control = ThreadPoolExecutor(1, thread_name_prefix="clawblox-ray")
+        try:
+            self._is_own = self._control.submit(_connect, address).result()
+        except Exception:
+            self._control.shutdown()
+            raise
+        self._actor_class = ray.remote(**_OPTIONS)(_Actor)
+
+    def start_host(self, cluster: Cluster) -> RayHost:
+        """Ask for a host on a node with the resources that a plan reserves for an attempt."""
+        actor_class = self._actor_class.options(
+            num_cpus=cluster.cpus,
+            num_gpus=cluster.gpus,
+            memory=cluster.memory,
+            resources=dict(cluster.resources),
+        )
+        actor = self._control.submit(actor_class.remote, self._host_class)
+        return RayHost(actor, self._control, self._hosts)
+
+    def ask_nodes(
+        self, function: Callable[..., _T], *arguments: object
+    ) -> Mapping[str, Future[_T]]:
+        """Call a function of a module once on each node; the keys are the names of the nodes."""
+        return self._control.submit(self._ask, function, arguments).result()
+
+    def _ask(self, function: Callable[..., Any], arguments: Iterable[Any]) -> dict[str, Any]:
+        answers = {}
+        for node, name in _name_nodes().items():
+            where = NodeAffinitySchedulingStrategy(node, soft=False)
+            task = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(function)
+            answers[name] = _new_future()
+            with _failing(answers[name]):
+                _forward(task.remote(*arguments), answers[name])
+        return answers
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the connection is encrypted; then the cluster accepts no other."""
+        return os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether all nodes have addresses of this machine."""
+        nodes = self._control.submit(_live_nodes).result()
+        return all(_is_of_this_machine(node["NodeManagerAddress"]) for node in nodes)
+
+    @functools.cached_property
+    def has_token(self) -> bool:
+        """Whether each node requires a token of whoever connects.
+
+        The nodes are asked, since a driver with a token may join a cluster that requires none.
+        """
+        answers = self.ask_nodes(requires_token).values()
+        with contextlib.suppress(CallLostError, HostEndedError, TimeoutError):
+            return all(answer.result(TOKEN_TIMEOUT_S) for answer in answers)
+        return False
+
+    def describe(self) -> Sequence[str]:
+        """Return warnings about the cluster, for people."""
+        warnings = [] if self.has_token else [_OPEN]
+        return warnings if self.is_encrypted or self.is_loopback else [*warnings, _PLAIN]
+
+    def close(self) -> None:
+        """End all hosts, and the connection if this engine has made it. Idempotent."""
+        for host in [*self._hosts]:
+            host.end()
+        self._control.shutdown()
+        if self._is_own:
+            self._is_own = False
+            ray.shutdown()
+            worker._worker_logs_enabled = True
+
+
+def _connect(address: str) -> bool:
+    """Connect to a cluster, unless this process is connected; return whether this has connected."""
+    if ray.is_initialized():
+        existing = ray.get_runtime_context().gcs_address
+        if address != "auto" and canonicalize_bootstrap_address(address) != existing:
+            text = f"must be auto or {existing}, since this process is connected to that cluster"
+            raise ConfigError(text, key="cluster.address", value=address)
+        return False
+    try:
+        host, _, port = (canonicalize_bootstrap_address(address) or address).rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_TIMEOUT_S).close()
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+        worker._worker_logs_enabled = False  # it would write its own messages to stdout
+    except (OSError, RuntimeError, ValueError, RayError) as error:
+        text = f"must be the address of a running Ray cluster: {error}"
+        raise ConfigError(text, key="cluster.address", value=address, hint=_HINT) from error
+    return True
+
+
+def _is_of_this_machine(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family) as probe:
+        probe.bind((address, 0))
+        return True
+    return False
+
+
+def _live_nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _name_nodes() -> dict[str, str]:
+    """Return the names of the living nodes by their ids; names that several have are made unique.
+
+    A node's name in Ray is its address unless ``ray start --node-name`` gave another.
+    """
+    names = {node["NodeID"]: node["NodeName"] for node in _live_nodes()}
+    count = Counter(names.values())
+    return {node: f"{name}-{node[:8]}" if count[name] > 1 else name for node, name in names.items()}
+
+
+def _new_future() -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # it can no longer be cancelled: a call ends by a call
+    return future
+
+
+@contextlib.contextmanager
+def _failing(outcome: Future[Any]) -> Iterator[None]:
+    """Make an exception in the block the outcome."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whoever waits for the outcome gets it
+        outcome.set_exception(_translate(error))
+
+
+def _forward(answer: ray.ObjectRef[Any], outcome: Future[Any]) -> None:
+    """Complete an outcome with the answer to a call."""
+
+    def complete(source: Future[Any]) -> None:
+        with _failing(outcome):
+            outcome.set_result(source.result())
+
+    answer.future().add_done_callback(complete)
+
+
+def _translate(error: Exception) -> Exception:
+    """Return what an engine raises for an error of a call."""
+    match error:
+        case exceptions.RayTaskError(cause=Exception() as cause) if not isinstance(cause, RayError):
+            return cause
+        case exceptions.RayTaskError() | exceptions.UnserializableException():
+            return RuntimeError(str(error))  # it cannot be pickled
+        case RayError():
+            is_ended = isinstance(error, _ENDED) and not isinstance(error, ActorUnavailableError)
+            return HostEndedError(str(error)) if is_ended else CallLostError(str(error))
+    return error
