@@ -38,6 +38,33 @@ def test_means_of_agents_are_by_their_driver(experiment_dir: Path, call: Start) 
     assert [line.split()[0] for line in table.out.splitlines()] == ["DRIVER", "claude"]
 
 
+def test_several_experiments_are_joined_in_one_table(experiment_dir: Path, call: Start) -> None:
+    shutil.copytree(experiment_dir, "second")
+    words = ("experiment", "results", str(experiment_dir), "second")
+    joined = call(*words, "--csv")
+    assert joined.wait() == 0, joined.err
+    rows = list(csv.DictReader(io.StringIO(joined.out)))
+    alone = csv.DictReader(io.StringIO(call(*words[:3], "--csv").out))
+    assert {row["experiment"] for row in rows} == {str(experiment_dir), "second"}
+    assert [row["chain"] for row in rows] == 2 * [row["chain"] for row in alone]
+    facts = json.loads(call(*words, "--json").out)
+    assert {row["experiment"] for row in facts["agents"]} == {str(experiment_dir), "second"}
+    table = call(*words, "--by", "experiment").out.splitlines()
+    assert [line.split()[0] for line in table] == ["EXPERIMENT", str(experiment_dir), "second"]
+    assert call(*words, "--svg", "scores.svg").out == "Wrote scores.svg\n"
+
+
+def test_a_directory_that_cannot_be_joined_is_named(experiment_dir: Path, call: Start) -> None:
+    Path("link").symlink_to(experiment_dir)
+    Path("empty").mkdir()
+    same = call("experiment", "results", str(experiment_dir), "link")
+    assert same.wait() == 2
+    assert f"but '{experiment_dir}' and 'link' are the same directory" in same.err
+    other = call("experiment", "results", str(experiment_dir), "empty")
+    assert other.wait() == 2
+    assert other.err.startswith("Error: there is no experiment in 'empty'\n")
+
+
 @pytest.mark.parametrize("columns", [80, pytest.param(100, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "options",

@@ -17,7 +17,7 @@ from clawblox.cli.parameters import (
     existing_experiment,
     json_option,
 )
-from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
+from clawblox.cli.running.experiment_choice import choose_experiments
 from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import ask, note, table_width
 from clawblox.cli.terminal.screen import progress_bar
@@ -27,7 +27,7 @@ from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.record import read_experiment
-from clawblox.experiment.tables.results import MEANS, Results
+from clawblox.experiment.tables.results import MEANS, Results, join_results
 from clawblox.experiment.tables.rows import Row
 from clawblox.printable import printable
 from clawblox.system.amounts import format_bytes
@@ -56,9 +56,10 @@ _USUAL_SCORE: Final = "output_tokens"
       clawblox experiment results experiments/m1 --agents     a row for each agent
       clawblox experiment results experiments/m1 --csv > results.csv
       clawblox experiment results experiments/m1 --svg scores.svg
+      clawblox experiment results experiments/m1-* --csv      of several
     """),
 )
-@newest_directory
+@click.argument("directories", type=PATH, nargs=-1, metavar="[DIR]...")
 @click.option(
     "--by",
     metavar="COLUMN[,COLUMN]...",
@@ -82,7 +83,7 @@ _USUAL_SCORE: Final = "output_tokens"
 )
 @json_option
 def results(
-    directory: str | None,
+    directories: tuple[str, ...],
     *,
     by: str | None,
     of_agents: bool,
@@ -91,17 +92,18 @@ def results(
     score: str | None,
     as_json: bool,
 ) -> None:
-    """Show the results of an experiment, running or ended.
+    """Show the results of an experiment, running or ended, or those of several as one.
 
     A row is a generation, or with --agents an agent in a generation. Means are those of complete
     generations. TURNS has those that answer the save prompt, too, which count to no budget. On a
     terminal, columns that do not fit are left out. A picture has a colour for
     each value of --by, by default of the labels in which chains differ; with more than 12 chains it
     has bands. DIR is by default the experiment in the current directory that was changed last.
+    With several, the column EXPERIMENT of each row is the directory of its experiment.
 
     \f
     Raises:
-        UsageError: There is no experiment in the directory.
+        UsageError: There is no experiment in a directory, or two are the same.
         click.UsageError: Options cannot be combined.
         ConfigError: There is no such column.
         OSError: The picture cannot be written.
@@ -114,8 +116,9 @@ def results(
         raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
     if as_csv and by is not None:
         raise click.UsageError("--by: must be left out with --csv, which has a row for each value.")
-    record = read_experiment(choose_experiment(directory))
-    found = record.results()
+    records = list(map(read_experiment, choose_experiments(directories)))
+    parts = {shorten_path(record.directory): record.results() for record in records}
+    found = join_results(parts) if len(records) > 1 else records[0].results()
     keys = None if by is None else [name.strip() for name in by.split(",")]
     if as_json:
         click.echo(found.to_json() if keys is None else format_json(_group(found, keys)))
@@ -123,16 +126,18 @@ def results(
         click.echo(found.to_csv(agents=of_agents), nl=False)
     elif svg is not None:
         shown = score or next((name for row in found.rows() for name in row.scores), _USUAL_SCORE)
-        picture = draw_scores(found, shown, by=keys, title=record.plan.name)
+        title = ", ".join(dict.fromkeys(record.plan.name for record in records))
+        picture = draw_scores(found, shown, by=keys, title=title)
         Path(svg).write_text(picture.document(), encoding="utf-8")
         click.echo(f"Wrote {svg}")
     elif not found.rows():
         click.echo("No generation has begun.")
     else:
         click.echo(found.table(by=keys, agents=of_agents, width=table_width()))
-    if failed := record.status().failed_scores:
-        command = suggest("experiment show", record.directory, failed[0])
-        note(f"{count_words(len(failed), 'score')} failed. To see why:  {command}")
+    for record in records:
+        if failed := record.status().failed_scores:
+            command = suggest("experiment show", record.directory, failed[0])
+            note(f"{count_words(len(failed), 'score')} failed. To see why:  {command}")
 
 
 def _group(found: Results, keys: Sequence[str]) -> dict[str, Any]:

@@ -56,6 +56,31 @@ def choose_experiment(text: str | None) -> Path:
     return existing_experiment(str(found[0]))
 
 
+def choose_experiments(texts: Sequence[str]) -> list[Path]:
+    """Return the directories of the experiments that were typed, or of the newest. Blocks.
+
+    Args:
+        texts: The directories as they were typed; none for the newest experiment.
+
+    Returns:
+        The directories, absolute.
+
+    Raises:
+        ClawbloxError: A directory does not exist.
+        UsageError: There is no experiment in one, or two are the same.
+    """
+    typed: dict[Path, str] = {}
+    for text in texts:
+        place = choose_experiment(text).resolve()
+        if place in typed:
+            raise UsageError(
+                f"DIR: must be different experiments, but {typed[place]!r} and {text!r} are the "
+                "same directory"
+            )
+        typed[place] = text
+    return [choose_experiment(text) for text in texts or (None,)]
+
+
 def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
     """Return the run that was typed, or else the only one in the current directory. Blocks.
 

@@ -21,6 +21,8 @@ from clawblox.experiment.tables.flat_rows import LABEL, KeptScore, is_number, st
 PROMPT: Final = f"{LABEL}{BRANCH_LABEL}"
 """The column that distinguishes the branches of a checkpoint."""
 FlatRows: TypeAlias = Sequence[Mapping[str, Any]]
+ChainKey: TypeAlias = tuple[str, str]
+"""The experiment of a chain, and its name."""
 _Values: TypeAlias = Mapping[int, float]
 """Values of a branch by generation."""
 
@@ -94,13 +96,13 @@ class _Pair:
 
 
 def compare_branches(
-    flat: FlatRows, branches: Mapping[str, Branch], keys: Sequence[str], column: str
+    flat: FlatRows, branches: Mapping[ChainKey, Branch], keys: Sequence[str], column: str
 ) -> Iterator[Difference]:
     """Yield the differences of branches from the controls of the same checkpoint, by message.
 
     Args:
         flat: The rows of complete generations.
-        branches: The branches by name.
+        branches: The branches.
         keys: The columns whose values pairs have in common, with :data:`PROMPT`.
         column: The column to compare.
 
@@ -127,20 +129,21 @@ def compare_branches(
             )
 
 
-_Origins: TypeAlias = dict[CheckpointRef, dict[str, dict[int, float]]]
+_Origins: TypeAlias = dict[CheckpointRef, dict[ChainKey, dict[int, float]]]
 """Values by checkpoint, branch and generation."""
 
 
 def _collect(
-    rows: FlatRows, branches: Mapping[str, Branch], column: str
+    rows: FlatRows, branches: Mapping[ChainKey, Branch], column: str
 ) -> dict[str | None, _Origins]:
     """Return the values of branches by the label of their message; None for controls."""
     found: dict[str | None, _Origins] = {}
     for facts in rows:
-        branch, value = branches.get(facts["chain"]), facts.get(column)
+        key = (facts["experiment"], facts["chain"])
+        branch, value = branches.get(key), facts.get(column)
         if branch is not None and is_number(value, column, "column"):
             origins = found.setdefault(None if branch.prompt is None else branch.label, {})
-            of_branch = origins.setdefault(branch.source, {}).setdefault(facts["chain"], {})
+            of_branch = origins.setdefault(branch.source, {}).setdefault(key, {})
             of_branch[facts["generation"]] = value
     order = {name: (branch.group, branch.number) for name, branch in branches.items()}
     for origins in found.values():

@@ -34,6 +34,7 @@ from clawblox.experiment.tables.flat_rows import (
 )
 from clawblox.experiment.tables.groups import (
     PROMPT,
+    ChainKey,
     Difference,
     FlatRows,
     GroupSummary,
@@ -71,12 +72,12 @@ class Results:
     Args:
         rows: A row for each generation.
         agents: A row for each agent and generation.
-        branches: The branches among the chains, by name.
+        branches: The branches among the chains.
     """
 
     _rows: Sequence[Row]
     _agents: Sequence[AgentRow]
-    _branches: Mapping[str, Branch] = attrs.field(factory=dict)
+    _branches: Mapping[ChainKey, Branch] = attrs.field(factory=dict)
 
     def rows(self) -> list[Row]:
         """Return a row for each generation that has begun, chain by chain."""
@@ -199,11 +200,15 @@ class Results:
         columns, flat = self._flat(agents=False)
         keys, wanted = _find_columns(by, columns), find_column(score, columns, "score")
         groups: dict[str, dict[str, dict[int, float]]] = {}
+        is_single = len({row.experiment for row in self._rows}) <= 1
         for values, rows in group_rows(self._complete(flat, agents=False), keys).items():
             lines = groups.setdefault(" · ".join(map(format_cell, values)), {})
             for facts in rows:
                 if is_number(facts.get(wanted), score, "score"):
-                    lines.setdefault(facts["chain"], {})[facts["generation"]] = facts[wanted]
+                    name = (
+                        facts["chain"] if is_single else f"{facts['experiment']} {facts['chain']}"
+                    )
+                    lines.setdefault(name, {})[facts["generation"]] = facts[wanted]
         return {name: lines for name, lines in groups.items() if lines}
 
     def conditions(self) -> list[str]:
@@ -306,7 +311,23 @@ def make_results(
         for name, chain in all_chains(plan, state).items()
         if forked_from is None or _find_source(state, name) == forked_from
     ]
-    return _join((make_chain_rows(plan, state, chain) for chain in chains), state)
+    return _gather(plan, (make_chain_rows(plan, state, chain) for chain in chains), state)
+
+
+def join_results(parts: Mapping[str, Results]) -> Results:
+    """Return the results of several experiments as those of one.
+
+    Args:
+        parts: The results, each by what its rows then have as the name of the experiment.
+    """
+    rows: list[Row] = []
+    agents: list[AgentRow] = []
+    branches: dict[ChainKey, Branch] = {}
+    for name, part in parts.items():
+        rows += (attrs.evolve(row, experiment=name) for row in part._rows)
+        agents += (attrs.evolve(row, experiment=name) for row in part._agents)
+        branches |= {(name, chain): branch for (_, chain), branch in part._branches.items()}
+    return Results(rows, agents, branches)
 
 
 def _find_source(state: ExperimentState, chain: str) -> CheckpointRef | None:
@@ -327,17 +348,19 @@ async def collect_results(plan: Plan, state: ExperimentState) -> Results:
     for chain in all_chains(plan, state).values():
         parts.append(make_chain_rows(plan, state, chain))
         await anyio.lowlevel.checkpoint()
-    return _join(parts, state)
+    return _gather(plan, parts, state)
 
 
-def _join(chains: Iterable[tuple[list[Row], list[AgentRow]]], state: ExperimentState) -> Results:
+def _gather(
+    plan: Plan, chains: Iterable[tuple[list[Row], list[AgentRow]]], state: ExperimentState
+) -> Results:
     rows: list[Row] = []
     agents: list[AgentRow] = []
     for of_generations, of_agents in chains:
         rows += of_generations
         agents += of_agents
-    found = {chain.name: chain.branch for chain in state.chains.values()}
-    branches = {name: branch for name, branch in found.items() if branch is not None}
+    found = {(plan.name, chain.name): chain.branch for chain in state.chains.values()}
+    branches = {key: branch for key, branch in found.items() if branch is not None}
     return Results(rows, agents, branches)
 
 

@@ -51,7 +51,7 @@ class RowFacts:
     All paths are relative to the directory of the experiment.
 
     Attributes:
-        experiment: Name of the experiment.
+        experiment: Name of the experiment; where several are joined, its directory.
         chain: Name of the chain.
         repeat: Number of its repeat or seed within its condition, from 1.
         seed: Seed of its worlds; None without one.

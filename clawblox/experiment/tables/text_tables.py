@@ -91,7 +91,9 @@ def format_rows(
     """
     own = _AGENTS_RANKS if agents else _RANKS
     shown = [label for label in labels if not (agents and strip(label) in own)]
-    ranks = {"chain": 0, **{label: _rank_label(label, flat) for label in shown}, **own}
+    is_joined = len({facts["experiment"] for facts in flat}) > 1
+    first = {"experiment": 0, "chain": 0} if is_joined else {"chain": 0}
+    ranks = {**first, **{label: _rank_label(label, flat) for label in shown}, **own}
     columns = [
         _Shown(_head(name, ranks), rank, [facts.get(name) for facts in flat])
         for name, rank in {**ranks, **dict.fromkeys(scores, 1)}.items()

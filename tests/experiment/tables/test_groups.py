@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawblox.errors import ConfigError
-from clawblox.experiment.tables.results import Results, make_results
+from clawblox.experiment.tables.results import Results, join_results, make_results
 from tests.experiment.journals import Journal, make_plan, used
 
 HINT = "Get behind it."
@@ -176,6 +176,26 @@ def test_a_table_of_branches_without_a_control_says_that_they_are_not_compared()
     forks = Forks("r1")
     forks.fork("r1", {None: [3.0, 7.0]})
     assert "No differences" not in forks.results.table(by="prompt", mean=["points"])
+
+
+def test_chains_of_the_same_name_in_joined_experiments_are_different_chains() -> None:
+    forks = [Forks("r1"), Forks("r1")]
+    for points, experiment in zip((3.0, 7.0), forks, strict=True):
+        experiment.fork("r1", {None: [1.0], HINT: [points]})
+    joined = join_results({"a": forks[0].results, "b": forks[1].results})
+    (difference,) = joined.differences("points")
+    assert (difference.estimate.n, difference.estimate.mean) == (2, 4.0)
+    (branches,) = joined.series("points", by=()).values()
+    assert branches["a r1-f1-2"] == {1: 3.0}
+    assert branches["b r1-f1-2"] == {1: 7.0}
+    heading, first, *others = joined.table().splitlines()
+    assert heading.split()[:2] == ["EXPERIMENT", "CHAIN"]
+    assert (first.split()[:2], others[-1].split()[:2]) == (["a", "r1"], ["b", "r1-f1-2"])
+    assert joined.table(agents=True).startswith("EXPERIMENT  CHAIN")
+    means = {
+        one.by["experiment"]: one.estimate.n for one in joined.summary("points", by="experiment")
+    }
+    assert means == {"a": 3, "b": 3}
 
 
 def test_an_experiment_without_branches_has_no_differences() -> None:
