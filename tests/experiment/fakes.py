@@ -51,8 +51,8 @@ class Trouble:
         at: Seconds after its start; 0 at the start itself.
         kind: ``world``, ``node``, ``agent``, ``limit``, ``auth``, ``ended``, ``budget``,
             ``secret``, ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``shaky`` (every
-            other checkpoint fails), ``dead`` (a world that ends unseen) or ``busy`` (agents that
-            are never between turns).
+            other checkpoint fails), ``dead`` (a world that ends unseen), ``busy`` (agents that are
+            never between turns) or ``slow`` (each archive takes 7 seconds).
         lasts: Seconds of a limit as its provider reports it; None if it reports none.
     """
 
@@ -241,10 +241,12 @@ class FakeAttempt:
             raise WorldExitedError("the world has ended")
         if trouble is not None and trouble.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
-        if trouble is not None and trouble.kind == "busy":
+        if trouble is not None and trouble.kind in ("busy", "slow"):
             await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + idle_wait)
         self.saved += 1
         file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
+        if trouble is not None and trouble.kind == "slow":
+            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 7.0)
         self.workshop.archives.add((self.order.chain.name, self.order.run_id, file))
         time = await self.world_time()
         self.workshop.world_times[file, self.order.run_id] = time or 0.0

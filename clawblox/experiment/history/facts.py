@@ -259,6 +259,7 @@ class CheckpointMade(Struct):
     mid_turn: list[str] = []
     reason: str = ""
     size_bytes: Count = 0
+    save_s: Seconds | None = None
 
 
 class CheckpointFailed(Struct):

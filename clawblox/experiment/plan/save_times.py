@@ -1,12 +1,16 @@
-"""The time for saving at the end of generations: whether it leaves any for work. Pure."""
+"""The time for saving, at a pause and at the end of generations: whether it leaves any. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.plan import Chain, Plan
+
+PAUSE_IDLE_WAIT_S: Final = 5.0
+"""Seconds to wait for a moment between turns before a pause."""
 
 
 def find_long_saves(plan: Plan, recorded: Plan | None = None) -> Iterator[ConfigError]:

@@ -20,6 +20,7 @@ from clawblox.experiment.history.lines import About, CheckpointKind, FailureCaus
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.layout import failed_name
+from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from clawblox.experiment.schedule.mailbox import Mailbox
 from clawblox.experiment.schedule.meter import Meter
@@ -45,8 +46,6 @@ from clawblox.telemetry.own_log import OwnLog
 _LOOK_S: Final = 30.0
 """Seconds between two questions to the stop hook, and for the world's time."""
 _MAX_FAILED_SAVES: Final = 3
-_PAUSE_IDLE_WAIT_S: Final = 5.0
-"""Seconds to wait for a moment between turns before a pause."""
 _NEED_DISK: Final[frozenset[FailureCause]] = frozenset({"world", "agent", "start"})
 """Causes that a full disk can have."""
 _FULL_DISK_BYTES: Final = 1 << 20
@@ -402,14 +401,19 @@ class GenerationRunner:
 
     async def _checkpoint(self, kind: CheckpointKind) -> bool:
         """Make a checkpoint; return whether it was made."""
-        idle_wait = _PAUSE_IDLE_WAIT_S
+        idle_wait = PAUSE_IDLE_WAIT_S
         if kind == "periodic":  # but not into the save phase
             remaining_s = self._active_limit_s - self.meter.active_s
             idle_wait = max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
+        begun_at = self._clock.monotonic()
+
+        def note_moment() -> float:
+            nonlocal begun_at
+            begun_at = self._clock.monotonic()  # the wait for an idle moment is over
+            return self.meter.active_s
+
         try:
-            saved = await self._attempt.checkpoint(
-                kind, lambda: self.meter.active_s, idle_wait=idle_wait
-            )
+            saved = await self._attempt.checkpoint(kind, note_moment, idle_wait=idle_wait)
         except WorldExitedError as error:
             raise AttemptError("world", str(error)) from error
         except (ClawbloxError, OSError) as error:
@@ -417,7 +421,8 @@ class GenerationRunner:
             return False
         self._failed_saves = 0
         self.world_time = saved.world_time
-        await self._write("checkpoint", self._describe(kind, saved))
+        save_s = self._clock.monotonic() - begun_at
+        await self._write("checkpoint", {**self._describe(kind, saved), "save_s": save_s})
         await self._retain()
         return True
 

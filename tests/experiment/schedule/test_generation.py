@@ -40,6 +40,14 @@ async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end(
         assert f"t{int(line.data['elapsed_s']):06}" in line.data["file"]
 
 
+async def test_a_checkpoint_has_the_time_of_its_save_without_the_wait_before_it() -> None:
+    simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
+    simulation.workshop.troubles["r1"] = [Trouble(0.0, "slow")]
+    assert await simulation.run()
+    lines = [line for line in simulation.journal.lines if line.type == "checkpoint"]
+    assert {line.data["save_s"] for line in lines} == {7.0}
+
+
 async def test_the_pointer_names_a_remaining_archive_before_the_oldest_is_removed() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 900.0, "keep": 1, "idle_wait": 0.0}))
     assert await simulation.run()
