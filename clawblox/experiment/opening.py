@@ -6,7 +6,7 @@ file of its own, and a line in the journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,30 +124,50 @@ def _amend(
     check: Callable[[], None],
 ) -> None:
     """Compare the plan with the recorded one, and record the changes that are accepted."""
-    recorded = read_plans(directory, journal.lines)
+    plan, facts = check_amendment(directory, journal.lines, given, accept, check)
+    if facts["changes"]:
+        _write_plan(directory, facts["plan"], plan, check)
+        journal.append("plan.amended", facts)
+
+
+def check_amendment(
+    directory: Path,
+    lines: Sequence[Line],
+    given: Plan | None,
+    accept: Collection[str] = (),
+    check: Callable[[], None] = lambda: None,
+) -> tuple[Plan, Mapping[str, Any]]:
+    """Return the plan with which an experiment continues, and the facts of its changes. Blocks.
+
+    Args:
+        directory: The directory of the experiment.
+        lines: The lines of its journal, at least one.
+        given: The plan; None for the recorded one.
+        accept: Amendments of the plan that are accepted.
+        check: Called often while files are read; ends the call by raising an error.
+
+    Raises:
+        PlanChangedError: The plan, or a file that it names, has changed, and that is not accepted.
+        ConfigError: The plan leaves no time for work.
+        ClawbloxError: A file cannot be read.
+    """
+    recorded = read_plans(directory, lines)
     before = recorded[-1]
     plan = before if given is None else given.but(naming=before.naming)
     inputs = digest_inputs(plan, experiment_dir=directory, check=check)
-    changes = [
-        *compare(before, plan),
-        *_last_inputs(directory, journal.lines).compare(inputs),
-    ]
-    has_worked = any(line.type in WORK for line in journal.lines)
+    changes = [*compare(before, plan), *_last_inputs(directory, lines).compare(inputs)]
+    has_worked = any(line.type in WORK for line in lines)
     require_acceptable(changes, accept, has_worked=has_worked)
-    if not changes:
-        return
-    require_time_to_work(plan, before)
+    if changes:
+        require_time_to_work(plan, before)
     revision = len(recorded)
-    name = f"plan-{revision}.toml"
-    _write_plan(directory, name, plan, check)
-    facts = {
+    return plan, {
         "revision": revision,
-        "plan": name,
+        "plan": f"plan-{revision}.toml",
         "changes": [_describe(change) for change in changes],
         "inputs": attrs.asdict(inputs),
         "mends": not has_worked,
     }
-    journal.append("plan.amended", facts)
 
 
 def _last_inputs(directory: Path, lines: Sequence[Line]) -> Inputs:

@@ -16,6 +16,7 @@ from clawblox.experiment.plan.naming import original_name
 from clawblox.experiment.plan.parts import USUAL_SAVING_S
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.plan.values import to_plain
+from clawblox.experiment.tables.lead_time import LeadTime
 from clawblox.experiment.tables.status import make_status
 from clawblox.printable import printable
 from clawblox.system.amounts import format_bytes
@@ -30,12 +31,13 @@ _MAX_CHAINS: Final = 100
 _MAX_VALUE_CHARS: Final = 60
 
 
-def describe_plan(plan: Plan, survey: Survey) -> list[str]:
+def describe_plan(plan: Plan, survey: Survey, lead_time: LeadTime) -> list[str]:
     """Return what an experiment with a plan would do.
 
     Args:
         plan: The plan.
         survey: What it would use.
+        lead_time: How long a pause takes.
     """
     chains = plan.chains()
     return [
@@ -44,11 +46,21 @@ def describe_plan(plan: Plan, survey: Survey) -> list[str]:
             f"{_describe_time(plan, chains)} {_describe_disk(survey)}",
             " ".join(_describe_limits(plan, chains)),
             "   ".join(_describe_inputs(plan, survey)),
+            _describe_lead_time(lead_time),
             *survey.notes,
             "",
             *_describe_chains(chains),
         )
     ]
+
+
+def _describe_lead_time(time: LeadTime) -> str:
+    """Return how long a pause takes, and when a batch system should ask for it."""
+    took = "not measured yet;"
+    if time.pause_s is not None:
+        took = f"about {math.ceil(time.pause_s)} s, so"
+    when = f"{time.lead_s} s before the end (--signal=B:TERM@{time.lead_s})"
+    return f"Pause: {took} ask the batch system for the signal {when}."
 
 
 def _describe_chains(chains: Sequence[Chain]) -> list[str]:

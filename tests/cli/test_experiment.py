@@ -89,13 +89,14 @@ def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
     words = ("experiment", "run", "exp.toml", "--dry-run", "--set", "generations=3")
     command = call(*words, env=KEYS)
     assert command.wait() == 0, command.err
-    chains, tokens, inputs, note, _, chain = command.out.splitlines()
+    chains, tokens, inputs, pause, note, _, chain = command.out.splitlines()
     assert chains.startswith(
         "1 chain of 3 generations of 1s, 1 world at a time: at least 3s. Disk:"
     )
     assert tokens.startswith("No limit of output tokens")
     assert inputs.startswith("world counter ")
     assert inputs.endswith("copied: template")
+    assert pause.startswith("Pause: not measured yet;")
     facts = json.loads(call(*words, "--json", env=KEYS).out)
     assert (facts["chains"], facts["conditions"], facts["notes"]) == (["r1"], {"r1": {}}, [note])
     assert chain == "r1"

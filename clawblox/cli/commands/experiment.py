@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,12 @@ from clawblox.cli.parameters import (
     existing_experiment,
     show,
 )
-from clawblox.cli.running.experiment_run import make_call, run_experiment, running_options
+from clawblox.cli.running.experiment_run import (
+    make_call,
+    pause_on_term_option,
+    run_experiment,
+    running_options,
+)
 from clawblox.cli.running.plan_settings import (
     apply_cluster,
     apply_score,
@@ -40,13 +45,18 @@ from clawblox.cli.terminal.output import note
 from clawblox.config.arguments import mismatch
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.live.survey import survey_plan
+from clawblox.experiment.history.journal import read_lines
+from clawblox.experiment.history.lines import WORK, Line
+from clawblox.experiment.live.survey import Stage, Survey, survey_plan
+from clawblox.experiment.opening import check_amendment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.schedule.score_functions import load_score
+from clawblox.experiment.tables.lead_time import find_lead_time
+from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.formatting import shorten_path, suggest
@@ -92,6 +102,7 @@ def command() -> None:
       clawblox experiment run exp.toml
       clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
       clawblox experiment run exp.toml --detach
+      clawblox experiment run exp.toml --continue --pause-on-term    in a job
 
     \b
     A small plan:
@@ -122,12 +133,19 @@ def command() -> None:
 @settings_option
 @score_option
 @cluster_option
+@click.option(
+    "--continue",
+    "may_exist",
+    is_flag=True,
+    help="Continue the experiment if its directory has one, as resume does; else begin it.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and start nothing.")
 @click.option(
     "--smoke",
     is_flag=True,
     help="Run each condition for one generation of 60 seconds, in a directory of its own.",
 )
+@pause_on_term_option
 @running_options
 def run(
     ctx: click.Context,
@@ -138,11 +156,12 @@ def run(
     settings: Mapping[str, Any],
     score: str | None,
     cluster: str | None,
+    may_exist: bool,
     dry_run: bool,
     smoke: bool,
     **how: Any,
 ) -> int:
-    """Begin an experiment and run it to its end.
+    """Begin an experiment and run it to its end; --continue also continues it.
 
     PLAN is a TOML file. Everything that it needs is checked first, and all faults are reported
     together; --dry-run also lists the chains with their values. On a terminal a live table shows
@@ -165,27 +184,51 @@ def run(
     require_lasting(place)
     directory = place.absolute()
     if smoke:
-        if dry_run or how["detach"]:
-            raise UsageError("--smoke: must be given without --dry-run and --detach")
+        if dry_run or may_exist or how["detach"]:
+            raise UsageError("--smoke: must be given without --continue, --dry-run and --detach")
         directory = smoke_directory(directory)
         look = partial(survey_plan, make_smoke_plan(plan), directory)
         with naming_lines(plan_file, settings):
             anyio.run(look)
         return anyio.run(partial(run_smoke, plan, directory, as_json=how["as_json"]))
     call = make_call(ctx, directory, **how)
-    if not call.is_spawned:  # else the directory has the log of this process
+    is_known = may_exist and (directory / JOURNAL_NAME).exists()
+    lines = read_lines(directory) if is_known else []
+    if not call.is_spawned and not is_known:  # else the directory has the log of this process
         require_new(directory)
-        look = partial(survey_plan, plan, directory, are_variables_needed=not dry_run)
-        with naming_lines(plan_file, settings):
+    with naming_lines(plan_file, settings):
+        if dry_run or not (call.is_spawned or lines):  # else the session looks for itself
+            if lines:
+                check_amendment(directory, lines, plan)
+            stage = _find_stage(lines)
+            look = partial(
+                survey_plan, plan, directory, stage=stage, are_variables_needed=not dry_run
+            )
             survey = anyio.run(look)  # a plan with faults leaves nothing
-        if dry_run:
-            chains = {chain.name: to_plain(chain.condition) for chain in plan.chains()}
-            facts = {**attrs.asdict(survey), "chains": [*chains], "conditions": chains}
-            show(facts, "\n".join(describe_plan(plan, survey)), as_json=call.as_json)
-            return 0
-        for text in survey.notes:
-            note(text)
-    return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
+            if dry_run:
+                _show_dry_run(plan, survey, lines, as_json=call.as_json)
+                return 0
+            for text in survey.notes:
+                note(text)
+        return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
+
+
+def _find_stage(lines: Sequence[Line]) -> Stage:
+    if any(line.type in WORK for line in lines):
+        return "worked"
+    return "recorded" if lines else "new"
+
+
+def _show_dry_run(plan: Plan, survey: Survey, lines: Sequence[Line], *, as_json: bool) -> None:
+    chains = {chain.name: to_plain(chain.condition) for chain in plan.chains()}
+    lead_time = find_lead_time(plan, lines)
+    facts = {
+        **attrs.asdict(survey),
+        **attrs.asdict(lead_time),
+        "chains": [*chains],
+        "conditions": chains,
+    }
+    show(facts, "\n".join(describe_plan(plan, survey, lead_time)), as_json=as_json)
 
 
 def require_lasting(place: Path) -> None:
@@ -247,6 +290,7 @@ def require_new(directory: Path) -> None:
     "or templates; can be repeated.",
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed chains again.")
+@pause_on_term_option
 @running_options
 def resume(
     ctx: click.Context,

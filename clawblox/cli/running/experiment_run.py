@@ -34,7 +34,8 @@ from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.tasks import Tasks
 from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.experiment_run import RunOutcome
+from clawblox.experiment.experiment_run import EXIT_STATUS, RunOutcome
+from clawblox.experiment.history.state import AttemptState
 from clawblox.telemetry.events import Subscription
 from clawblox.views.experiments import describe_waits, summarise_experiment
 from clawblox.views.formatting import format_json, shorten_path, suggest
@@ -58,6 +59,7 @@ class ExperimentCall:
         starter_fd: Socket of the command that spawned this process to run in the background; None
             when this is the command itself.
         as_json: Whether to print the outcome as JSON; events then go to standard error.
+        pause_on_term: Whether a SIGTERM that has saved everything counts as a pause.
     """
 
     directory: Path
@@ -66,6 +68,7 @@ class ExperimentCall:
     detach: bool = False
     starter_fd: int | None = None
     as_json: bool = False
+    pause_on_term: bool = False
 
     @property
     def is_spawned(self) -> bool:
@@ -77,6 +80,14 @@ _detach = click.option(
     "--detach",
     is_flag=True,
     help="Return when the experiment has begun, and keep running in the background.",
+)
+
+
+pause_on_term_option = click.option(
+    "--pause-on-term",
+    is_flag=True,
+    help="Exit with status 75 after a SIGTERM, as after a pause, if everything that ran was saved; "
+    "else with 143, as without this option.",
 )
 
 
@@ -116,10 +127,15 @@ async def run_experiment(
         return await _run_in_background(call)
     starter = None if call.starter_fd is None else StarterChannel(call.starter_fd)
     with Output(sys.stderr if call.as_json else sys.stdout) as output:
-        runner = ExperimentRunner(make(), output, starter, prepare)
+        runner = ExperimentRunner(
+            make(), output, starter, prepare, pause_on_term=call.pause_on_term
+        )
         status = await runner.run()
+    outcome = runner.outcome
     if call.as_json:
-        click.echo(format_json(describe_outcome(runner.outcome, status)))
+        click.echo(format_json(describe_outcome(outcome, status)))
+    elif outcome is not None and outcome.status == "done" and not outcome.rows:
+        note("Nothing was left to do: all generations are committed.")
     return status
 
 
@@ -166,6 +182,7 @@ class ExperimentRunner:
             runs in the foreground.
         prepare: Called with the open experiment before it is run.
         is_summarised: Whether its end is summed up, with the commands that follow.
+        pause_on_term: Whether a SIGTERM that has saved everything counts as a pause.
 
     Attributes:
         outcome: The outcome of the run; None before its end.
@@ -176,19 +193,22 @@ class ExperimentRunner:
     _starter: StarterChannel | None = None
     _prepare: Prepare | None = None
     _is_summarised: bool = attrs.field(default=True, kw_only=True)
+    _pause_on_term: bool = attrs.field(default=False, kw_only=True)
     outcome: RunOutcome | None = attrs.field(init=False, default=None)
     _display: ExperimentDisplay = attrs.field(init=False)
     _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
     _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
     _is_asked_to_end: anyio.Event = attrs.field(init=False, factory=anyio.Event)
     _is_output_gone: bool = attrs.field(init=False, default=False)
+    _asked_at: int = attrs.field(init=False, default=0)
+    """Number of the last line of the journal when the experiment was asked to end."""
 
     async def run(self) -> int:
         """Run the experiment to its end.
 
         Returns:
             The exit status: 128 and the signal that asked for the end, 1 when the output is gone,
-            else that of the outcome.
+            else that of the outcome. It is 75 instead of 143 where that counts as a pause.
 
         Raises:
             ClawbloxError: The experiment cannot be run.
@@ -199,15 +219,19 @@ class ExperimentRunner:
             if self._starter is not None:
                 stack.push_async_callback(self._starter.finish)
             await stack.enter_async_context(self._experiment)
-            if not self._is_asked_to_end.is_set():
-                await self._run()
+            is_saved = self._is_asked_to_end.is_set() or await self._run()
+        if self._signals.first == signal.SIGTERM and self._pause_on_term and is_saved:
+            if self.outcome is None or self.outcome.status == "stopped":
+                return EXIT_STATUS["paused"]
+            return self.outcome.exit_status
         if self._signals.exit_status is not None:
             return self._signals.exit_status
         return 1 if self._is_output_gone or self.outcome is None else self.outcome.exit_status
 
-    async def _run(self) -> None:
-        """Run the open experiment, and show it."""
+    async def _run(self) -> bool:
+        """Run the open experiment, and show it; return whether all that was ended is saved."""
         lines = self._experiment.record.lines
+        begun_at = len(lines)
         self._display = make_display(self._output, self._look, since=len(lines), notice=_ADVICE)
         is_table = isinstance(self._display, ExperimentTable)
         configure_logging(self._warn if is_table and sys.stderr.isatty() else None)
@@ -228,6 +252,14 @@ class ExperimentRunner:
             status = self._experiment.status()
             summary = [*describe_waits(status), *summarise_experiment(status)]
             await self._display.finish(summary if self._is_summarised else [])
+        state = self._experiment.record.state
+        return all(
+            _is_saved(attempt)
+            for chain in state.chains.values()
+            for attempt in chain.attempts
+            if attempt.opened.seq > begun_at
+            and (attempt.ending is None or attempt.ending.seq > self._asked_at)
+        )
 
     async def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)
@@ -262,8 +294,18 @@ class ExperimentRunner:
     async def _end(self) -> None:
         """Once asked to, save and stop everything; a second signal kills it."""
         await self._is_asked_to_end.wait()
+        self._asked_at = len(self._experiment.record.lines)
         if isinstance(self._display, ExperimentTable):
             self._display.report(_STOPPING)
         elif not self._is_output_gone:
             note(_STOPPING)
         await self._experiment.stop()
+
+
+def _is_saved(attempt: AttemptState) -> bool:
+    """Return whether all that an attempt has done is committed, or in a checkpoint."""
+    if attempt.outcome != "paused":
+        return attempt.outcome == "committed"
+    if attempt.phase != "work" or not attempt.working:
+        return True  # it begins again at the checkpoint with which it began
+    return bool(attempt.checkpoints) and attempt.checkpoints[-1].kind != "periodic"

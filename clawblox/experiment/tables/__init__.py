@@ -4,6 +4,7 @@
 - ``flat_rows``, ``groups``, ``estimates``, ``text_tables``: columns, groups of rows with their
   estimates, branches compared with their controls, and all of it as text.
 - ``status``: the status of an experiment at one moment.
+- ``lead_time``: how long before its end a batch job needs the signal that pauses it.
 - ``chain_set``: the chains of the plan together with their branches.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
 """

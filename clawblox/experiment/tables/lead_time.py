@@ -1,0 +1,50 @@
+"""How long before its end a batch job needs the signal that pauses an experiment. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from clawblox.config.options import DEFAULT_GRACE_S
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
+
+_USUAL_LEAD_S: Final = 300
+_STEP_S: Final = 60
+"""Lead times are whole minutes: batch systems count no finer."""
+
+
+@attrs.frozen(kw_only=True)
+class LeadTime:
+    """The time that a job needs between its signal and its end.
+
+    Attributes:
+        pause_s: Seconds that a pause takes at most; None before a checkpoint has been measured.
+        lead_s: Seconds before its end at which a job should get the signal: twice as long, in whole
+            minutes, or the usual 300.
+    """
+
+    pause_s: float | None
+    lead_s: int
+
+
+def find_lead_time(plan: Plan, lines: Iterable[Line]) -> LeadTime:
+    """Return the lead time, from the longest save so far.
+
+    A pause waits for a moment between turns, saves all worlds at once, on the same disk, and stops
+    world and agents, which may take the grace period.
+
+    Args:
+        plan: The plan in force.
+        lines: The lines of the journal; none for a new experiment.
+    """
+    saves = [line.data["save_s"] for line in lines if line.data.get("save_s") is not None]
+    if not saves:
+        return LeadTime(pause_s=None, lead_s=_USUAL_LEAD_S)
+    worlds = min(plan.limits.worlds, len(plan.chains()))
+    pause_s = PAUSE_IDLE_WAIT_S + worlds * max(saves) + DEFAULT_GRACE_S
+    return LeadTime(pause_s=pause_s, lead_s=_STEP_S * math.ceil(2 * pause_s / _STEP_S))
