@@ -24,7 +24,6 @@ from clawblox.experiment.history.checkpoints import Checkpoint, CheckpointRef
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.opening import OpenExperiment, open_experiment
 from clawblox.experiment.plan.plan import Plan
@@ -39,6 +38,7 @@ from clawblox.experiment.session import Session, set_aside_failed
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
+from clawblox.experiment.workshops import make_workshop
 from clawblox.rundir.control_server import ControlServer
 from clawblox.system.clock import Clock, SystemClock
 from clawblox.telemetry.events import Subscription
@@ -158,9 +158,9 @@ class Experiment:
         try:
             self._opened = opened = await run_checked(partial(self._read, journal))
             self._hooks = await run_blocking(self._callbacks.describe)
-            self._workshop = self._given_workshop or LiveWorkshop(
+            self._workshop = self._given_workshop or make_workshop(
                 self.directory,
-                opened.plans[0].layout,
+                opened.plans,
                 self._env,
                 grace_s=self._grace_s,
                 on_event=self._reporter.pass_on,

@@ -15,10 +15,13 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.cluster.local_engine import LocalEngine
+from clawblox.experiment.cluster.workshop import RemoteWorkshop
 from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.plan import AgentSpec, Plan
+from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.schedule.ports import Order, SavedAttempt, Signal
 from tests.agents.standins import install, misbehave, told
 from tests.support import HANG_S, make_world, wait_until_async
@@ -54,6 +57,16 @@ class Scene:
         for directory in self.agent_dirs(order.run_id):
             misbehave(directory / "workspace", **{"turn_s": 0.05, **faults})
 
+    @asynccontextmanager
+    async def open(self, order: Order, signals: list[Signal] | None = None) -> AsyncIterator[Any]:
+        """Open an attempt where there is room for it; its signals are kept."""
+        kept = self.signals if signals is None else signals
+        async with (
+            self.workshop.room(order.chain) as room,
+            self.workshop.open(order, kept.append, room) as attempt,
+        ):
+            yield attempt
+
     async def told(self, working: Any, run_id: str = FIRST, chain: str = "r1") -> list[list[str]]:
         """Return the messages to each agent in its conversation.
 
@@ -72,19 +85,36 @@ class Scene:
         ]
 
 
-@pytest.fixture
-async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    """Yield a scene with a Claude Code and a Codex."""
+@pytest.fixture(params=["here", pytest.param("nodes", marks=pytest.mark.thorough)])
+async def scene(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Scene]:
+    """Yield a scene with a Claude Code and a Codex, here and on a node of a cluster."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-a-key-0001")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key-0002")
+    monkeypatch.setenv("CLAWBLOX_SCRATCH", str(tmp_path))
     agents = [
         AgentSpec(driver, name=name, binary=install(tmp_path / "bin", driver))
         for name, driver in DRIVERS.items()
     ]
     plan = Plan(make_world(tmp_path), agents, name="exp", save={"prompt": SAVE})
+    make = LiveWorkshop if request.param == "here" else make_remote_workshop
     with anyio.fail_after(HANG_S):
-        async with serving(LiveWorkshop(tmp_path / "exp", "chains", {})) as workshop:
+        async with serving(make(tmp_path / "exp", "chains", {})) as workshop:
             yield Scene(plan, workshop)
+
+
+looks_inside = pytest.mark.parametrize("scene", ["here"], indirect=True)
+"""Marks a test that reaches into an attempt, so that it must be in this process."""
+
+
+def make_remote_workshop(*arguments: Any) -> RemoteWorkshop:
+    """Return a workshop whose attempts run on one of two nodes, which are this machine."""
+    return RemoteWorkshop(
+        *arguments,
+        cluster=Cluster(lease=10.0),
+        connect=lambda _cluster: LocalEngine({"first": 2, "second": 2}),
+    )
 
 
 @asynccontextmanager

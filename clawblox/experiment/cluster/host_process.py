@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal  # noqa: TID251 - unblocks one for the programs of a host, nothing is sent
+from collections.abc import MutableMapping
+from typing import Any, Final, NoReturn
 
 ENGINE_PREFIX = "RAY_"
 """How the names of Ray's environment variables start. The token of the cluster is among them."""
+_MAX_LINES: Final = 1000
 
 
 def prepare_process() -> int:
@@ -28,3 +31,29 @@ def prepare_process() -> int:
 def requires_token() -> bool:
     """Return whether the node of this process refuses calls without a token."""
     return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+
+
+class NodeLog:
+    """The lines of this package's own log in this process, which the driver takes.
+
+    It configures structlog, as an application does.
+    """
+
+    def __init__(self) -> None:
+        import structlog
+
+        self._lines: list[tuple[str, str, dict[str, str]]] = []
+        structlog.configure(processors=[self._keep])
+
+    def _keep(self, _logger: object, level: str, entry: MutableMapping[str, Any]) -> NoReturn:
+        from structlog import DropEvent
+
+        if len(self._lines) < _MAX_LINES:
+            event = str(entry.pop("event", ""))
+            self._lines.append((level, event, {name: str(entry[name]) for name in entry}))
+        raise DropEvent
+
+    def take(self) -> list[tuple[str, str, dict[str, str]]]:
+        """Return the lines since the call before: level, event and fields."""
+        lines, self._lines = self._lines, []
+        return lines

@@ -186,7 +186,7 @@ class Mirror:
     def _check(self, growth: Growth, left: int) -> None:
         name, offset, data, digest = growth
         known = self.marks[name].offset if name in self.marks else 0
-        if not _is_mirrored(check_name(name)):
+        if not is_mirrored(check_name(name)):
             raise TransferError(f"{name[:200]!r} is not a growing file")
         if offset not in (0, known):
             raise TransferError(f"{name!r} cannot continue at {offset}: its copy ends at {known}")
@@ -207,7 +207,8 @@ class Mirror:
                 write_all_at(fd, growth.data, growth.offset)
 
 
-def _is_mirrored(name: str) -> bool:
+def is_mirrored(name: str) -> bool:
+    """Return whether a path in a run directory is that of a growing file."""
     parts = name.split("/")
     return any(
         len(parts) == len(wanted := pattern.split("/")) and all(map(fnmatchcase, parts, wanted))

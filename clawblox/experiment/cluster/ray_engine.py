@@ -67,8 +67,10 @@ class _Actor:
         prepare_process()
         self._host = host_class(names.get(node, node))
 
-    async def call(self, number: int, done: int, name: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401
-        return await self._host.call(number, done, name, arguments)
+    async def call(
+        self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
+    ) -> Any:  # noqa: ANN401
+        return await self._host.call(number, pending, name, arguments)
 
     @ray.method(concurrency_group="lease")  # type: ignore[untyped-decorator]
     async def renew(self, token: float | None) -> float:
@@ -90,9 +92,11 @@ class RayHost:
         self._hosts = hosts
         hosts.add(self)
 
-    def call(self, number: int, done: int, name: str, arguments: tuple[Any, ...]) -> Future[Any]:
+    def call(
+        self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
+    ) -> Future[Any]:
         """Call a method of the host."""
-        return self._send("call", number, done, name, arguments)
+        return self._send("call", number, pending, name, arguments)
 
     def renew(self, token: float | None) -> Future[float]:
         """Renew the lease of the host."""

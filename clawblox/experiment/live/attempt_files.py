@@ -20,6 +20,7 @@ from clawblox.agents.values import Usage
 from clawblox.errors import AgentError, UsageError
 from clawblox.experiment.history.facts import FilePath, Name
 from clawblox.experiment.layout import agent_index
+from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import Update, manifest_path
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import RunStatus, run_update
@@ -92,6 +93,19 @@ def read_record(run_dir: Path) -> AttemptRecord | None:
     except (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         hint = "move the run directory away"
         raise UsageError(f"{path} cannot be used: {error}", hint=hint) from error
+
+
+def require_record(run_dir: Path) -> AttemptRecord:
+    """Return the record of an attempt. Blocks.
+
+    Raises:
+        AttemptError: Its directory is missing or incomplete.
+        UsageError: The record is not valid.
+    """
+    record = read_record(run_dir)
+    if record is None:
+        raise AttemptError("start", f"{run_dir} is not complete")
+    return record
 
 
 def has_record(run_dir: Path) -> bool:

@@ -22,11 +22,11 @@ from clawblox.experiment import layout
 from clawblox.experiment.live.attempt_agents import AttemptAgent, make_agent
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import (
-    AttemptRecord,
     RecordedAgent,
     has_record,
     label_run,
     read_record,
+    require_record,
     usage_since,
 )
 from clawblox.experiment.live.branches import fork_agent, source_dir
@@ -172,7 +172,7 @@ class LiveWorkshop:
         # An attempt may have failed after its last checkpoint, when its files were complete.
         moved = find_attempt(self._chain_dir(chain.name), run_id)
         run_dir = moved or self._run_dir(chain.name, run_id)
-        record = _require_record(run_dir)
+        record = require_record(run_dir)
         agents = []
         for spec, recorded in zip(chain.plan.agents, record.agents, strict=True):
             agent_dir = run_dir / "agents" / recorded.name
@@ -320,7 +320,7 @@ class LiveWorkshop:
     ) -> LiveAttempt:
         chain_dir, plan = self._chain_dir(order.chain.name), order.chain.plan
         run_dir = layout.attempt_dir(chain_dir, order.run_id)
-        record = await run_blocking(_require_record, run_dir)
+        record = await run_blocking(require_record, run_dir)
         prefix = layout.experiment_prefix(plan.name, given=plan.run_prefix)
         tmux = layout.tmux_session(plan.tmux, order.run_id, prefix) or None
         home = run_dir
@@ -396,10 +396,3 @@ class LiveWorkshop:
 
 def _starts_agents(order: Order) -> bool:
     return order.phase != "score"
-
-
-def _require_record(run_dir: Path) -> AttemptRecord:
-    record = read_record(run_dir)
-    if record is None:
-        raise AttemptError("start", f"{run_dir} is not complete")
-    return record

@@ -85,7 +85,8 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
                 " that reads its seed",
             )
         yield from catch_fault(partial(_plan_start, config, spec), "world")
-        yield from _find_command_faults(spec, config)
+        if plan.cluster is None:  # else the programs of the nodes count
+            yield from _find_command_faults(spec, config)
         yield from _find_file_faults(config, agents)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -39,6 +47,9 @@ from clawblox.system.trees import tree_size
 
 Stage: TypeAlias = Literal["new", "recorded", "worked"]
 """Stage of an experiment: not begun; begun; some of its agents have worked."""
+
+CheckProgram: TypeAlias = Callable[[Chain, AgentSpec], Awaitable[str | None]]
+"""Returns the version of an agent's program; see :func:`check_program_here`."""
 
 _NOWHERE = Path("agents")
 """Directory of agents that are only checked; nothing is written there."""
@@ -74,6 +85,7 @@ async def survey_plan(
     *,
     stage: Stage = "new",
     are_variables_needed: bool = True,
+    check_program: CheckProgram | None = None,
 ) -> Survey:
     """Check everything that an experiment needs; nothing is started or written.
 
@@ -87,6 +99,8 @@ async def survey_plan(
             and too little money are pauses.
         are_variables_needed: Whether the variables of agents must have values. The programs of
             agents that lack some need not be logged in.
+        check_program: Returns the version of an agent's program where it will run, or raises why it
+            cannot work there; None means this machine.
 
     Raises:
         ConfigError: There are faults; the error names all of them.
@@ -94,11 +108,13 @@ async def survey_plan(
     Cancellation: ends the programs of the checks.
     """
     credentials = Credentials(dict(os.environ if env is None else env))
-    needed = credentials if are_variables_needed else None
+    takes_driver_keys = plan.cluster is None or plan.cluster.keys == "driver"
+    needed = credentials if are_variables_needed and takes_driver_keys else None
     find = partial(_find_static_faults, plan, directory, needed, stage)
     faults = await run_blocking(lambda: list(find()))
     programs: dict[str, str | None] = {}
-    async for spec, answer in _check_programs(plan, credentials):
+    check = check_program or partial(check_program_here, credentials)
+    async for spec, answer in _check_programs(plan, check):
         if isinstance(answer, AgentError):
             is_login_needed = stage != "worked" and not credentials.missing(spec)
             if is_login_needed or answer.kind != "auth":
@@ -175,17 +191,30 @@ def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:
 
 
 async def _check_programs(
-    plan: Plan, credentials: Credentials
+    plan: Plan, check: CheckProgram
 ) -> AsyncIterator[tuple[AgentSpec, str | AgentError | ConfigError | None]]:
     """Yield the version of each agent's program, or why it cannot work."""
     for chain, spec in _distinct_agents(plan.chains()):
         try:
-            yield spec, await _check_program(chain, spec, credentials)
+            yield spec, await check(chain, spec)
         except (AgentError, ConfigError) as error:
             yield spec, error
 
 
-async def _check_program(chain: Chain, spec: AgentSpec, credentials: Credentials) -> str | None:
+async def check_program_here(credentials: Credentials, chain: Chain, spec: AgentSpec) -> str | None:
+    """Return the version of an agent's program on this machine; None if it is not known.
+
+    Args:
+        credentials: The variables of agents.
+        chain: A chain of the agent.
+        spec: The agent.
+
+    Raises:
+        AgentError: It cannot work.
+        ConfigError: It cannot be run.
+
+    Cancellation: ends the program.
+    """
     given, save = chain.plan.world.dir, chain.plan.save
     world = given if isinstance(given, Path) else None
     placed = await run_blocking(place_program, spec, world)

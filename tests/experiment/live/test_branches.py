@@ -39,7 +39,7 @@ def branch_order(scene: Scene, order: Order, number: int, prompt: str | None) ->
 
 async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
     await scene.prepare(scene.order())
-    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+    async with scene.open(scene.order()) as attempt:
         original = await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
@@ -50,7 +50,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
     for number, prompt in ((1, STORM), (2, None)):
         order = branch_order(scene, source, number, prompt)
         await scene.workshop.prepare(order)
-        async with scene.workshop.open(order, scene.signals.append) as attempt:
+        async with scene.open(order) as attempt:
             assert [usage.turns for usage in attempt.usage()] == [0, 0]
             working = await attempt.start()
             await wait_for_turns(attempt, 1)
@@ -88,7 +88,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             origin=attrs.evolve(refer(order.run_id, later), chain=order.chain.name),
         )
         await scene.workshop.prepare(again)
-        async with scene.workshop.open(again, scene.signals.append) as attempt:
+        async with scene.open(again) as attempt:
             continued = await attempt.start()
             await wait_for_turns(attempt, 1)
             await attempt.stop_agents()
@@ -125,11 +125,11 @@ async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(sce
 
     async def run(order: Order) -> None:
         await scene.workshop.prepare(order)
-        async with scene.workshop.open(order, scene.signals.append) as branch:
+        async with scene.open(order) as branch:
             addresses.append([agent["base_url"] for agent in (await branch.start())["agents"]])
             await wait_for_turns(branch, 1)
 
-    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+    async with scene.open(scene.order()) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
@@ -145,13 +145,13 @@ async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
     alone: Scene,
 ) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
         order = branch_order(alone, alone.order(origin=refer(FIRST, saved)), 1, STORM)
         await alone.workshop.prepare(order)
-        async with alone.workshop.open(order, alone.signals.append) as branch:
+        async with alone.open(order) as branch:
             with pytest.raises(AttemptError, match="that address is taken") as raised:
                 await branch.start()
     assert raised.value.cause == "address"

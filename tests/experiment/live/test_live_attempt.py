@@ -40,6 +40,7 @@ from tests.experiment.attempts import (
     SAVE,
     Scene,
     alone,
+    looks_inside,
     refer,
     scene,
     serving,
@@ -53,6 +54,7 @@ __all__ = ["alone", "scene"]
 pytestmark = pytest.mark.anyio
 
 
+@looks_inside
 async def test_agents_continue_from_a_checkpoint_in_another_attempt(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +68,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
 
     monkeypatch.setattr(live_attempt, "save_now", save_held)
     await scene.prepare(order)
-    async with scene.workshop.open(order, scene.signals.append) as attempt:
+    async with scene.open(order) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 2)
         saved = await attempt.checkpoint("periodic", lambda: 12.5, idle_wait=10.0)
@@ -105,7 +107,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
     again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, saved), elapsed_s=12.5)
     await scene.prepare(again)
     messages = await scene.told(working, again.run_id)
-    async with scene.workshop.open(again, scene.signals.append) as attempt:
+    async with scene.open(again) as attempt:
         assert [usage.turns for usage in attempt.usage()] == [0, 0]  # from the checkpoint on
         continued = await attempt.start()
         await wait_for_turns(attempt, 1)
@@ -118,7 +120,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
 
 async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
@@ -141,9 +143,10 @@ async def test_a_directory_that_is_in_the_way_is_no_attempt(alone: Scene) -> Non
     assert list(alone.run_dir().iterdir()) == []
 
 
+@looks_inside
 async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         working = await attempt.start()
         token = attempt.started.env["WORLD_OPERATOR_TOKEN"]
         with attempt.started.log_file.open("a") as log:
@@ -158,9 +161,10 @@ async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None
     assert "| the token is ***" in end.text
 
 
+@looks_inside
 async def test_a_world_that_another_program_has_stopped_has_ended(alone: Scene) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
         await stop_instances(attempt.run_dir, grace_seconds=1.0)
         await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in alone.signals))
@@ -179,7 +183,7 @@ class Neighbour:
     is_closed: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def run(self, *, task_status: TaskStatus[Any]) -> None:
-        async with self.scene.workshop.open(self.scene.order(), self.signals.append) as attempt:
+        async with self.scene.open(self.scene.order(), self.signals) as attempt:
             task_status.started(await attempt.start())
             await self.may_close.wait()
         self.is_closed.set()
@@ -200,32 +204,33 @@ async def test_a_world_that_died_takes_no_other_attempts_world_with_it(alone: Sc
         working = await tasks.start(neighbour.run)
         os.kill(working["world"]["pid"], signal.SIGKILL)
         await wait_until_async(lambda: any(isinstance(s, WorldEnded) for s in neighbour.signals))
-        async with alone.workshop.open(alone.order(SECOND), alone.signals.append) as second:
+        async with alone.open(alone.order(SECOND)) as second:
             await second.start()
             await neighbour.close()
             assert await second.world_time() is not None
     assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
 
 
+@looks_inside
 async def test_the_end_of_another_attempts_world_is_not_reported(alone: Scene) -> None:
     await alone.prepare(alone.order())
     await alone.prepare(alone.order(SECOND))
     neighbour = Neighbour(alone)
     async with anyio.create_task_group() as tasks:
         working = await tasks.start(neighbour.run)
-        async with alone.workshop.open(alone.order(SECOND), alone.signals.append) as second:
+        async with alone.open(alone.order(SECOND)) as second:
             await neighbour.close()  # its end waits among the events of the second
             names = working["name"], (await second.start())["name"]
             await wait_for_turns(second, 1)
     assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
     assert names == ("w000", "w001")
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         assert attempt.instance == "w000"
 
 
 async def test_the_attempt_itself_stops_its_world_without_a_report(alone: Scene) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
     assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
 
@@ -234,7 +239,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
     scene: Scene,
 ) -> None:
     await scene.prepare(scene.order())
-    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+    async with scene.open(scene.order()) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 1)
         await attempt.stop_agents()
@@ -249,7 +254,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
 
     again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
     await scene.prepare(again)
-    async with scene.workshop.open(again, scene.signals.append) as attempt:
+    async with scene.open(again) as attempt:
         await attempt.set_budgets((), is_saving=True)
         await attempt.start()
         await wait_until_done(attempt)
@@ -266,7 +271,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
 
     scored = scene.order(f"{FIRST}-r3", origin=refer(again.run_id, end), phase="score")
     await scene.workshop.prepare(scored)
-    async with scene.workshop.open(scored, scene.signals.append) as attempt:
+    async with scene.open(scored) as attempt:
         assert (await attempt.start())["agents"] == []
         view = attempt.view()
         assert (await view.observe(agent="Moa")).keys() == (await view.observe()).keys()
@@ -276,10 +281,11 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
     assert await scene.workshop.usage("r1", scored.run_id) == [Usage(), Usage()]
 
 
+@looks_inside
 async def test_an_agent_is_not_over_before_it_has_answered_the_save_prompt(alone: Scene) -> None:
     await alone.prepare(alone.order())
     (directory,) = alone.agent_dirs()
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 1)
         await attempt.stop_agents()
@@ -301,7 +307,7 @@ async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> N
     spec = alone.plan.agents[0].but(budget=Budget(turns=3))
     alone.plan = alone.plan.but(agents=[spec])
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         used = attrs.evolve(attempt.usage()[0], turns=1)
         await attempt.set_budgets([used], is_saving=False)
         await attempt.start()
@@ -311,10 +317,11 @@ async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> N
         assert (end.name, end.is_budget) == ("Eko", True)
 
 
+@looks_inside
 async def test_the_budget_for_saving_counts_from_the_save_prompt(alone: Scene) -> None:
     alone.plan = alone.plan.but(save={"prompt": SAVE, "budget": {"turns": 1}})
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         working = await attempt.start()
         await wait_for_turns(attempt, 2)
         await attempt.stop_agents()
@@ -329,7 +336,7 @@ async def test_the_budget_for_saving_counts_from_the_save_prompt(alone: Scene) -
 
     again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
     await alone.prepare(again)
-    async with alone.workshop.open(again, alone.signals.append) as attempt:
+    async with alone.open(again) as attempt:
         await attempt.set_budgets((), is_saving=True)
         assert attempt.agents[0].agent.budget == Budget(turns=turns + 1)
 
@@ -358,7 +365,7 @@ async def test_the_files_of_an_attempt_are_checked_and_pruned_as_the_plan_says(
 
 async def test_an_agent_that_cannot_start_fails_the_attempt(alone: Scene) -> None:
     await alone.prepare(alone.order(), crash_at_start={"status": 3})
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         with pytest.raises(AttemptError, match="Eko: ") as raised:
             await attempt.start()
     assert raised.value.cause == "start"
@@ -366,13 +373,14 @@ async def test_an_agent_that_cannot_start_fails_the_attempt(alone: Scene) -> Non
 
 async def test_an_expired_login_is_no_failure_of_the_attempt(alone: Scene) -> None:
     await alone.prepare(alone.order(), api_error=401)
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
         await wait_until_async(lambda: any(isinstance(s, AgentFailed) for s in alone.signals))
     (failed,) = (signal for signal in alone.signals if isinstance(signal, AgentFailed))
     assert (failed.kind, failed.account) == ("auth", "claude ANTHROPIC_API_KEY")
 
 
+@looks_inside
 async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,7 +390,7 @@ async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
     monkeypatch.setattr(AttemptAgent, "watch_end", fail)
     await alone.prepare(alone.order())
     with pytest.raises(AttemptError) as raised:  # noqa: PT012 - the block ends with it
-        async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        async with alone.open(alone.order()) as attempt:
             await attempt.start()
             await anyio.sleep_forever()
     assert raised.value.cause == "defect"
@@ -390,7 +398,7 @@ async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
 
 async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone: Scene) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
@@ -413,10 +421,11 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
     assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
 
 
+@looks_inside
 async def test_files_with_names_of_any_kind_continue_with_their_agent(alone: Scene) -> None:
     names = ("2026-06-22T18:59:24.log", "Foo::Bar.3pm", "dot.", "new\nline", "back\\slash")
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
         workspace = alone.agent_dirs()[0] / "workspace"
@@ -434,7 +443,7 @@ async def test_files_with_names_of_any_kind_continue_with_their_agent(alone: Sce
 
 async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scene: Scene) -> None:
     await scene.prepare(scene.order())
-    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+    async with scene.open(scene.order()) as attempt:
         old = await attempt.start()
         await wait_for_turns(attempt, 1)
         await attempt.stop_agents()
@@ -456,7 +465,7 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
     assert not (moa / "workspace" / "big").exists()
     assert (moa / "workspace" / "notes.md").read_text() == "remember"
     assert moa.name in digests
-    async with scene.workshop.open(order, scene.signals.append) as attempt:
+    async with scene.open(order) as attempt:
         new = await attempt.start()
         later = await attempt.world_time()
     assert time is not None
@@ -471,7 +480,7 @@ async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone:
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(version="0.0.1")])
     await alone.workshop.check(alone.plan.chains()[0])
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         with pytest.raises(AttemptError, match=r"must be 0\.0\.1") as raised:
             await attempt.start()
     assert raised.value.cause == "setup"
@@ -485,9 +494,10 @@ async def test_what_is_missing_is_reported_before_anything_is_started(alone: Sce
     assert not alone.run_dir().parent.exists()
 
 
+@looks_inside
 async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
     await scene.prepare(scene.order())
-    async with scene.workshop.open(scene.order(), scene.signals.append) as attempt:
+    async with scene.open(scene.order()) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
         view = attempt.view()
@@ -509,7 +519,7 @@ async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
 
 async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> None:
     await alone.prepare(alone.order(), api_retry=3)
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         with hold(alone.agent_dirs()[0] / "workspace"):
             await attempt.start()
             await wait_until_async(lambda: attempt.activity()[0].provider_wait_s > 0)
@@ -519,14 +529,14 @@ async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> 
 
 async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alone: Scene) -> None:
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         await attempt.start()
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
     again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
     await alone.prepare(again)
     (alone.agent_dirs(again.run_id)[0] / "claude_session_id.txt").unlink()
-    async with alone.workshop.open(again, alone.signals.append) as attempt:
+    async with alone.open(again) as attempt:
         with pytest.raises(AttemptError, match="not its conversation") as raised:
             await attempt.start()
     assert raised.value.cause == "start"
@@ -556,6 +566,7 @@ async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None
         assert (workspace / "again.txt").read_text() == f"{value}\n"
 
 
+@looks_inside
 async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:
     await alone.prepare(alone.order(), slow_start=HANG_S)
     session = alone.agent_dirs()[0] / "world_session.txt"
@@ -566,7 +577,7 @@ async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(cancel)
-        async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+        async with alone.open(alone.order()) as attempt:
             await attempt.start()
     manifest = await run_blocking(read_manifest, alone.run_dir())
     assert manifest.run["status"] == "interrupted"

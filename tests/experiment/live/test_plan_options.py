@@ -131,5 +131,5 @@ def test_an_agent_has_every_option_of_the_plan(tmp_path: Path) -> None:
 async def test_world_and_agents_of_an_attempt_are_shown_in_one_session(alone: Scene) -> None:
     alone.plan = alone.plan.but(tmux="gen")
     await alone.prepare(alone.order())
-    async with alone.workshop.open(alone.order(), alone.signals.append) as attempt:
+    async with alone.open(alone.order()) as attempt:
         assert attempt._tmux == attempt.agents[0].agent._options.tmux == "gen-r1-g001"

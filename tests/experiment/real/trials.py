@@ -43,6 +43,12 @@ from clawblox.experiment import Experiment, Plan
 from clawblox.experiment.history.journal import Journal
 
 root, *deaths = sys.argv[1:]
+if "TRIAL_NODES" in os.environ:
+    from clawblox.experiment.cluster import connect
+    from clawblox.experiment.cluster.local_engine import LocalEngine
+    from clawblox.experiment.plan import cluster
+    cluster._SHORTEST_LEASE_S = 0.1
+    connect.connect = lambda _: LocalEngine(json.loads(os.environ["TRIAL_NODES"]))
 append = Journal.append
 
 def append_or_die(self, type, *others, **named):
@@ -86,7 +92,8 @@ ACT = act()
 
 ALONE = """
 import fcntl, os, sys
-place = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], "../../.."))
+chain = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], "../../.."))
+place = os.path.join(os.environ["TRIAL_ROOT"], "exp/chains", os.path.basename(chain))
 lock = os.open(os.path.join(place, "alive"), os.O_RDWR | os.O_CREAT)
 os.set_inheritable(lock, True)
 try:
@@ -105,10 +112,12 @@ class Trial:
     Attributes:
         root: Directory of everything.
         plan: The plan.
+        nodes: How many attempts have room on each node, by its name; None runs them in the program.
     """
 
     root: Path
     plan: Plan
+    nodes: Mapping[str, int] | None = None
 
     @classmethod
     def make(
@@ -118,6 +127,7 @@ class Trial:
         agents: Iterable[str] = AGENTS,
         faults: Mapping[str, Any] | None = None,
         sandbox: bool = False,
+        nodes: Mapping[str, int] | None = None,
         **changes: Any,
     ) -> Trial:
         """Make a trial whose agents end turns quickly and act in their world once.
@@ -127,6 +137,7 @@ class Trial:
             agents: Names of the agents.
             faults: Faults of the agents, which their workspaces begin with.
             sandbox: Whether the agents have a sandbox.
+            nodes: How many attempts have room on each node of a cluster; None for no cluster.
             **changes: Further fields of the plan.
         """
         template = root / "template"
@@ -155,17 +166,16 @@ class Trial:
         }
         world = make_world(root)
         _watch_worlds(world / "world.toml")
-        return cls._record(root, Plan(world, specs, **{**settings, **changes}))
+        plan = Plan(world, specs, **{**settings, **changes})
+        (root / "plan.toml").write_text(plan.dumps())
+        return cls(root, plan, nodes)
 
     def with_prompt(self, prompt: str) -> Trial:
         """Return the trial with other first messages to the agents."""
         agents = [agent.but(prompt=prompt) for agent in self.plan.agents]
-        return self._record(self.root, self.plan.but(agents=agents))
-
-    @classmethod
-    def _record(cls, root: Path, plan: Plan) -> Trial:
-        (root / "plan.toml").write_text(plan.dumps())
-        return cls(root, plan)
+        plan = self.plan.but(agents=agents)
+        (self.root / "plan.toml").write_text(plan.dumps())
+        return attrs.evolve(self, plan=plan)
 
     # -- programs ---------------------------------------------------------------------------
 
@@ -181,8 +191,18 @@ class Trial:
             [*wrapper, sys.executable, "-c", PROGRAM, str(self.root), *deaths],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **KEYS, "CLAWBLOX_HOME": str(self.root / "home")},
+            env={**os.environ, **KEYS, **self._environment()},
         )
+
+    def _environment(self) -> dict[str, str]:
+        (self.root / "scratch").mkdir(exist_ok=True)
+        nodes = {} if self.nodes is None else {"TRIAL_NODES": json.dumps(self.nodes)}
+        return {
+            **nodes,
+            "TRIAL_ROOT": str(self.root),
+            "CLAWBLOX_HOME": str(self.root / "home"),
+            "CLAWBLOX_SCRATCH": str(self.root / "scratch"),
+        }
 
     def run(self, *deaths: str, wrapper: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
         """Run the program to its end; return its exit status and what it said."""

@@ -1,0 +1,231 @@
+"""An engine without a cluster: each host is a process of this machine, behind a socket.
+
+For tests: calls, trees and lease are those of a cluster. As with Ray, the loop of a host is not in
+the main thread of its process, and the direct children of a host that is ended are killed first.
+"""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TID251 - the loop of a host
+import contextlib
+import itertools
+import os
+import signal  # noqa: TID251 - hosts are killed
+import socket
+import subprocess  # noqa: TID251 - a host is killed with the driver, as in a cluster
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from clawblox.experiment.cluster.engine import HostEndedError, HostHandle
+from clawblox.experiment.cluster.host import Host
+from clawblox.experiment.plan.cluster import Cluster
+from clawblox.system.process_tree import all_processes
+
+_T = TypeVar("_T")
+_BOOT: Final = "from clawblox.experiment.cluster.local_engine import main; main()"
+
+
+class LocalHost:
+    """A host of this machine; see :class:`~clawblox.experiment.cluster.engine.HostHandle`.
+
+    Args:
+        lease_s: Seconds for which it lives after a renewal of its lease.
+        on_end: Called when its process has ended, or was never started.
+
+    Attributes:
+        node: Name of its node; empty before it has room.
+        pid: Its process; 0 before it has room.
+    """
+
+    def __init__(self, lease_s: float, on_end: Callable[[LocalHost], object]) -> None:
+        self.node = ""
+        self.pid = 0
+        self._lease_s = lease_s
+        self._on_end = on_end
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._pending: dict[int, Future[Any]] = {}
+        self._outgoing: SimpleQueue[object] = SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = False
+
+    def start(self, node: str) -> None:
+        """Start its process, which answers the calls that wait. Blocks for an instant."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = [str(theirs.fileno()), str(self._lease_s), node]
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, *arguments],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self.node, self.pid = node, self._process.pid
+        connection = Connection(ours.detach())
+        for function in (self._send, self._receive):
+            threading.Thread(target=function, args=(connection,), daemon=True).start()
+
+    def call(
+        self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
+    ) -> Future[Any]:
+        """Call a method of the host."""
+        return self._submit("call", number, pending, name, arguments)
+
+    def renew(self, token: float | None) -> Future[float]:
+        """Renew the lease of the host."""
+        return self._submit("renew", token)
+
+    def _submit(self, kind: str, *arguments: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._is_over:
+                future.set_exception(HostEndedError("the host has ended"))
+                return future
+            number = next(self._numbers)
+            self._pending[number] = future
+            self._outgoing.put((number, kind, arguments))
+        return future
+
+    def _send(self, connection: Connection) -> None:
+        while (message := self._outgoing.get()) is not None:
+            with contextlib.suppress(OSError):  # `_receive` sees the end
+                connection.send(message)
+
+    def _receive(self, connection: Connection) -> None:
+        assert self._process is not None
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                number, error, value = connection.recv()
+                with self._lock:
+                    future = self._pending.pop(number)
+                if error is None:
+                    future.set_result(value)
+                else:
+                    future.set_exception(error)
+        self._process.wait()
+        self._fail()
+        connection.close()
+
+    def _fail(self) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+            pending = list(self._pending.values())
+        self._outgoing.put(None)
+        for future in pending:
+            future.set_exception(HostEndedError(f"the host on {self.node or 'no node'} has ended"))
+        self._on_end(self)
+
+    def end(self) -> None:
+        """End the host with force, after its direct children; or withdraw it."""
+        process = self._process
+        if process is None:
+            self._fail()
+            return
+        with contextlib.suppress(OSError):
+            children = [proc.pid for proc in all_processes().values() if proc.ppid == process.pid]
+            for pid in children if process.poll() is None else ():
+                os.kill(pid, signal.SIGKILL)
+        process.kill()
+
+
+class LocalEngine:
+    """Places hosts on nodes that are all this machine; see ``cluster.engine.Engine``.
+
+    Args:
+        nodes: How many hosts have room on each node, by its name.
+
+    Attributes:
+        hosts: The hosts that run.
+    """
+
+    def __init__(self, nodes: Mapping[str, int]) -> None:
+        self._nodes = dict(nodes)
+        self._lock = threading.RLock()
+        self._waiting: deque[LocalHost] = deque()
+        self.hosts: list[LocalHost] = []
+
+    def start_host(self, cluster: Cluster) -> HostHandle:
+        """Ask for a host on the node that has most room."""
+        host = LocalHost(cluster.lease, self._remove)
+        with self._lock:
+            self._waiting.append(host)
+            self._place()
+        return host
+
+    def _place(self) -> None:
+        while self._waiting:
+            taken = Counter(host.node for host in self.hosts)
+            node = max(self._nodes, key=lambda name: self._nodes[name] - taken[name])
+            if taken[node] >= self._nodes[node]:
+                return
+            host = self._waiting.popleft()
+            self.hosts.append(host)
+            host.start(node)
+
+    def _remove(self, host: LocalHost) -> None:
+        with self._lock:
+            for hosts in (self.hosts, self._waiting):
+                if host in hosts:
+                    hosts.remove(host)
+            self._place()
+
+    def ask_nodes(
+        self, function: Callable[..., _T], *arguments: object
+    ) -> Mapping[str, Future[_T]]:
+        """Call a function once for each node, here."""
+        futures: dict[str, Future[_T]] = {}
+        for node in self._nodes:
+            futures[node] = Future()
+            try:
+                futures[node].set_result(function(*arguments))
+            except Exception as error:  # noqa: BLE001 - the future has it
+                futures[node].set_exception(error)
+        return futures
+
+    def describe(self) -> Sequence[str]:
+        """Return no warnings."""
+        return ()
+
+    def close(self) -> None:
+        """End all hosts."""
+        with self._lock:
+            hosts = [*self.hosts, *self._waiting]
+        for host in hosts:
+            host.end()
+
+
+def main() -> None:
+    """Run a host: its calls come through a socket, and it ends with that."""
+    descriptor, lease_s, node = sys.argv[1:]
+    connection = Connection(int(descriptor))
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    host = Host(float(lease_s), node)
+    lock = threading.Lock()
+
+    def answer(number: int, error: Exception | None, value: object) -> None:
+        with lock, contextlib.suppress(OSError):
+            connection.send((number, error, value))
+
+    async def call(number: int, arguments: tuple[Any, ...]) -> None:
+        reply = await host.call(*arguments)
+        await asyncio.to_thread(answer, number, None, reply)
+
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            number, kind, arguments = connection.recv()
+            if kind == "call":
+                asyncio.run_coroutine_threadsafe(call(number, arguments), loop)
+                continue
+            try:
+                answer(number, None, host.renew(*arguments))
+            except ValueError as error:
+                answer(number, error, None)
+    os._exit(0)

@@ -1,0 +1,83 @@
+"""The facts of the machine of a node, as plain values. All functions block, and know no engine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from clawblox import __version__
+from clawblox.system.files import available_bytes
+
+MACHINE_FACTS: Final = ("processor", "libc", "python")
+"""What the state of a program may depend on, which a continuation may meet again or not."""
+_UNKNOWN: Final = "unknown"
+_CPUINFO: Final = Path("/proc/cpuinfo")
+_MODELS: Final = ("model name", "cpu model", "cpu", "CPU part")
+"""Keys by which kernels name a processor, for different architectures."""
+_FAR_AWAY: Final = {
+    socket.AF_INET: ("192.0.2.1", 9),
+    socket.AF_INET6: ("2001:db8::1", 9),
+}
+"""Addresses for documentation (RFC 5737, RFC 3849), to which no datagram is ever sent."""
+
+
+def machine_facts() -> dict[str, str]:
+    """Return what the state of a program may depend on: ``processor``, ``libc`` and ``python``."""
+    return {
+        "processor": f"{platform.machine()} {_processor_model()}",
+        "libc": " ".join(platform.libc_ver()).strip() or _UNKNOWN,
+        "python": platform.python_version(),
+    }
+
+
+def describe_node() -> dict[str, Any]:
+    """Return the facts of this machine and this process, as a node of a cluster.
+
+    Returns:
+        Those of :func:`machine_facts`, and ``clawblox`` and ``engine``, versions; ``route_out``,
+        ``token`` and ``tls``, whether there is one; ``niceness``; and ``scratch_bytes``, free for
+        the directories of attempts.
+    """
+    return {
+        "clawblox": __version__,
+        "engine": _engine_build(),
+        **machine_facts(),
+        "route_out": any(_has_route(family) for family in _FAR_AWAY),
+        "token": os.environ.get("RAY_AUTH_MODE", "").lower() == "token",
+        "tls": os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "scratch_bytes": available_bytes(tempfile.gettempdir()),
+    }
+
+
+def _processor_model() -> str:
+    try:
+        lines = _CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return _UNKNOWN
+    pairs = (line.partition(":") for line in lines)
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    return next((values[key] for key in _MODELS if values.get(key)), _UNKNOWN)
+
+
+def _engine_build() -> str:
+    """Return the library that saved worlds of the engine depend on; its import would be slow."""
+    from importlib import metadata
+
+    try:
+        return f"rapier3d {metadata.version('rapier3d')} {platform.machine()}"
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _has_route(family: socket.AddressFamily) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as client:
+            client.connect(_FAR_AWAY[family])  # sends nothing
+    except OSError:
+        return False
+    return True

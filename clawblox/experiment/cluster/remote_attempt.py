@@ -1,0 +1,444 @@
+"""An attempt that a host runs on a node, as the driver sees it.
+
+It implements :class:`~clawblox.experiment.schedule.ports.Attempt`: each method is a call. What the
+agents do and use is as old as the last answer, which each call brings; the files of the attempt are
+brought here as the methods say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from clawblox.agents.values import AgentEvent, Usage
+from clawblox.checkpoint.archive import registry
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ClawbloxError
+from clawblox.experiment.cluster.calls import Caller, HostLostError
+from clawblox.experiment.cluster.chunks import TransferError, receive_file
+from clawblox.experiment.cluster.host import NEWS_WAIT_S
+from clawblox.experiment.cluster.messages import Changes, News, Opening, Reply, State, unpack_event
+from clawblox.experiment.cluster.mirror import Mirror
+from clawblox.experiment.cluster.trees import apply
+from clawblox.experiment.history.lines import CheckpointKind
+from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.hooks import LiveGeneration, ViewedAgent
+from clawblox.experiment.schedule.ports import (
+    AgentActivity,
+    AgentFailed,
+    AttemptError,
+    NodeLost,
+    Order,
+    ProviderError,
+    SavedAttempt,
+    Signal,
+)
+from clawblox.results import Event, SavedSnapshot
+from clawblox.rundir.manifest import MANIFEST_NAME
+from clawblox.rundir.paths import STATE_DIR_NAME
+from clawblox.snapshot.rows import ROWS_SUFFIX
+from clawblox.system.clock import Clock
+from clawblox.system.files import make_private_dir
+from clawblox.system.scratch import scratch_directory
+from clawblox.telemetry.own_log import OwnLog
+
+_MANIFEST: Final = f"{STATE_DIR_NAME}/{MANIFEST_NAME}"
+_MAX_EVENTS: Final = 256
+_LEVELS: Final = frozenset({"debug", "info", "warning", "error"})
+
+_log = OwnLog(__name__)
+
+
+@attrs.define(eq=False)
+class RemoteAgent:
+    """An agent of the attempt; see :class:`~clawblox.experiment.live.hooks.ViewedAgent`.
+
+    Attributes:
+        name: Its display name.
+        full_name: Its full name, run suffix included.
+        dir: The driver's copy of its directory.
+        account: Name of the account that it uses.
+        usage: Its usage since the attempt began.
+        events: Its latest events.
+    """
+
+    name: str
+    full_name: str
+    dir: Path
+    account: str
+    usage: Usage = attrs.field(factory=Usage, init=False)
+    events: Sequence[AgentEvent] = attrs.field(default=(), init=False, repr=False)
+
+    def note(self, event: AgentEvent) -> None:
+        """Keep an event."""
+        self.events = (*self.events, event)[-_MAX_EVENTS:]
+
+
+@attrs.define(eq=False, kw_only=True)
+class RemoteAttempt:
+    """An attempt on a node; see :class:`~clawblox.experiment.schedule.ports.Attempt`.
+
+    Args:
+        order: The attempt.
+        run_dir: The driver's copy of its run directory.
+        node: Name of the node.
+        caller: Makes the calls.
+        agents: Its agents, in their order.
+        report: Called with each signal.
+        pass_on: Called with each event of the world and of the agents.
+        clock: Tells how old the copies are.
+    """
+
+    order: Order
+    run_dir: Path
+    node: str
+    caller: Caller
+    agents: Sequence[RemoteAgent]
+    _report: Callable[[Signal], object]
+    _pass_on: Callable[[Event], object]
+    _clock: Clock
+    _mirror: Mirror = attrs.field(init=False)
+    _state: State | None = attrs.field(default=None, init=False)
+    _token: int = attrs.field(default=0, init=False)
+    _seed: int | None = attrs.field(default=None, init=False)
+    _begun_at: float = attrs.field(default=math.inf, init=False)
+    _reading: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _pulling: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+
+    @asynccontextmanager
+    async def opened(self, opening: Opening) -> AsyncIterator[RemoteAttempt]:
+        """Open the attempt on the node; leaving ends it, and brings its run directory here.
+
+        Args:
+            opening: What the host opens; its files were sent.
+
+        Raises:
+            AttemptError: The node is lost, or a defect in the bookkeeping of the attempt.
+
+        Cancellation: everything is ended.
+        """
+        self._mirror = Mirror(self.run_dir, self._clock.monotonic)
+        async with Tasks() as tasks:
+            try:
+                await self._ask("open", opening)
+                tasks.start_soon(self._follow)
+                yield self
+            except BaseException:
+                with anyio.CancelScope(shield=True), suppress(AttemptError):
+                    await self._close()
+                raise
+            with anyio.CancelScope(shield=True):
+                await self._close()
+
+    async def _close(self) -> None:
+        await self._ask("close")
+        await self._drain()
+        await self._pull("")
+
+    async def _ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - methods differ
+        try:
+            return await call_host(self.caller, name, *arguments, note=self._note_state)
+        except ProviderError as error:
+            raise ProviderError(self._rename_account(error.failure)) from error
+
+    def _note_state(self, state: State) -> None:
+        if self._state is not None and state.number < self._state.number:
+            return
+        self._state = state
+        for agent, usage in zip(self.agents, state.usage, strict=True):
+            agent.usage = usage
+
+    def _rename_account(self, failure: AgentFailed) -> AgentFailed:
+        """Give a failure the name that its account has here."""
+        accounts = {agent.name: agent.account for agent in self.agents}
+        return attrs.evolve(failure, account=accounts[failure.name])
+
+    # -- what it reports --------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        with blaming("news of a node not taken"):
+            try:
+                while True:
+                    await self._read_news(NEWS_WAIT_S)
+            except AttemptError as error:
+                if error.cause != "node":
+                    raise
+                self._report(NodeLost(node=self.node, text=error.text))
+
+    async def _read_news(self, wait_s: float) -> bool:
+        """Take what is new; return whether a file has grown."""
+        async with self._reading:
+            news: News = await self._ask("news", self._mirror.marks, wait_s)
+            with _blaming_transfer(self.node):
+                await run_blocking(self._mirror.apply, news.growths)
+        for level, text, fields in news.log:
+            if level in _LEVELS:
+                getattr(_log, level)(text, **{**fields, "node": self.node})
+        for event in map(unpack_event, news.events):
+            self._note_event(event)
+        for signal in news.signals:
+            if isinstance(signal, AgentFailed):
+                signal = self._rename_account(signal)
+            self._report(signal)
+        return bool(news.growths)
+
+    def _note_event(self, event: Event) -> None:
+        if isinstance(event, AgentEvent):
+            for agent in self.agents:
+                if agent.full_name == event.subject:
+                    agent.note(event)
+        self._pass_on(event)
+
+    async def _drain(self) -> None:
+        while await self._read_news(0.0):
+            pass
+
+    @property
+    def mirror_age_s(self) -> float | None:
+        """Seconds since the copies of growing files were up to date; None before there are any."""
+        last_at = self._mirror.last_at
+        return None if last_at is None else self._clock.monotonic() - last_at
+
+    def activity(self) -> Sequence[AgentActivity]:
+        """Return what the agents do, in their order."""
+        if self._state is None:
+            return ()
+        pairs = zip(self._state.activity, self.agents, strict=True)
+        return [attrs.evolve(activity, account=agent.account) for activity, agent in pairs]
+
+    def usage(self) -> Sequence[Usage]:
+        """Return the usage of the agents since the attempt began, in their order."""
+        return [agent.usage for agent in self.agents]
+
+    async def world_time(self) -> float | None:
+        """Return the world's simulation time; None if it reports none.
+
+        Raises:
+            AttemptError: The node is lost.
+
+        Cancellation: has no effect.
+        """
+        return await self._ask("world_time")  # type: ignore[no-any-return] # of LiveAttempt
+
+    # -- what it is told --------------------------------------------------------------------------
+
+    async def start(self) -> Mapping[str, Any]:
+        """Start the world, then connect and start the agents one by one.
+
+        Raises:
+            AttemptError: Something could not be started, or the node is lost.
+            ProviderError: A limit or an expired login.
+
+        Cancellation: what was started is ended when the attempt is closed.
+        """
+        started: Mapping[str, Any] = await self._ask("start")
+        self._seed = started["world"]["seed"]
+        self._begun_at = anyio.current_time()
+        return started
+
+    async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
+        """Set what each agent may still use.
+
+        Raises:
+            AttemptError: The node is lost.
+
+        Cancellation: they may be set.
+        """
+        await self._ask("set_budgets", tuple(used), is_saving)
+
+    async def send(self, text: str) -> None:
+        """Send each agent a message, in their order.
+
+        Raises:
+            AttemptError: An agent could not be started, or the node is lost.
+            ProviderError: A limit or an expired login.
+
+        Cancellation: some agents may have it.
+        """
+        await self._ask("send", text)
+
+    async def stop_agents(self) -> None:
+        """Stop the agents, and bring their directories here. Idempotent.
+
+        Raises:
+            AttemptError: The node is lost.
+
+        Cancellation: they are stopped nevertheless.
+        """
+        await self._ask("stop_agents")
+        await self.fetch()
+
+    # -- what comes here --------------------------------------------------------------------------
+
+    async def checkpoint(
+        self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
+    ) -> SavedAttempt:
+        """Save world and agents in an archive, and bring it here.
+
+        Raises:
+            CheckpointSecretError: An agent's files contain a credential.
+            ClawbloxError: The checkpoint failed otherwise.
+            AttemptError: The node is lost.
+
+        Cancellation: the archive is here, complete, or absent.
+        """
+        saved: SavedAttempt = await self._ask("checkpoint", kind, elapsed(), idle_wait)
+        try:
+            await self._receive(saved.file, saved.size_bytes, saved.sha256)
+        except (TransferError, OSError) as error:
+            await self._ask("remove_checkpoint", saved.file)
+            if isinstance(error, OSError):
+                raise
+            raise ClawbloxError(f"the archive did not arrive from {self.node}: {error}") from error
+        await self._pull(_MANIFEST)
+        return saved
+
+    async def remove_checkpoint(self, file: str) -> None:
+        """Remove an archive of this attempt, there and here; one that cannot be is logged.
+
+        Raises:
+            AttemptError: The node is lost.
+
+        Cancellation: it is removed or not.
+        """
+        await self._ask("remove_checkpoint", file)
+        try:
+            await run_blocking(registry.remove, self._archive(file))
+        except (ClawbloxError, OSError) as error:
+            _log.warning("checkpoint not removed", path=file, error=str(error))
+
+    def _archive(self, file: str) -> Path:
+        """Return where an archive or a snapshot is here, whose name a node has given."""
+        if Path(file).name != file or file.startswith("."):
+            raise AttemptError("node", f"the node {self.node} gave an archive the name {file!r}")
+        return self.run_dir / "checkpoints" / file
+
+    async def _receive(self, file: str, size: int, sha256: str) -> None:
+        target = self._archive(file)
+        await run_blocking(make_private_dir, target.parent)
+        async with self._pulling:
+            await receive_file(size, sha256, partial(self._ask, "read", file), target)
+
+    async def _pull(self, part: str) -> None:
+        """Bring what has changed in a part of the run directory here."""
+        async with self._pulling:
+            changes: Changes = await self._ask("changes", part, self._token)
+            async with scratch_directory("clawblox-pull-") as place:
+                bundle, read = place / "changes", partial(self._ask, "read", "changes")
+                with _blaming_transfer(self.node):
+                    await receive_file(changes.size, changes.sha256, read, bundle)
+                    await run_blocking(apply, bundle, self.run_dir, changes.gone)
+            self._token = changes.token
+
+    async def fetch(self) -> None:
+        """Bring the directories of the agents up to date.
+
+        Raises:
+            AttemptError: The node is lost, or a file did not arrive.
+
+        Cancellation: some files are those of before.
+        """
+        await self._drain()
+        await self._pull("agents/")
+
+    # -- the view of hooks ------------------------------------------------------------------------
+
+    def view(self) -> LiveGeneration:
+        """Return the live view for hooks."""
+        return LiveGeneration(
+            order=self.order,
+            world=self,
+            seed=self._seed,
+            agents=self.agents,
+            elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
+        )
+
+    async def observe(self, agent: ViewedAgent) -> Any:  # noqa: ANN401 - the world decides
+        """Return what an agent would observe now.
+
+        Raises:
+            UsageError: It has not joined the world.
+            WorldError: The world did not answer.
+            AttemptError: The node is lost.
+
+        Cancellation: has no effect on the world.
+        """
+        return await self._ask("observe", agent.name)
+
+    async def simulation_time(self) -> float | None:
+        """Return the world's simulation time; None if it reports none.
+
+        Raises:
+            WorldError: The world gave no usable answer.
+            AttemptError: The node is lost.
+
+        Cancellation: has no effect on the world.
+        """
+        return await self._ask("simulation_time")  # type: ignore[no-any-return] # of LiveGeneration
+
+    async def snapshot(self) -> SavedSnapshot:
+        """Save a snapshot of the world, and bring it here.
+
+        Raises:
+            WorldError: The world gave no usable snapshot.
+            AttemptError: The node is lost, or it did not arrive.
+
+        Cancellation: it is here, complete, or absent.
+        """
+        saved: SavedSnapshot = await self._ask("snapshot")
+        name = saved.path.name
+        with _blaming_transfer(self.node):
+            await self._receive(name, saved.size_bytes, saved.sha256)
+            if saved.rows_sha256 is not None and saved.rows_size_bytes is not None:
+                rows = f"{name}{ROWS_SUFFIX}"
+                await self._receive(rows, saved.rows_size_bytes, saved.rows_sha256)
+        await self._pull(_MANIFEST)
+        return attrs.evolve(saved, path=self._archive(name))
+
+
+@contextmanager
+def _blaming_transfer(node: str) -> Iterator[None]:
+    """Raise what is wrong with a transfer as the error of an attempt."""
+    try:
+        yield
+    except TransferError as error:
+        raise AttemptError("node", f"a file did not arrive from {node}: {error}") from error
+
+
+async def call_host(
+    caller: Caller,
+    name: str,
+    *arguments: object,
+    note: Callable[[State], object] = lambda _state: None,
+) -> Any:  # noqa: ANN401 - the methods of hosts differ
+    """Call a method of a host.
+
+    Args:
+        caller: Makes the call.
+        name: The method, of :class:`~clawblox.experiment.cluster.host.Host`.
+        *arguments: Its arguments.
+        note: Called with the state of the host's attempt, if it has one.
+
+    Raises:
+        AttemptError: The host is lost.
+        Exception: What the method raises.
+
+    Cancellation: the method may have been called.
+    """
+    try:
+        reply: Reply = await caller.call(name, *arguments)
+    except HostLostError as error:
+        raise AttemptError("node", str(error)) from error
+    if reply.state is not None:
+        note(reply.state)
+    if reply.error is not None:
+        raise reply.error
+    return reply.value

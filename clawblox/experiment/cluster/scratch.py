@@ -1,0 +1,126 @@
+"""The files of hosts on a node: a place for each host, and the worlds that they share.
+
+A host holds a lock in its place. What hosts that were killed have left is swept by the next one:
+their processes first, by their marks. Except for :func:`make_place`, everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ClawbloxError
+from clawblox.experiment.cluster.trees import unpack
+from clawblox.experiment.live.left_attempts import end_left
+from clawblox.system.clock import utc_now
+from clawblox.system.files import make_private_dir
+from clawblox.system.locks import lock_file, unlock_file
+from clawblox.system.trees import discard_tree
+from clawblox.telemetry.own_log import OwnLog
+
+SCRATCH_ENV: Final = "CLAWBLOX_SCRATCH"
+"""Directory for the files of hosts; by default that for temporary files."""
+_NEW_S: Final = 60.0
+"""Seconds in which a place may not have its lock yet."""
+_UNUSED_S: Final = 7 * 86400.0
+"""Seconds after which an unused world is removed."""
+
+_log = OwnLog(__name__)
+
+
+def scratch_dir() -> Path:
+    """Return the directory for the files of hosts, private to this user.
+
+    Raises:
+        ClawbloxError: It belongs to another user, or others may use it.
+        OSError: It cannot be made.
+    """
+    parent = os.environ.get(SCRATCH_ENV) or tempfile.gettempdir()
+    path = make_private_dir(Path(parent) / f"clawblox-hosts-{os.getuid()}")
+    facts = path.lstat()
+    if facts.st_uid != os.getuid() or not stat.S_ISDIR(facts.st_mode) or facts.st_mode & 0o077:
+        hint = f"remove it, or set {SCRATCH_ENV} to another directory"
+        raise ClawbloxError(f"{path} is not a directory that only this user may use", hint=hint)
+    return path
+
+
+async def make_place() -> Path:
+    """Make a place for this host, and remove what killed hosts have left.
+
+    Raises:
+        ClawbloxError: The directory for it cannot be used.
+        OSError: It cannot be made.
+
+    Cancellation: some of what was left may remain.
+    """
+    place = await run_blocking(_make_place)
+    for left in await run_blocking(_find_left):
+        try:
+            await end_left(left)
+        except ClawbloxError as error:
+            _log.warning("processes of a killed host live", path=str(left), error=str(error))
+        else:
+            await run_blocking(discard_tree, left)
+    return place
+
+
+def _make_place() -> Path:
+    hosts = make_private_dir(scratch_dir() / "hosts")
+    place = Path(tempfile.mkdtemp(prefix="host-", dir=hosts))
+    lock_file(_lock_path(place))  # until the end of this process
+    return place
+
+
+def _lock_path(place: Path) -> Path:
+    return place / "lock"
+
+
+def _find_left() -> list[Path]:
+    """Return the places of hosts that have ended; remove worlds that nothing has used lately."""
+    now = utc_now().timestamp()
+    worlds = scratch_dir() / "worlds"
+    for world in worlds.glob("*"):
+        if now - world.stat().st_mtime > _UNUSED_S:
+            discard_tree(world)
+    left = []
+    for place in (scratch_dir() / "hosts").iterdir():
+        with contextlib.suppress(OSError):
+            if now - place.stat().st_ctime > _NEW_S and (lock := lock_file(_lock_path(place))):
+                unlock_file(_lock_path(place), lock)
+                left.append(place)
+    return left
+
+
+def world_path(name: str) -> Path:
+    """Return where a world is, or would be.
+
+    Args:
+        name: The digest of its files.
+    """
+    return scratch_dir() / "worlds" / name
+
+
+def has_world(name: str) -> bool:
+    """Return whether a world is here; it is kept for some days from now."""
+    try:
+        os.utime(world_path(name))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def keep_world(file: Path, name: str) -> None:
+    """Unpack a world; complete or not at all.
+
+    Args:
+        file: The archive that was sent.
+        name: The digest of its files.
+    """
+    make_private_dir(world_path(name).parent)
+    with contextlib.suppress(FileExistsError):  # another host was faster
+        unpack(file, world_path(name))

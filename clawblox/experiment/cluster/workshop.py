@@ -1,0 +1,330 @@
+"""Makes the attempts of an experiment on the nodes of a cluster.
+
+It is a ``LiveWorkshop`` whose attempts are elsewhere: it prepares, checks and keeps run directories
+here, as ever, sends each complete one to a host, and has it back, changed, when the attempt is
+closed. So whatever happens to a node, the directory of the experiment is one that a driver without
+a cluster can continue.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from clawblox.agents.drivers import find_driver
+from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.config.options import DEFAULT_GRACE_S
+from clawblox.experiment.cluster.calls import Caller
+from clawblox.experiment.cluster.chunks import send_file
+from clawblox.experiment.cluster.engine import Engine
+from clawblox.experiment.cluster.lease import Renewer
+from clawblox.experiment.cluster.messages import Opening
+from clawblox.experiment.cluster.node import MACHINE_FACTS, describe_node
+from clawblox.experiment.cluster.remote_attempt import RemoteAgent, RemoteAttempt, call_host
+from clawblox.experiment.cluster.trees import pack
+from clawblox.experiment.inputs import digest_world
+from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_files import AttemptRecord, require_record
+from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.plan_faults import find_world, place_program
+from clawblox.experiment.live.survey import Stage, check_program_here, survey_plan
+from clawblox.experiment.plan.cluster import Cluster
+from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.experiment.plan.plan import Chain, Layout, Plan
+from clawblox.experiment.schedule.ports import (
+    THIS_MACHINE,
+    Attempt,
+    AttemptError,
+    Order,
+    Room,
+    Signal,
+)
+from clawblox.results import Event
+from clawblox.system.clock import Clock, SystemClock
+from clawblox.system.files import digest_file
+from clawblox.system.regular_files import read_regular
+from clawblox.system.scratch import scratch_directory
+from clawblox.telemetry.own_log import OwnLog
+from clawblox.world.access import ANSWER_FILE, SESSION_FILE
+from clawblox.world.sources import copy_sources
+
+_RETRY_S: Final = 5.0
+"""Seconds after which another host is asked for when one has ended before it had a lease."""
+_MAX_PROMPT_BYTES: Final = 16 << 20
+
+_log = OwnLog(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class HostRoom(Room):
+    """Room for an attempt on a node: a host with a lease.
+
+    Attributes:
+        caller: Makes its calls.
+        facts: The facts of its node.
+    """
+
+    caller: Caller
+    facts: Mapping[str, Any]
+
+
+class RemoteWorkshop(LiveWorkshop):
+    """Makes attempts on a cluster, as ``schedule.ports.Workshop`` describes it.
+
+    Args:
+        directory: Directory of the experiment.
+        layout: Layout of the experiment.
+        env: Values of the environment variables that the plan names, and of logins of programs.
+        cluster: What each attempt reserves, by the plan in force.
+        connect: Connects to a cluster, when a host is first needed; it may block. The connection is
+            closed with :meth:`serve`.
+        grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
+        on_event: Called with each event of a world or an agent, and its attempt.
+        clock: Tells how old the copies of growing files are.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        layout: Layout,
+        env: Mapping[str, str],
+        *,
+        cluster: Cluster,
+        connect: Callable[[Cluster], Engine],
+        grace_s: float = DEFAULT_GRACE_S,
+        on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(directory, layout, env, grace_s=grace_s, on_event=on_event)
+        self._cluster = cluster
+        self._connect = connect
+        self._engine: Engine | None = None
+        self._connecting = anyio.Lock()
+        self._clock = clock or SystemClock()
+
+    async def serve(self) -> None:
+        """Keep the connection to the cluster; to be run as a task while attempts are made.
+
+        Cancellation: the connection is closed.
+        """
+        try:
+            await super().serve()
+        finally:
+            with anyio.CancelScope(shield=True):
+                if self._engine is not None:
+                    await run_blocking(self._engine.close)
+
+    # -- hosts ------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def room(self, chain: Chain) -> AsyncIterator[Room]:
+        """Wait for a host on a node; leaving it ends the host.
+
+        Cancellation: there is no host.
+        """
+        engine = await self._connected()
+        while True:
+            handle = await run_blocking(engine.start_host, self._cluster)
+            renewer = Renewer(handle, self._cluster.lease, lambda _text: None)
+            renewer.start()
+            try:
+                room = await self._find_room(Caller(handle, renewer))
+                if room is not None:
+                    yield room
+                    return
+            finally:
+                renewer.stop()
+                with anyio.CancelScope(shield=True):
+                    await run_blocking(handle.end)
+            await anyio.sleep(_RETRY_S)
+
+    async def _connected(self) -> Engine:
+        async with self._connecting:
+            if self._engine is None:
+                self._engine = await run_blocking(self._connect, self._cluster)
+            return self._engine
+
+    async def _find_room(self, caller: Caller) -> HostRoom | None:
+        """Wait until a host has room; return None if it ended before."""
+        try:
+            facts: Mapping[str, Any] = await call_host(caller, "describe")
+        except AttemptError as error:
+            _log.warning("host not started", error=error.text)
+            return None
+        return HostRoom(
+            node=facts["name"],
+            lease_s=self._cluster.lease,
+            machine={name: facts[name] for name in MACHINE_FACTS},
+            caller=caller,
+            facts=facts,
+        )
+
+    async def check(self, chain: Chain) -> None:
+        """Check on a node that the programs of a chain's agents can work; nothing is started.
+
+        Raises:
+            AttemptError: A program is missing, or something else that does not pass.
+            ProviderError: A login has expired.
+
+        Cancellation: has no effect.
+        """
+        async with self.room(chain) as room:
+            assert isinstance(room, HostRoom)
+            await call_host(room.caller, "check", chain, self._variables(chain))
+
+    async def survey(self, plan: Plan, *, has_worked: bool) -> None:
+        """Check everything that the experiment needs; the programs of agents on one node.
+
+        Raises:
+            ConfigError: There are faults; the error names all of them.
+
+        Cancellation: has no effect.
+        """
+        async with AsyncExitStack() as stack:
+            callers: list[Caller] = []
+
+            async def check(chain: Chain, spec: AgentSpec) -> str | None:
+                world = plan.world.dir
+                if place_program(spec, world if isinstance(world, Path) else None) != spec:
+                    return await check_program_here(self._credentials, chain, spec)
+                if not callers:
+                    room = await stack.enter_async_context(self.room(chain))
+                    assert isinstance(room, HostRoom)
+                    callers.append(room.caller)
+                variables = self._variables(chain)
+                checked = partial(call_host, callers[0], "check_program")
+                return await checked(chain, spec, variables)  # type: ignore[no-any-return]
+
+            stage: Stage = "worked" if has_worked else "recorded"
+            await survey_plan(plan, self.directory, self._env, stage=stage, check_program=check)
+
+    def _variables(self, chain: Chain) -> Mapping[str, str] | None:
+        """Return the variables that agents of a chain get, those of this process included."""
+        if self._cluster.keys == "node":
+            return None
+        values = {**os.environ, **self._env}
+        specs = chain.plan.agents
+        logins = [
+            name for s in specs for name in find_driver(s.driver).program.credential_variables
+        ]
+        names = {*logins, *(name for spec in specs for name in spec.env)}
+        return {name: values[name] for name in names if name in values}
+
+    # -- attempts ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def open(
+        self, order: Order, report: Callable[[Signal], object], room: Room = THIS_MACHINE
+    ) -> AsyncIterator[Attempt]:
+        """Return an attempt on a node; leaving it ends everything that it started.
+
+        Raises:
+            AttemptError: The attempt cannot be opened, or its node is lost.
+
+        Cancellation: everything is ended.
+        """
+        assert isinstance(room, HostRoom)
+        run_dir = self._run_dir(order.chain.name, order.run_id)
+        with blaming("attempt not opened"):
+            await run_blocking(_require_same_build, room.facts)
+            record = await run_blocking(require_record, run_dir)
+            opening = await self._send(order, record, run_dir, room.caller)
+            agents = self._describe_agents(order, record, run_dir)
+        attempt = RemoteAttempt(
+            order=order,
+            run_dir=run_dir,
+            node=room.node,
+            caller=room.caller,
+            agents=agents,
+            report=report,
+            pass_on=partial(self._on_event, order),
+            clock=self._clock,
+        )
+        async with attempt.opened(opening):
+            yield attempt
+
+    def _describe_agents(
+        self, order: Order, record: AttemptRecord, run_dir: Path
+    ) -> list[RemoteAgent]:
+        home = run_dir
+        if record.agents_of is not None:
+            home = self._run_dir(order.chain.name, record.agents_of)
+        return [
+            RemoteAgent(str(spec.name), agent.name, home / "agents" / agent.name, account)
+            for spec, agent, account in zip(
+                order.chain.plan.agents, record.agents, self.accounts(order.chain), strict=True
+            )
+        ]
+
+    # -- files for the node -----------------------------------------------------------------------
+
+    async def _send(
+        self, order: Order, record: AttemptRecord, run_dir: Path, caller: Caller
+    ) -> Opening:
+        """Send the files of an attempt to its host; return what it opens."""
+        async with scratch_directory("clawblox-send-") as place:
+            await _send_tree(caller, "run", run_dir, place)
+            if record.agents_of is not None:
+                home = self._run_dir(order.chain.name, record.agents_of)
+                agents = [f"agents/{agent.name}" for agent in record.agents]
+                files = [f"{a}/{name}" for a in agents for name in (SESSION_FILE, ANSWER_FILE)]
+                await _send_tree(caller, "agents", home, place, {"agents", *agents, *files})
+            world = await self._send_world(order.chain.plan, caller, place)
+        return Opening(
+            order=order,
+            world=world,
+            prompts=await run_blocking(_read_prompts, order.chain.plan),
+            env=self._variables(order.chain),
+            grace_s=self._grace_s,
+        )
+
+    async def _send_world(self, plan: Plan, caller: Caller, place: Path) -> str | None:
+        given = plan.world.dir
+        if isinstance(given, str):
+            return None
+        digests = await run_checked(
+            lambda check: digest_world(given, experiment_dir=self.directory, check=check)
+        )
+        name = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
+        if not await call_host(caller, "has", name):
+            copy = place / "world"
+            await run_checked(lambda check: copy_sources(find_world(given), copy, check=check))
+            await _send_tree(caller, "world", copy, place)
+        return name
+
+
+async def _send_tree(
+    caller: Caller, name: str, root: Path, place: Path, names: Collection[str] | None = None
+) -> None:
+    bundle = place / f"{name}.bundle"
+    await run_checked(lambda check: pack(root, bundle, names, check=check))
+    sha256 = await run_checked(lambda check: digest_file(bundle, check=check))
+    size = (await run_blocking(bundle.stat)).st_size
+    await call_host(caller, "expect", name, size, sha256)
+    await send_file(bundle, partial(call_host, caller, "put", name))
+    await run_blocking(bundle.unlink)
+
+
+def _read_prompts(plan: Plan) -> list[bytes | None]:
+    files = [agent.system_prompt for agent in plan.agents]
+    read = partial(read_regular, max_bytes=_MAX_PROMPT_BYTES)
+    return [None if file is None else read(file) for file in files]
+
+
+def _require_same_build(there: Mapping[str, Any]) -> None:
+    here = describe_node()
+    for name in ("clawblox", "engine"):
+        if here[name] != there[name]:
+            raise AttemptError(
+                "setup",
+                f"{name} on the node {there['name']} is {there[name]}, and here {here[name]}:"
+                " install the same version",
+            )
