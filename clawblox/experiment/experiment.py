@@ -12,7 +12,7 @@ from typing import Any, Self
 import anyio
 
 from clawblox.concurrency.tasks import Residence, Tasks
-from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.concurrency.threads import run_blocking, run_checked, run_interruptible
 from clawblox.config.arguments import check_duration, check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
@@ -154,8 +154,8 @@ class Experiment:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Tasks]:
         journal = Journal(self.directory, self._clock)
-        await run_blocking(self._enter, journal)
         try:
+            await run_interruptible(partial(self._enter, journal), journal.lease.interrupt)
             self._opened = opened = await run_checked(partial(self._read, journal))
             self._hooks = await run_blocking(self._callbacks.describe)
             self._workshop = self._given_workshop or make_workshop(
@@ -327,6 +327,7 @@ class Experiment:
             self._require_open()
             session.on_row = partial(self._hand_out, put)
             self._tasks.start_soon(session.run)
+            self._tasks.start_soon(session.watch_lease)
 
         return ExperimentRun(begin, session.wait, session.halt, session.is_over)
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import anyio
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import ClawbloxError, RunLockedError
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.live.left_attempts import end_left, run_dirs
 from clawblox.experiment.plan.naming import numbered
 from clawblox.rundir.claims import describe_holder, find_owner
+from clawblox.rundir.driver_lease import DriverLease
 from clawblox.rundir.experiments import experiment_lock, find_experiment_owner
 from clawblox.system.clock import utc_now
 from clawblox.system.files import NO_REPLACE, fsync_directory, make_private_dir, rename_with
@@ -40,9 +41,11 @@ async def set_experiment_aside(directory: Path) -> Path | None:
     """
     if not await run_blocking(os.path.lexists, directory):
         return None
-    place = directory
+    place, lease = directory, DriverLease(directory)
     lock = await run_blocking(_lock, directory)
     try:
+        await run_interruptible(lease.take, lease.interrupt)
+        await run_blocking(lease.release)
         await run_blocking(_require_idle, directory)
         await end_left(directory)
         place = await run_blocking(_rename, directory)

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import attrs
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_abandonable, run_blocking
 from clawblox.errors import JournalLostError
 from clawblox.experiment.experiment_run import RunOutcome, RunStatus
 from clawblox.experiment.history.lines import Line
@@ -26,6 +26,7 @@ from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import LiveChain
+from clawblox.system.append_log import LogChangedError
 from clawblox.system.clock import Clock, parse_utc
 from clawblox.telemetry.own_log import OwnLog
 
@@ -155,8 +156,9 @@ class Session:
     async def _begin(self) -> bool:
         """Write that the session begins; return whether that was possible."""
         hooks, before = self._hooks, self._opened.state.hooks
+        facts = {"pid": os.getpid(), **self._opened.journal.facts, "hooks": hooks}
         try:
-            await self._recorder.write("session.begun", {"pid": os.getpid(), "hooks": hooks})
+            await self._recorder.write("session.begun", facts)
         except OSError as error:
             self._scheduler.halt(blame_journal(error))
             return False
@@ -176,6 +178,25 @@ class Session:
             raise
         except OSError as error:  # on a full disk; the next session ends it
             _log.warning("end of a session not recorded", error=str(error))
+
+    async def watch_lease(self) -> None:
+        """End everything once another process drives the experiment, or the lease is not renewed.
+
+        Cancellation: the session is not watched any longer.
+        """
+        lease = self._opened.journal.lease
+        lease_s = lease.driver.lease_s
+        while True:
+            with anyio.move_on_after(lease_s / 4):
+                await self.is_over.wait()
+                return
+            try:
+                with anyio.fail_after(max(lease.remaining_s, lease_s / 4)):
+                    await run_abandonable(lambda _call: lease.require_held())
+            except (LogChangedError, TimeoutError) as error:
+                _log.error("lease of an experiment lost", error=str(error))
+                self.cancel()
+                return
 
     async def wait(self) -> RunOutcome:
         """Return the outcome, at the end.

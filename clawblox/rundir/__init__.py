@@ -19,6 +19,7 @@
 - ``interrupted``: which instances a resume brings back, and from which save.
 - ``find_runs``: which run directories and experiments there are.
 - ``experiments``: which run directories belong to an experiment.
+- ``driver_lease``: the right to drive an experiment, where locks on files do not hold.
 - ``presence``: whether an instance serves, how it ended, and waiting for that.
 - ``control_client``: asking the orchestrator of a run.
 - ``control_server``: answering as the orchestrator of a run.

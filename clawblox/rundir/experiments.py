@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from clawblox.rundir.driver_lease import Driver, read_driver
 from clawblox.rundir.paths import state_dir
 from clawblox.rundir.status import living_owner
 
@@ -76,9 +77,20 @@ def experiment_lock(directory: Path) -> Path:
 
 
 def find_experiment_owner(directory: Path) -> int | None:
-    """Return the pid of the process that runs an experiment; None if none does. Blocks.
+    """Return the pid of the process of this machine that runs an experiment, or None. Blocks.
 
     Args:
         directory: The directory of the experiment.
     """
-    return living_owner(experiment_lock(directory))
+    is_elsewhere = find_experiment_host(directory) is not None
+    return None if is_elsewhere else living_owner(experiment_lock(directory))
+
+
+def find_experiment_host(directory: Path) -> str | None:
+    """Return the other machine whose process runs an experiment, or was killed there. Blocks.
+
+    Args:
+        directory: The directory of the experiment.
+    """
+    driver = read_driver(directory)
+    return None if driver is None or driver.is_beside(Driver.own()) else driver.host

@@ -17,7 +17,7 @@ from clawblox.columns import Column
 from clawblox.experiment.schedule.ports import AgentActivity
 from clawblox.experiment.tables.status import RUNNING, ChainStatus, ExperimentStatus
 from clawblox.experiment.tables.text_tables import KEPT, KEPT_NOTE
-from clawblox.printable import printable
+from clawblox.printable import printable, printable_name
 from clawblox.system.clock import parse_utc
 from clawblox.views.board import (
     STYLES,
@@ -190,7 +190,8 @@ def describe_time(status: ExperimentStatus) -> str:
     gone = f"{format_rough_seconds(status.elapsed_s)} gone" if status.elapsed_s else ""
     rest = f"about {format_rough_seconds(status.forecast_s)} to go" if status.forecast_s else ""
     times = ", ".join(filter(None, (gone, rest)))
-    return times if status.pid is not None else " · ".join(filter(None, ("not running", times)))
+    place = "not running" if status.host is None else f"driver on {printable_name(status.host)}"
+    return times if status.pid is not None else " · ".join(filter(None, (place, times)))
 
 
 def describe_counts(status: ExperimentStatus) -> Text:

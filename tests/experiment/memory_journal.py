@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from clawblox.experiment.history.lines import (
     EXPERIMENT,
@@ -30,7 +30,10 @@ class MemoryJournal:
         is_written: Whether that line is still written.
         fails_at: Number of the line from which the disk is full; None for never.
         is_dead: Whether the orchestrator was killed, so that nothing is written any longer.
+        facts: Machine and lease of the orchestrator.
     """
+
+    facts: Final[Mapping[str, Any]] = {}
 
     def __init__(self, clock: SimulatedClock) -> None:
         self.lines: list[Line] = []

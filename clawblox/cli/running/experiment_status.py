@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from clawblox.cli.running.experiment_table import ExperimentLook
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError
@@ -14,6 +16,7 @@ from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.tables.status import LiveChain, decode_live
 from clawblox.foreign_values import finite_number
+from clawblox.rundir.experiments import find_experiment_host
 
 
 async def look_at_experiment(directory: Path) -> ExperimentLook:
@@ -37,4 +40,5 @@ async def look_at_experiment(directory: Path) -> ExperimentLook:
     with contextlib.suppress(ValueError):
         live = decode_live((answer or {}).get("live", {}))
     status = record.status(pid=None if pid is None else int(pid), live=live)
-    return ExperimentLook(status, record.lines)
+    host = await run_blocking(find_experiment_host, directory)
+    return ExperimentLook(attrs.evolve(status, host=host), record.lines)

@@ -156,6 +156,9 @@ class SessionBegun(Struct):
     """A process begins to run the experiment."""
 
     pid: Count = 0
+    host: str = ""
+    boot_id: str = ""
+    lease_s: Seconds = 0.0
     hooks: dict[str, HookFacts] = {}
 
 

@@ -4,8 +4,9 @@ Every line is on disk before the next step begins. A last line that a killed wri
 is cut off when the journal is opened. A small reserve file is given up when the disk is full, so
 that the last lines fit.
 
-A lock file and a lock on the journal keep a second process away. Before each line, both must still
-be those of this process, and the journal as long as it left it. Otherwise nothing is appended any
+A lock file, a lock on the journal and a lease keep a second process away; the lease holds where a
+file system ignores locks. Before each line, all must still be those of this process, and the
+journal as long as it left it. Otherwise nothing is appended any
 longer: the lines go into a file of their own, beside the journal, and a person decides which of the
 two histories continues.
 """
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from clawblox.errors import ClawbloxError, JournalLostError, RunLockedError, UsageError
+from clawblox.errors import ClawbloxError, JournalLostError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.history.facts import check_members
 from clawblox.experiment.history.lines import (
@@ -35,8 +36,7 @@ from clawblox.experiment.history.lines import (
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.links import require_no_link
 from clawblox.experiment.plan.naming import numbered
-from clawblox.printable import quote_words
-from clawblox.rundir.claims import describe_holder
+from clawblox.rundir.driver_lease import DriverLease, driven_error
 from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX, experiment_lock
 from clawblox.rundir.paths import UPDATE_HINT, state_dir
 from clawblox.system.append_log import LogChangedError, OwnedLog, complete_lines
@@ -63,11 +63,13 @@ class Journal:
 
     Attributes:
         directory: The directory of the experiment.
+        lease: The right of this process to drive the experiment.
         lines: All lines so far.
     """
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self.directory = directory
+        self.lease = DriverLease(directory)
         self._clock = clock or SystemClock()
         self._path = directory / JOURNAL_NAME
         self._log = OwnedLog(self._path, max_bytes=MAX_JOURNAL_BYTES)
@@ -98,18 +100,25 @@ class Journal:
         return self
 
     def _take(self) -> bytes:
-        """Take both locks, and return the complete lines.
+        """Take the lease and both locks, and return the complete lines.
 
-        The journal comes first: where it has an owner, the lock file is left to that owner.
+        The lease comes before anything is read: locks may keep nobody away. The lock file comes
+        last: where the journal has an owner, it is left to that owner.
         """
         require_no_link(self._lock_path.parent)
-        make_private_dir(self._lock_path.parent)
+        self.lease.take()
         data = self._log.open()
         lock = None if data is None else lock_file(self._lock_path)
         if data is None or lock is None:
-            raise _locked_error(self.directory, self._lock_path)
+            raise driven_error(self._lock_path, lock_owner(self._lock_path))
         self._lock = lock
         return data
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Machine and lease of this process, for the line ``session.begun``."""
+        driver = self.lease.driver
+        return {"host": driver.host, "boot_id": driver.boot_id, "lease_s": driver.lease_s}
 
     @property
     def is_lost(self) -> bool:
@@ -122,6 +131,7 @@ class Journal:
             with contextlib.suppress(OSError):
                 unlock_file(self._lock_path, self._lock)
             self._lock = -1
+        self.lease.release()
 
     def append(
         self,
@@ -157,7 +167,7 @@ class Journal:
         text = encode(line)
         check_members(text, type)
         try:
-            self._keep_lock()
+            self._keep_locks()
             self._write(text)
         except LogChangedError as error:
             self._lost = self._keep_lines([*self.lines, line], str(error))
@@ -165,8 +175,9 @@ class Journal:
         self.lines.append(line)
         return line
 
-    def _keep_lock(self) -> None:
-        """Take the lock file again if it was removed or replaced, unless another process has it."""
+    def _keep_locks(self) -> None:
+        """Check the lease, and take the lock file again if it was removed or replaced."""
+        self.lease.require_held()
         with contextlib.suppress(OSError):
             self._lock = renew_lock(self._lock_path, self._lock)
         if not is_file_at(self._lock_path, self._lock):
@@ -303,18 +314,6 @@ def _explain_lost(journal: Path, kept: Path) -> str:
         f"stop the other program, and compare both files. To continue from the kept history: mv"
         f" {copy} {path} ; to continue from the journal as it is: mv {copy} {aside} ; then:"
         f" clawblox experiment resume {shlex.quote(str(journal.parent))}"
-    )
-
-
-def _locked_error(directory: Path, lock: Path) -> RunLockedError:
-    owner = lock_owner(lock)
-    holder = describe_holder(None if owner is None else owner.pid)
-    stop = quote_words(("clawblox", "experiment", "stop", str(directory)))
-    return RunLockedError(
-        f"{holder} runs the experiment in {directory}",
-        path=lock,
-        pid=owner.pid if owner else None,
-        hint=f"{stop} stops it; status and results work meanwhile",
     )
 
 

@@ -190,6 +190,7 @@ class ExperimentStatus:
         elapsed_s: Seconds for which the experiment has run.
         forecast_s: Seconds that the rest takes at least.
         accounts: The accounts that are limited.
+        host: The other machine whose process runs it, or was killed there; None without one.
     """
 
     name: str
@@ -206,6 +207,7 @@ class ExperimentStatus:
     elapsed_s: float
     forecast_s: float
     accounts: tuple[LimitedAccount, ...] = ()
+    host: str | None = None
 
 
 def make_status(

@@ -145,10 +145,11 @@ def test_a_second_process_is_refused_when_the_lock_file_was_removed_or_replaced(
         assert read_lines(tmp_path) == journal.lines
 
 
-def test_a_second_process_that_has_both_files_ends_the_first(tmp_path: Path) -> None:
+def test_a_second_process_that_has_all_files_ends_the_first(tmp_path: Path) -> None:
     write(tmp_path, 1)
     path, lock = tmp_path / JOURNAL_NAME, tmp_path / ".clawblox" / "experiment.lock"
     with Journal(tmp_path) as first:
+        lock.with_name("driver.json").unlink()
         lock.unlink()
         replace(path)
         with Journal(tmp_path) as second:
