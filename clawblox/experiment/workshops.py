@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from clawblox.experiment.live.live_workshop import LiveWorkshop
-from clawblox.experiment.plan.plan import Plan
+from clawblox.experiment.live.survey import Survey, survey_plan
+from clawblox.experiment.plan.cluster import Cluster
+from clawblox.experiment.plan.plan import Layout, Plan
 from clawblox.experiment.schedule.ports import Order, Workshop
 from clawblox.results import Event
+
+if TYPE_CHECKING:
+    from clawblox.experiment.cluster.workshop import RemoteWorkshop
 
 
 def make_workshop(
@@ -28,18 +35,39 @@ def make_workshop(
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
         on_event: Called with each event of a world or an agent, and its attempt.
     """
-    layout, cluster = plans[0].layout, plans[-1].cluster
+    place = (directory, plans[0].layout, env)
+    cluster = plans[-1].cluster
     if cluster is None:
-        return LiveWorkshop(directory, layout, env, grace_s=grace_s, on_event=on_event)
+        return LiveWorkshop(*place, grace_s=grace_s, on_event=on_event)
+    return _make_remote(*place, cluster, grace_s=grace_s, on_event=on_event)
+
+
+async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
+    """Check everything that an experiment needs, where it will run; nothing is started or written.
+
+    Args:
+        plan: The plan.
+        directory: The directory of the experiment, which need not exist.
+        **how: As for :func:`~clawblox.experiment.live.survey.survey_plan`.
+
+    Raises:
+        ConfigError: There are faults; the error names all of them.
+
+    Cancellation: ends the programs of the checks.
+    """
+    if plan.cluster is None:
+        return await survey_plan(plan, directory, **how)
+    workshop = _make_remote(directory, plan.layout, os.environ, plan.cluster)
+    try:
+        return await workshop.look(plan, **how)
+    finally:
+        await workshop.aclose()
+
+
+def _make_remote(
+    directory: Path, layout: Layout, env: Mapping[str, str], cluster: Cluster, **more: Any
+) -> RemoteWorkshop:
     from clawblox.experiment.cluster.connect import connect  # here, since few use a cluster
     from clawblox.experiment.cluster.workshop import RemoteWorkshop
 
-    return RemoteWorkshop(
-        directory,
-        layout,
-        env,
-        cluster=cluster,
-        connect=connect,
-        grace_s=grace_s,
-        on_event=on_event,
-    )
+    return RemoteWorkshop(directory, layout, env, cluster=cluster, connect=connect, **more)

@@ -47,6 +47,7 @@ def describe_plan(plan: Plan, survey: Survey, lead_time: LeadTime) -> list[str]:
             " ".join(_describe_limits(plan, chains)),
             "   ".join(_describe_inputs(plan, survey)),
             _describe_lead_time(lead_time),
+            *_describe_cluster(plan, survey),
             *survey.notes,
             "",
             *_describe_chains(chains),
@@ -61,6 +62,18 @@ def _describe_lead_time(time: LeadTime) -> str:
         took = f"about {math.ceil(time.pause_s)} s, so"
     when = f"{time.lead_s} s before the end (--signal=B:TERM@{time.lead_s})"
     return f"Pause: {took} ask the batch system for the signal {when}."
+
+
+def _describe_cluster(plan: Plan, survey: Survey) -> list[str]:
+    """Return how many attempts fit where, and where the keys of agents come from."""
+    if plan.cluster is None:
+        return []
+    rooms = ", ".join(f"{name} {count}" for name, count in survey.rooms.items())
+    names = sorted(
+        {name for chain in plan.chains() for spec in chain.plan.agents for name in spec.env}
+    )
+    keys = f" {', '.join(names)}: from the {plan.cluster.keys}." if names else ""
+    return [f"Cluster: attempts that fit on each node: {rooms or 'none'}.{keys}"]
 
 
 def _describe_chains(chains: Sequence[Chain]) -> list[str]:

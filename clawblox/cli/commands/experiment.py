@@ -47,7 +47,7 @@ from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import WORK, Line
-from clawblox.experiment.live.survey import Stage, Survey, survey_plan
+from clawblox.experiment.live.survey import Stage, Survey
 from clawblox.experiment.opening import check_amendment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.smoke import make_smoke_plan
@@ -56,6 +56,7 @@ from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.schedule.score_functions import load_score
 from clawblox.experiment.tables.lead_time import find_lead_time
+from clawblox.experiment.workshops import survey_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan
@@ -187,7 +188,7 @@ def run(
         if dry_run or may_exist or how["detach"]:
             raise UsageError("--smoke: must be given without --continue, --dry-run and --detach")
         directory = smoke_directory(directory)
-        look = partial(survey_plan, make_smoke_plan(plan), directory)
+        look = partial(survey_experiment, make_smoke_plan(plan), directory)
         with naming_lines(plan_file, settings):
             anyio.run(look)
         return anyio.run(partial(run_smoke, plan, directory, as_json=how["as_json"]))
@@ -202,7 +203,7 @@ def run(
                 check_amendment(directory, lines, plan)
             stage = _find_stage(lines)
             look = partial(
-                survey_plan, plan, directory, stage=stage, are_variables_needed=not dry_run
+                survey_experiment, plan, directory, stage=stage, are_variables_needed=not dry_run
             )
             survey = anyio.run(look)  # a plan with faults leaves nothing
             if dry_run:

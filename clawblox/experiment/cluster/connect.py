@@ -30,3 +30,30 @@ def connect(cluster: Cluster) -> Engine:
     from clawblox.experiment.cluster.ray_engine import RayEngine  # slow to import
 
     return RayEngine(cluster.address, partial(Host, cluster.lease))
+
+
+def require_safe(engine: Engine, cluster: Cluster) -> None:
+    """Refuse to send keys to a cluster where others could take them. Blocks.
+
+    Args:
+        engine: The connection.
+        cluster: The table of the plan.
+
+    Raises:
+        ConfigError: Anybody can run programs there, or read what travels.
+    """
+    if not engine.has_token:
+        raise ConfigError(
+            "must require a token before keys of agents travel to it: whoever reaches it can run"
+            " programs on its nodes",
+            key="cluster",
+            hint="RAY_AUTH_MODE=token before ray start on each node, and here; or keys = 'node' in"
+            " [cluster], and export the keys before ray start",
+        )
+    if not (engine.is_private or cluster.trusted_network):
+        raise ConfigError(
+            "must be encrypted before keys of agents travel to it",
+            key="cluster",
+            hint="RAY_USE_TLS=1 with Ray's certificates; or trusted_network = true in [cluster]; or"
+            " keys = 'node', and export the keys before ray start",
+        )

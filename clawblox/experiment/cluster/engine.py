@@ -80,5 +80,16 @@ class Engine(Protocol):
     def describe(self) -> Sequence[str]:
         """Return warnings about the cluster, for people: no token, for example."""
 
+    def count_rooms(self, cluster: Cluster) -> Mapping[str, int]:
+        """Return how many attempts each node has resources for, by its name, if nothing runs."""
+
+    @property
+    def has_token(self) -> bool:
+        """Whether each node requires a token of whoever connects. Blocks."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody else can read what travels: it is encrypted, or stays here. Blocks."""
+
     def close(self) -> None:
         """End all hosts, and the connection if the engine has made it."""

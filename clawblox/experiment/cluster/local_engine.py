@@ -193,6 +193,20 @@ class LocalEngine:
         """Return no warnings."""
         return ()
 
+    def count_rooms(self, cluster: Cluster) -> Mapping[str, int]:
+        """Return how many hosts have room on each node."""
+        return self._nodes
+
+    @property
+    def has_token(self) -> bool:
+        """True: nobody else can connect."""
+        return True
+
+    @property
+    def is_private(self) -> bool:
+        """True: everything stays on this machine."""
+        return True
+
     def close(self) -> None:
         """End all hosts."""
         with self._lock:

@@ -182,6 +182,15 @@ class RayEngine:
                 _forward(task.remote(*arguments), answers[name])
         return answers
 
+    def count_rooms(self, cluster: Cluster) -> Mapping[str, int]:
+        """Return how many attempts each node has resources for, by its name, if nothing runs."""
+        return self._control.submit(_count_rooms, cluster).result()
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what travels is encrypted, or stays on this machine."""
+        return self.is_encrypted or self.is_loopback
+
     @property
     def is_encrypted(self) -> bool:
         """Whether the connection is encrypted; then the cluster accepts no other."""
@@ -207,7 +216,7 @@ class RayEngine:
     def describe(self) -> Sequence[str]:
         """Return warnings about the cluster, for people."""
         warnings = [] if self.has_token else [_OPEN]
-        return warnings if self.is_encrypted or self.is_loopback else [*warnings, _PLAIN]
+        return warnings if self.is_private else [*warnings, _PLAIN]
 
     def close(self) -> None:
         """End all hosts, and the connection if this engine has made it. Idempotent."""
@@ -259,6 +268,17 @@ def _name_nodes() -> dict[str, str]:
     names = {node["NodeID"]: node["NodeName"] for node in _live_nodes()}
     count = Counter(names.values())
     return {node: f"{name}-{node[:8]}" if count[name] > 1 else name for node, name in names.items()}
+
+
+def _count_rooms(cluster: Cluster) -> dict[str, int]:
+    own = {"CPU": cluster.cpus, "GPU": cluster.gpus, "memory": cluster.memory or 0}
+    needed = {name: amount for name, amount in {**own, **cluster.resources}.items() if amount}
+    names, rooms = _name_nodes(), {}
+    for node in _live_nodes():
+        given = node["Resources"]
+        fits = (int(given.get(name, 0) // amount) for name, amount in needed.items())
+        rooms[names[node["NodeID"]]] = min(fits, default=_CALLS)
+    return rooms
 
 
 def _new_future() -> Future[Any]:

@@ -24,6 +24,7 @@ from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.experiment.cluster.calls import Caller
 from clawblox.experiment.cluster.chunks import send_file
+from clawblox.experiment.cluster.connect import require_safe
 from clawblox.experiment.cluster.engine import Engine
 from clawblox.experiment.cluster.lease import Renewer
 from clawblox.experiment.cluster.messages import Opening
@@ -35,7 +36,7 @@ from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, require_record
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.live.plan_faults import find_world, place_program
-from clawblox.experiment.live.survey import Stage, check_program_here, survey_plan
+from clawblox.experiment.live.survey import Survey, check_program_here, survey_plan
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
@@ -118,9 +119,16 @@ class RemoteWorkshop(LiveWorkshop):
         try:
             await super().serve()
         finally:
-            with anyio.CancelScope(shield=True):
-                if self._engine is not None:
-                    await run_blocking(self._engine.close)
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection to the cluster, if there is one. Idempotent.
+
+        Cancellation: it is closed nevertheless.
+        """
+        with anyio.CancelScope(shield=True):
+            if self._engine is not None:
+                await run_blocking(self._engine.close)
 
     # -- hosts ------------------------------------------------------------------------------------
 
@@ -178,7 +186,7 @@ class RemoteWorkshop(LiveWorkshop):
         """
         async with self.room(chain) as room:
             assert isinstance(room, HostRoom)
-            await call_host(room.caller, "check", chain, self._variables(chain))
+            await call_host(room.caller, "check", chain, await self._variables(chain))
 
     async def survey(self, plan: Plan, *, has_worked: bool) -> None:
         """Check everything that the experiment needs; the programs of agents on one node.
@@ -188,6 +196,23 @@ class RemoteWorkshop(LiveWorkshop):
 
         Cancellation: has no effect.
         """
+        await self.look(plan, stage="worked" if has_worked else "recorded")
+
+    async def look(self, plan: Plan, **how: Any) -> Survey:
+        """Return what the experiment will use; the programs of agents are looked at on one node.
+
+        Args:
+            plan: The plan.
+            **how: As for :func:`~clawblox.experiment.live.survey.survey_plan`.
+
+        Raises:
+            ConfigError: There are faults; the error names all of them.
+
+        Cancellation: has no effect.
+        """
+        engine = await self._connected()
+        for text in await run_blocking(engine.describe):
+            _log.warning("cluster", text=text)
         async with AsyncExitStack() as stack:
             callers: list[Caller] = []
 
@@ -199,24 +224,25 @@ class RemoteWorkshop(LiveWorkshop):
                     room = await stack.enter_async_context(self.room(chain))
                     assert isinstance(room, HostRoom)
                     callers.append(room.caller)
-                variables = self._variables(chain)
+                variables = await self._variables(chain)
                 checked = partial(call_host, callers[0], "check_program")
                 return await checked(chain, spec, variables)  # type: ignore[no-any-return]
 
-            stage: Stage = "worked" if has_worked else "recorded"
-            await survey_plan(plan, self.directory, self._env, stage=stage, check_program=check)
+            survey = await survey_plan(plan, self.directory, self._env, check_program=check, **how)
+        return attrs.evolve(survey, rooms=await run_blocking(engine.count_rooms, self._cluster))
 
-    def _variables(self, chain: Chain) -> Mapping[str, str] | None:
+    async def _variables(self, chain: Chain) -> Mapping[str, str] | None:
         """Return the variables that agents of a chain get, those of this process included."""
         if self._cluster.keys == "node":
             return None
         values = {**os.environ, **self._env}
-        specs = chain.plan.agents
-        logins = [
-            name for s in specs for name in find_driver(s.driver).program.credential_variables
-        ]
-        names = {*logins, *(name for spec in specs for name in spec.env)}
-        return {name: values[name] for name in names if name in values}
+        programs = [find_driver(spec.driver).program for spec in chain.plan.agents]
+        names = {name for program in programs for name in program.credential_variables}
+        names |= {name for spec in chain.plan.agents for name in spec.env}
+        variables = {name: values[name] for name in names if name in values}
+        if variables:
+            await run_blocking(require_safe, await self._connected(), self._cluster)
+        return variables
 
     # -- attempts ---------------------------------------------------------------------------------
 
@@ -282,7 +308,7 @@ class RemoteWorkshop(LiveWorkshop):
             order=order,
             world=world,
             prompts=await run_blocking(_read_prompts, order.chain.plan),
-            env=self._variables(order.chain),
+            env={} if order.phase == "score" else await self._variables(order.chain),
             grace_s=self._grace_s,
         )
 

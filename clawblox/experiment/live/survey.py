@@ -67,6 +67,7 @@ class Survey:
         has_costs: Whether all its costs will be known.
         notes: What may not be as it is meant, and is no fault.
         missing_env: Names of the variables of agents that have no values.
+        rooms: How many attempts each node of a cluster has resources for, by its name.
     """
 
     world: str
@@ -76,6 +77,7 @@ class Survey:
     has_costs: bool
     notes: Sequence[str] = ()
     missing_env: tuple[str, ...] = ()
+    rooms: Mapping[str, int] = attrs.field(factory=dict)
 
 
 async def survey_plan(
@@ -108,8 +110,7 @@ async def survey_plan(
     Cancellation: ends the programs of the checks.
     """
     credentials = Credentials(dict(os.environ if env is None else env))
-    takes_driver_keys = plan.cluster is None or plan.cluster.keys == "driver"
-    needed = credentials if are_variables_needed and takes_driver_keys else None
+    needed = credentials if are_variables_needed and takes_driver_keys(plan) else None
     find = partial(_find_static_faults, plan, directory, needed, stage)
     faults = await run_blocking(lambda: list(find()))
     programs: dict[str, str | None] = {}
@@ -132,15 +133,21 @@ async def survey_plan(
     except ConfigError as error:
         if error.key not in {fault.key for fault in faults}:  # else its trouble is a fault already
             faults.append(error)
-    if faults and not are_variables_needed:  # a run would need them
+    if faults and takes_driver_keys(plan) and not needed:  # a run would need them
         for _, spec in _distinct_agents(plan.chains()):
             faults += catch_fault(partial(credentials.env, spec))
     if faults or inputs is None:
         raise join_faults(faults)
     survey = await run_blocking(_measure, plan, directory, inputs, programs)
     specs = [spec for _, spec in _distinct_agents(plan.chains())]
-    names = [name for spec in specs for name in credentials.missing(spec)]
+    at_driver = specs if takes_driver_keys(plan) else ()
+    names = [name for spec in at_driver for name in credentials.missing(spec)]
     return attrs.evolve(survey, missing_env=tuple(dict.fromkeys(names)))
+
+
+def takes_driver_keys(plan: Plan) -> bool:
+    """Return whether agents get variables of this process, not those of a node."""
+    return plan.cluster is None or plan.cluster.keys == "driver"
 
 
 def _find_static_faults(
