@@ -33,6 +33,20 @@ def recorded() -> Path:
     return Path(shutil.copytree(V1, "exp"))
 
 
+def test_show_names_the_node_of_a_generation(recorded: Path, call: Start) -> None:
+    assert "\nnode " not in call("experiment", "show", str(recorded), "r1/g001").out
+    journal = recorded / JOURNAL_NAME
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    host = {"node": "gpu-7", "lease_s": 30.0, "bound_s": 31.0}
+    for line in lines:
+        if line["type"] == "opened":
+            line["data"] |= {"host": host, "differs": "libc: b, before a"}
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = call("experiment", "show", str(recorded), "r1/g001").out.splitlines()
+    (node,) = (line.split(maxsplit=1)[1] for line in shown if line.startswith("node "))
+    assert node.startswith("gpu-7, on another libc: b, before a")
+
+
 def test_show_lists_the_actions_and_files_of_the_agent(ended: Path, call: Start) -> None:
     shown = call("experiment", "show", "r1/g001")
     assert shown.wait() == 0, shown.err

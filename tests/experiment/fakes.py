@@ -69,6 +69,7 @@ class FakeAttempt:
     order: Order
     report: Callable[[Signal], object]
     trouble: Trouble | None
+    room: Room
     started_at: float = math.nan
     working_since: float = math.nan
     worked_s: float = 0.0
@@ -295,7 +296,9 @@ class FakeWorkshop:
         reports_cost: Whether the usage of agents has its cost.
         has_room: Whether attempts find room.
         rooms: By chain, the room that its attempts find; this machine for others.
+        room_after_s: Seconds after which attempts find it.
         waiting: Chains that wait for room.
+        left: When the host ends that a killed orchestrator has left, by chain.
         changes: Each time that an archive was ``removed``, that an attempt was ``renamed``, and
             that the files of the chains were ``derived`` again.
     """
@@ -318,7 +321,9 @@ class FakeWorkshop:
         self.turn_s = 0.0
         self.has_room = True
         self.rooms: dict[str, Room] = {}
+        self.room_after_s = 0.0
         self.waiting: list[str] = []
+        self.left: dict[str, float] = {}
         self.reports_cost = True
 
     async def serve(self) -> None:
@@ -349,6 +354,7 @@ class FakeWorkshop:
     async def room(self, chain: Chain) -> AsyncIterator[Room]:
         self.waiting.append(chain.name)
         try:
+            await self.clock.sleep_until(self.clock.monotonic() + self.room_after_s)
             while not self.has_room:
                 await self.clock.sleep_until(self.clock.monotonic() + 1.0)
         finally:
@@ -364,13 +370,18 @@ class FakeWorkshop:
         self.open_now.append(name)
         self.most_open = max(self.most_open, len(self.open_now))
         queue = self.troubles.get(order.chain.name) or [None]
-        attempt = FakeAttempt(self, order, report, queue.pop(0))
+        attempt = FakeAttempt(self, order, report, queue.pop(0), room)
+        chain = order.chain.name
+        assert self.clock.monotonic() >= self.left.get(chain, 0.0), "a host lives twice"
         self.attempts.append(attempt)
         try:
             async with Tasks() as tasks:
                 tasks.start_soon(attempt.suffer)
                 tasks.start_soon(attempt.turn)
                 yield attempt
+        except (Killed, anyio.get_cancelled_exc_class()):
+            self.left[chain] = self.clock.monotonic() + room.lease_s
+            raise
         finally:
             attempt.usage()
             self.open_now.remove(name)

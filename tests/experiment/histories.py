@@ -20,6 +20,7 @@ from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.opening import OpenExperiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.session import Session
 from clawblox.experiment.tables.chain_set import all_chains
 from tests.experiment.fakes import FakeWorkshop, Trouble
@@ -77,6 +78,8 @@ class SessionScript:
         duration_s: Duration of the generations from now on; None for the one so far.
         dollars: Limit of the cost from now on.
         retries_failed: Whether chains that have failed are tried again.
+        rooms: By chain, where its attempts find room; others find it on this machine.
+        room_after_s: Seconds after which they find it.
     """
 
     happenings: Sequence[tuple[float, Happening]] = ()
@@ -87,6 +90,8 @@ class SessionScript:
     duration_s: float | None = None
     dollars: float | None = None
     retries_failed: bool = False
+    rooms: dict[str, Room] = attrs.field(factory=dict)
+    room_after_s: float = 0.0
 
 
 class History:
@@ -121,6 +126,8 @@ class History:
         self._revive()
         self._amend(script)
         self.workshop.troubles = {name: list(queue) for name, queue in script.troubles.items()}
+        self.workshop.rooms = script.rooms
+        self.workshop.room_after_s = script.room_after_s
         begins_at = len(self.journal.lines)
         if script.kill_after is not None:
             self.journal.kill_at = begins_at + 1 + script.kill_after

@@ -31,7 +31,7 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec, Condition, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.experiment.schedule.ports import Order
+from clawblox.experiment.schedule.ports import Order, Room
 from clawblox.system.append_log import OwnedLog
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock
@@ -498,6 +498,48 @@ async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -
             await ask_experiment(scene.directory, "pause", {"now": True})
         tasks.cancel_scope.cancel()
     assert await ask_experiment(scene.directory, "status") is None
+
+
+async def test_the_status_has_what_chains_wait_for_and_the_nodes_of_those_that_run(
+    scene: Scene,
+) -> None:
+    scene.workshop.rooms = {name: Room(node="n1", lease_s=30.0) for name in ("r1", "r2")}
+    scene.workshop.has_room = False
+    async with scene.experiment(scene.plan(repeats=2)) as exp, anyio.create_task_group() as tasks:
+        aiter(exp.run())
+        tasks.start_soon(scene.tick)
+
+        async def look_when(state: str, waiting: int) -> list[tuple[Any, ...]]:
+            chains = exp.status().chains
+            while len(scene.workshop.waiting) != waiting or {chain.state for chain in chains} != {
+                state
+            }:
+                await scene.clock.sleep_until(scene.clock.monotonic() + 1.0)
+                chains = exp.status().chains
+            return [(chain.cause, chain.reason, chain.node, chain.mirror_age_s) for chain in chains]
+
+        assert await look_when("waiting", 2) == [("node", "for a node", "", None)] * 2
+        scene.workshop.has_room = True
+        await look_when("working", 0)
+        scene.workshop.attempts[0].mirror_age_s = 7.0
+        facts = await look_when("working", 0)
+        assert sorted(facts, key=str) == [("", "", "n1", 7.0), ("", "", "n1", None)]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_generation_is_scored_again_where_there_is_room(scene: Scene) -> None:
+    async def score(_end: Any) -> float:
+        return 7.0
+
+    await run(scene, scene.plan(repeats=2, generations=1))
+    scene.workshop.rooms = {"r2": Room(node="n1", lease_s=30.0)}
+    scene.workshop.attempts.clear()
+    async with scene.experiment(None) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(scene.tick)
+        await exp.rescore(score)
+        tasks.cancel_scope.cancel()
+    rooms = {attempt.order.chain.name: attempt.room.node for attempt in scene.workshop.attempts}
+    assert rooms == {"r1": "", "r2": "n1"}
 
 
 async def test_there_is_no_experiment_without_a_plan(scene: Scene) -> None:

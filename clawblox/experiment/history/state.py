@@ -98,7 +98,7 @@ class AttemptState:
     def is_lost(self) -> bool:
         """Whether it has failed because its node was lost."""
         ending = self.ending
-        return ending is not None and ending.type == "failed" and ending.data["cause"] == "node"
+        return ending is not None and ending.type == "failed" and ending.data.get("cause") == "node"
 
 
 @attrs.define(kw_only=True)

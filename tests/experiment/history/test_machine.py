@@ -26,12 +26,14 @@ from clawblox.experiment.history.machine import (
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import make_results
 from tests.experiment.fakes import Trouble, make_plan
 from tests.experiment.histories import ForkChain, History, PauseChains, SessionScript
 
 GENERATIONS = 2
+NODE = Room(node="n1", lease_s=30.0, machine={"processor": "A"})
 TYPES = {
     "account.cleared",
     "account.limited",
@@ -78,11 +80,13 @@ def record() -> tuple[Plan, Sequence[Line]]:
             happenings=[(2000.0, ForkChain("r1", 1, generations=2)), (2500.0, PauseChains("r2"))],
             troubles={"r1": [Trouble(1000.0, "limit", 600.0)], "r3": [*deaths]},
             kill_after=60,
+            rooms={"r1": NODE, "r2": NODE},
         ),
         SessionScript(
             troubles={"r1-f1-1": [Trouble(1e9, "secret")], "r2": [Trouble(950.0, "world")]},
             duration_s=1800.0,
             retries_failed=True,
+            rooms={"r1": attrs.evolve(NODE, machine={"processor": "B"})},
         ),
         SessionScript(retries_failed=True),
     ]
@@ -94,6 +98,7 @@ def record() -> tuple[Plan, Sequence[Line]]:
     anyio.run(play)
     lines = history.journal.lines
     assert {line.type for line in lines} == TYPES
+    assert any("differs" in line.data for line in lines)
     return plan, lines
 
 

@@ -16,6 +16,8 @@ from clawblox.experiment.history.checkpoints import Branch
 from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
+from clawblox.experiment.schedule.orders import describe_host
+from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.experiment.tables.results import make_results
 from tests.experiment.fakes import Trouble
@@ -64,6 +66,7 @@ SECONDS = st.integers(0, 5000).map(float)
 NAMES = st.sampled_from([*CHAINS, "r1-f1-1", "r2-f1-1"])
 KINDS = (
     "world",
+    "node",
     "agent",
     "limit",
     "auth",
@@ -79,6 +82,12 @@ TROUBLES = st.builds(
     at=st.sampled_from([0.0, 1.0, 150.0, 1000.0, 2000.0, 3350.0]),
     kind=st.sampled_from(KINDS),
     lasts=st.sampled_from([None, 600.0, 10_000.0]),
+)
+ROOMS = st.builds(
+    Room,
+    node=st.sampled_from(["n1", "n2"]),
+    lease_s=st.sampled_from([30.0, 300.0]),
+    machine=st.fixed_dictionaries({"processor": st.sampled_from(["A", "B"])}),
 )
 HAPPENINGS: st.SearchStrategy[Happening] = st.one_of(
     st.builds(PauseChains, st.one_of(st.none(), st.sampled_from(CHAINS))),
@@ -102,6 +111,8 @@ SESSIONS = st.builds(
     duration_s=st.sampled_from([None, None, 1800.0, 5400.0]),
     dollars=st.sampled_from([None, None, 0.5, 1.2]),
     retries_failed=st.booleans(),
+    rooms=st.dictionaries(NAMES, ROOMS, max_size=4),
+    room_after_s=st.sampled_from([0.0, 0.0, 700.0]),
 )
 PLANS = st.builds(
     make_plan,
@@ -134,6 +145,13 @@ def check_journal(history: History) -> None:
         for generation in chain.generations.values():
             assert all(attempt.ending is not None for attempt in generation.attempts[:-1])
     assert history.workshop.most_open <= history.plan.limits.worlds
+    recorded = {
+        attempt.run_id: attempt.host
+        for chain in history.state.chains.values()
+        for attempt in chain.attempts
+    }
+    for made in history.workshop.attempts:
+        assert recorded[made.order.run_id] == describe_host(made.room)
 
 
 def check_rest(history: History) -> None:
