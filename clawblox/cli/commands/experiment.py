@@ -162,7 +162,7 @@ def run(
     smoke: bool,
     **how: Any,
 ) -> int:
-    """Begin an experiment and run it to its end; --continue also continues it.
+    """Begin an experiment and run it to its end.
 
     PLAN is a TOML file. Everything that it needs is checked first, and all faults are reported
     together; --dry-run also lists the chains with their values. On a terminal a live table shows

@@ -92,7 +92,7 @@ def results(
     score: str | None,
     as_json: bool,
 ) -> None:
-    """Show the results of an experiment, running or ended, or those of several as one.
+    """Show the results of experiments, running or ended.
 
     A row is a generation, or with --agents an agent in a generation. Means are those of complete
     generations. TURNS has those that answer the save prompt, too, which count to no budget. On a
