@@ -293,7 +293,7 @@ def _failing(outcome: Future[Any]) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whoever waits for the outcome gets it
-        outcome.set_exception(_translate(error))
+        outcome.set_exception(translate(error))
 
 
 def _forward(answer: ray.ObjectRef[Any], outcome: Future[Any]) -> None:
@@ -306,7 +306,7 @@ def _forward(answer: ray.ObjectRef[Any], outcome: Future[Any]) -> None:
     answer.future().add_done_callback(complete)
 
 
-def _translate(error: Exception) -> Exception:
+def translate(error: Exception) -> Exception:
     """Return what an engine raises for an error of a call."""
     match error:
         case exceptions.RayTaskError(cause=Exception() as cause) if not isinstance(cause, RayError):

@@ -21,10 +21,11 @@ from typing import Any
 
 import pytest
 import ray
+from ray import exceptions
 
 from clawblox.errors import ConfigError
 from clawblox.experiment.cluster.engine import CallLostError, HostEndedError
-from clawblox.experiment.cluster.ray_engine import RayEngine, RayHost
+from clawblox.experiment.cluster.ray_engine import RayEngine, RayHost, translate
 from clawblox.experiment.plan.cluster import Cluster
 from tests.support import HANG_S, is_alive, wait_until
 
@@ -181,6 +182,21 @@ def errors_are_those_of_the_method(address: str) -> None:
     assert "OddError: onetwo" in str(odd)
     assert type(locked) is RuntimeError
     assert "LockedError: locked" in str(locked)
+
+
+def errors_of_ray_are_lost_calls_or_ended_hosts(address: str) -> None:
+    lost = [
+        exceptions.ActorUnavailableError("the connection broke", None),
+        exceptions.ObjectLostError("00", "", ""),
+        exceptions.RaySystemError("the raylet was killed"),
+    ]
+    ended = [
+        exceptions.ActorDiedError(),
+        exceptions.WorkerCrashedError(),
+        exceptions.TaskUnschedulableError("its node is dead"),
+    ]
+    assert {type(translate(error)) for error in lost} == {CallLostError}
+    assert {type(translate(error)) for error in ended} == {HostEndedError}
 
 
 def a_lease_is_renewed_while_the_host_is_busy(address: str) -> None:
