@@ -156,7 +156,7 @@ def run(
     given_dir: str | None,
     settings: Mapping[str, Any],
     score: str | None,
-    cluster: str | None,
+    cluster_address: str | None,
     may_exist: bool,
     dry_run: bool,
     smoke: bool,
@@ -179,7 +179,7 @@ def run(
     """
     refuse_no_plan(Path(plan_file), "PLAN")
     plan = apply_settings(Plan.load(plan_file), settings)
-    plan = apply_score(apply_cluster(plan, cluster), score)
+    plan = apply_score(apply_cluster(plan, cluster_address), score)
     plan = plan if name is None else plan.but(name=name)
     place = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name))
     require_lasting(place)
@@ -300,7 +300,7 @@ def resume(
     plan_file: str | None,
     settings: Mapping[str, Any],
     score: str | None,
-    cluster: str | None,
+    cluster_address: str | None,
     accept: tuple[str, ...],
     retry_failed: bool,
     **how: Any,
@@ -319,8 +319,9 @@ def resume(
         refuse_no_plan(Path(plan_file), "--plan")
     recorded = read_experiment(place).plan
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
-    changed = apply_score(apply_cluster(apply_settings(plan, settings), cluster), score)
-    is_changed = plan_file is not None or settings or score is not None or cluster is not None
+    changed = apply_cluster(apply_settings(plan, settings), cluster_address)
+    changed = apply_score(changed, score)
+    is_changed = settings or any(given is not None for given in (plan_file, score, cluster_address))
     make = partial(
         Experiment,
         changed if is_changed else None,

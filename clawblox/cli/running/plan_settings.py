@@ -124,6 +124,7 @@ def apply_cluster(plan: Plan, address: str | None) -> Plan:
 
 cluster_option = click.option(
     "--cluster",
+    "cluster_address",
     metavar="ADDRESS",
     show_default="the plan's",
     help="Run the attempts on the nodes of this Ray cluster: auto, or host:port. The plan then has "
