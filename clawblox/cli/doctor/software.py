@@ -57,6 +57,7 @@ for _name, _without in (
     ("zstd", "Conversations compressed with Zstandard cannot be saved."),
     ("re2", "The scan for secrets is slower."),
     ("check", "`clawblox check` tries no saves at random moments."),
+    ("ray", "Experiments cannot use the nodes of a cluster."),
 ):
     CHECKS.add("Extras", _name, _without, "Install the extra.")(partial(_look_for_extra, _name))
 
