@@ -6,4 +6,5 @@
 - ``trees``, ``chunks``, ``mirror``: directories, files and growing files that travel.
 - ``engine``: what places hosts and carries calls; ``ray_engine`` is Ray, ``local_engine`` a process
   of this machine for each host.
+- ``connect``: chooses the engine; ``node``: the facts of a node's machine.
 """
