@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import click
 
 from clawblox.checks import Check, CheckResult, CheckStatus, run_checks
-from clawblox.cli.doctor import agents, machine, resources, software
+from clawblox.cli.doctor import agents, machine, nodes, resources, software
 from clawblox.cli.parameters import examples, json_option
 from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_json
@@ -28,18 +28,31 @@ ALL_CHECKS = [check for module in (machine, software, agents, resources) for che
     epilog=examples("""
       clawblox doctor           a table, with remedies
       clawblox doctor --json    the same for programs
+      clawblox doctor --cluster auto
 
     The exit status is 1 if a requirement is missing.
     """),
 )
+@click.option(
+    "--cluster",
+    "address",
+    metavar="ADDRESS",
+    help="Check the nodes of this Ray cluster instead: auto, or host:port.",
+)
 @json_option
-def command(*, as_json: bool) -> int:
+def command(*, address: str | None, as_json: bool) -> int:
     """Check this machine for required and optional dependencies.
 
     A missing dependency is shown with its consequence and a remedy. The current directory is
     checked as a place for run directories.
+
+    \f
+    Raises:
+        ConfigError: The address is none, or the extra for clusters is not installed.
+        ClawbloxError: There is no such cluster.
     """
-    results = run_checks(ALL_CHECKS, _TIMEOUT_S)
+    checks = ALL_CHECKS if address is None else nodes.find_cluster_checks(address)
+    results = run_checks(checks, _TIMEOUT_S)
     if as_json:
         click.echo(format_json(_as_objects(results)))
     else:

@@ -6,6 +6,7 @@ Each check is a small function that looks at one thing and undoes what it tried.
 - ``software``: optional extras, and other programs.
 - ``agents``: the agents' programs, and what their sandboxes need.
 - ``resources``: file systems, ports and the loopback; and worlds that still use them.
+- ``nodes``: the nodes of a cluster, which are asked to look at themselves.
 """
 
 from __future__ import annotations
