@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import (
-    GUARD_NAME,
     command_line,
     descendants,
+    guards_of,
     kill_processes,
     marked_processes,
     processes_in,
@@ -52,7 +52,7 @@ anyio.run(main)
 
 def kill_with_guard(program: subprocess.Popen[str]) -> None:
     """Kill a program and its guards at one moment, so that nothing ends what it has started."""
-    guards = [pid for pid in descendants(program.pid) if GUARD_NAME in command_line(pid)]
+    guards = guards_of(program.pid, *descendants(program.pid))
     assert guards
     program.send_signal(signal.SIGSTOP)  # else it would replace its guard
     for pid in (*guards, program.pid):
@@ -84,7 +84,7 @@ class Orchestrator:
         self.process.wait()
 
     def guards(self) -> list[int]:
-        return [pid for pid in descendants(self.pid) if GUARD_NAME in command_line(pid)]
+        return guards_of(self.pid, *descendants(self.pid))
 
 
 @contextlib.contextmanager

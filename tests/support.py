@@ -303,6 +303,17 @@ def _descendants(pid: int, processes: Mapping[int, Process]) -> set[int]:
     return family - {pid}
 
 
+def guards_of(*orchestrators: int) -> list[int]:
+    """Return the live guards that name one of some processes as their orchestrator."""
+    named = {str(pid) for pid in orchestrators}
+    words = {pid: command_line(pid).split() for pid in _younger_processes(all_processes())}
+    return [
+        pid
+        for pid, line in words.items()
+        if line[-3:-2] == [GUARD_NAME] and line[-2] in named and line[1] == "-I"
+    ]
+
+
 def marked_processes(cookie: str | None = None) -> set[int]:
     """Return the live processes that carry an instance's cookie.
 
@@ -443,7 +454,7 @@ class _Session:
 
     @classmethod
     def processes(cls) -> frozenset[int]:
-        """Return what descends from this process or works below the directory.
+        """Return what descends from this process, guards it, or works below the directory.
 
         Most tests start no process. So all processes are looked at only when one has begun since
         the last look, anywhere on the machine, or one that was seen then has ended.
@@ -452,7 +463,8 @@ class _Session:
         if newest != cls._newest or not all(map(is_alive, cls._processes)):
             processes = all_processes()
             inside = {pid for pid in _younger_processes(processes) if _is_in(pid, cls.directory)}
-            cls._processes = frozenset(_descendants(os.getpid(), processes) | inside)
+            family = _descendants(os.getpid(), processes)
+            cls._processes = frozenset({*family, *inside, *guards_of(os.getpid(), *family)})
             cls._newest = newest
         return cls._processes
 
@@ -519,7 +531,7 @@ class Resources:
         threads = _added(self.threads, before.threads)
         allowed: list[str] = []
         if self.processes.keys() - before.processes.keys() - processes.keys():
-            allowed.append("pipe:")  # the guard's lifeline
+            allowed += ["pipe:", "anon_inode:[pidfd]"]  # the guard's lifeline, and itself
             if keeper := next((t for t in threads if threads[t] == KEEPER_THREAD), None):
                 del threads[keeper]
         if portal := next((t for t in threads if threads[t] == PORTAL_THREAD), None):

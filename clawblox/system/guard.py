@@ -7,6 +7,10 @@ processes of the marks, waits a grace, and kills the rest. To detach an instance
 guard forget it. A guard that dies, perhaps for lack of memory, is replaced immediately: a thread
 waits for its end.
 
+The guard is nobody's child, since whoever ends an orchestrator may kill its children first, as Ray
+does. An orchestrator that must not act after a time, because another may then do its work, takes a
+lease: the guard kills it and its instances at the deadline, without a grace.
+
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
 
@@ -14,20 +18,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from clawblox.system.helper import detach_from_parent, open_parent, spawn_helper
+from clawblox.system.helper import await_end, detach_from_parent, open_same, spawn_detached
 from clawblox.system.process_tree import (
     Mark,
     all_processes,
     command_line,
     find_tree,
     kill_tree,
+    read_start_time,
     signal_processes,
 )
 
@@ -43,6 +50,9 @@ KEEPER_THREAD = "clawblox-guard-keeper"
 _KEEPER_PAUSE_S = 1.0
 """Pause in seconds before the replacement of a guard that died early or could not be started."""
 
+_LEASE_STEP_S = 0.1
+"""Longest sleep in seconds of a guard with a lease, since poll(2) does not count a suspend."""
+
 _KILL_TIMEOUT_S = 30.0
 _SCAN_INTERVAL_S = 0.02
 _QUIET_S = 0.5
@@ -55,9 +65,10 @@ class Guard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pid = 0
+        self._pidfd = -1
         self._lifeline = -1
         self._marks: dict[bytes, Mark] = {}
+        self._lease_until = 0.0
 
     def watch(self, mark: Mark) -> None:
         """End the processes of ``mark`` when this process is gone.
@@ -69,59 +80,75 @@ class Guard:
         """
         with self._lock:
             self._marks[mark.cookie] = mark
-            if self._is_running():
-                self._write(_message("watch", mark))
-            else:
-                self._start()
+            self._send("watch", *mark)
+
+    def lease(self, until: float) -> None:
+        """Kill this process and those of every mark at a time, without a grace.
+
+        A later deadline replaces an earlier one, unless that has passed.
+
+        Args:
+            until: The deadline in seconds of ``CLOCK_BOOTTIME``, which counts a suspend.
+
+        Raises:
+            OSError: The guard cannot be started.
+        """
+        with self._lock:
+            self._lease_until = max(self._lease_until, until)
+            self._send("lease", self._lease_until)
 
     def forget(self, mark: Mark) -> None:
         """Undo :meth:`watch`; the tree has ended or is to outlive this process."""
         with self._lock:
             self._marks.pop(mark.cookie, None)
             if self._is_running():
-                self._write(_message("forget", mark))
+                self._write(_message("forget", *mark))
+
+    def _send(self, verb: str, *arguments: Any) -> None:
+        """Tell the guard something that the client has noted; a guard that starts is told all."""
+        if self._is_running():
+            self._write(_message(verb, *arguments))
+        else:
+            self._start()
 
     def _is_running(self) -> bool:
-        if not self._pid:
+        if self._pidfd < 0:
             return False
-        try:
-            ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:  # ended, and reaped by other code that waits for every child
-            pass
-        else:
-            if ended is None:
-                return True
-        self._close()  # now, since the pid may soon belong to another child
+        if not await_end(self._pidfd, 0):
+            return True
+        self._close()
         return False
 
     def _start(self) -> None:
         read_end, write_end = os.pipe()
-        marks = b"".join(_message("watch", mark) for mark in self._marks.values())
+        messages = [_message("watch", *mark) for mark in self._marks.values()]
+        if self._lease_until:
+            messages.insert(0, _message("lease", self._lease_until))
+        text = b"".join(messages)
         try:
             # Fill the pipe before the spawn, since this process may end at any moment.
             os.set_blocking(write_end, False)
-            size = os.write(write_end, marks)
+            size = os.write(write_end, text)
             os.set_blocking(write_end, True)
-            self._pid = _spawn(os.getpid(), read_end)
+            self._pidfd = _spawn(os.getpid(), read_start_time(os.getpid()), read_end)
         except OSError:
             os.close(write_end)
             raise
         finally:
             os.close(read_end)
         self._lifeline = write_end
-        self._write(marks[size:])
+        self._write(text[size:])
         keeper = threading.Thread(
-            target=self._replace, args=(self._pid,), name=KEEPER_THREAD, daemon=True
+            target=self._replace, args=(self._pidfd,), name=KEEPER_THREAD, daemon=True
         )
         # From Python 3.12 on, no thread can be started while the interpreter shuts down.
         with contextlib.suppress(RuntimeError):
             keeper.start()
 
-    def _replace(self, pid: int) -> None:
-        """Wait for the end of a guard, and start another if there are marks."""
+    def _replace(self, pidfd: int) -> None:
+        """Wait for the end of a guard, and start another if there is something to guard."""
         started_at = time.monotonic()
-        with contextlib.suppress(ChildProcessError):  # other code waits for every child
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        await_end(pidfd)
         may_start = time.monotonic() - started_at > _KEEPER_PAUSE_S
         while True:
             if not may_start:
@@ -129,9 +156,11 @@ class Guard:
             may_start = False
             with self._lock, contextlib.suppress(OSError):
                 # `watch` may have replaced the guard already, and started another keeper.
-                if self._pid in (0, pid) and not self._is_running() and self._marks:
+                is_mine = self._pidfd in (-1, pidfd) and not self._is_running()
+                if is_mine and (self._marks or self._lease_until):
                     self._start()
-                return
+                break
+        os.close(pidfd)  # not before, so that no other descriptor has its number
 
     def _write(self, data: bytes) -> None:
         # If the guard has just died, its keeper or the next `watch` replaces it.
@@ -139,15 +168,22 @@ class Guard:
             os.write(self._lifeline, data)
 
     def _close(self) -> None:
-        if self._lifeline >= 0:
+        if self._pidfd >= 0:
             os.close(self._lifeline)
-        self._pid, self._lifeline = 0, -1
+            # A subreaper, or PID 1, is the parent of its own guard.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
+        self._pidfd = self._lifeline = -1
 
     def after_fork(self) -> None:
         """Drop the parent's guard in a forked child, since that is a separate orchestrator."""
         self._lock = threading.Lock()
         self._marks.clear()
+        self._lease_until = 0.0
+        pidfd = self._pidfd
         self._close()
+        if pidfd >= 0:  # the thread that would close it is not here
+            os.close(pidfd)
 
 
 guard = Guard()
@@ -159,62 +195,91 @@ os.register_at_fork(after_in_child=guard.after_fork)
 def find_guarded() -> set[int]:
     """Return the orchestrators that live and have a guard. Blocks.
 
-    A process that has the pid of an earlier orchestrator is none, because its guard is not a child
-    of that process.
+    A process that has the pid of an earlier orchestrator is none, because a guard names the start
+    time of its orchestrator too.
 
     Raises:
         OSError: This process lacks descriptors or memory.
     """
-    return {
-        proc.ppid
-        for proc in all_processes().values()
-        if command_line(proc.pid).endswith(f" {GUARD_NAME} {proc.ppid}")
-    }
+    processes = all_processes()
+    lines = (command_line(pid).split(" ")[-3:] for pid in processes)
+    named = {(line[1], line[2]) for line in lines if line[0] == GUARD_NAME and len(line) == 3}
+    return {pid for pid, proc in processes.items() if (str(pid), str(proc.start_time)) in named}
 
 
-def _message(verb: str, mark: Mark) -> bytes:
-    return json.dumps([verb, mark.cookie.decode(), mark.leaders]).encode() + b"\n"
+def _message(verb: str, *arguments: Any) -> bytes:
+    return json.dumps([verb, *arguments], default=bytes.decode).encode() + b"\n"
 
 
-def _spawn(orchestrator: int, lifeline: int) -> int:
-    return spawn_helper(
+def _spawn(orchestrator: int, start_time: int, lifeline: int) -> int:
+    return spawn_detached(
         GUARD_NAME,
         "clawblox.system.guard:main",
         str(orchestrator),
+        str(start_time),
         channel=lifeline,
         paths=[str(Path(__file__).parents[2])],
     )
 
 
-def main(orchestrator: str) -> None:
+def main(orchestrator: str, start_time: str) -> None:
     """Run the guard program: wait for the end of the orchestrator, then clean up after it."""
     detach_from_parent()
-    _clean_up(_watch_until_gone(int(orchestrator)))
+    pidfd = open_same(int(orchestrator), int(start_time))
+    marks, lease_until = _watch_until_gone(pidfd)
+    if pidfd is not None and _boottime() >= lease_until:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    _clean_up(marks, lease_until)
 
 
-def _watch_until_gone(orchestrator: int) -> list[Mark]:
-    """Read the lifeline until it or the orchestrator ends; return the marks left."""
+def _watch_until_gone(pidfd: int | None) -> tuple[list[Mark], float]:
+    """Read the lifeline until it, the orchestrator or the lease ends.
+
+    Args:
+        pidfd: The orchestrator; None if it is gone.
+
+    Returns:
+        The marks left, and the end of the lease; infinity without a lease.
+    """
     os.set_blocking(0, False)
     poller = select.poll()
     poller.register(0, select.POLLIN)
-    is_gone = (pidfd := open_parent(orchestrator)) is None
+    is_over = pidfd is None
     if pidfd is not None:
         poller.register(pidfd, select.POLLIN)
     marks: dict[str, Mark] = {}
+    lease_until = math.inf
     pending = b""
     while True:
-        is_gone = is_gone or {descriptor for descriptor, _ in poller.poll()} != {0}
+        if not is_over:
+            events = poller.poll(_milliseconds_until(lease_until))
+            is_over = any(descriptor != 0 for descriptor, _ in events)
         # Read after the death was noticed, so that the last messages are not missed.
         received, is_closed = _read_lifeline()
+        # Then look at the clock: a renewal that was read too late does not count.
+        has_expired = _boottime() >= lease_until
         *lines, pending = (pending + received).split(b"\n")
         for line in lines:
-            verb, cookie, leaders = json.loads(line)
-            if verb == "watch":
-                marks[cookie] = Mark(cookie.encode(), tuple(map(tuple, leaders)))
-            else:
-                marks.pop(cookie, None)
-        if is_gone or is_closed:
-            return list(marks.values())
+            match json.loads(line):
+                case ["watch", cookie, leaders]:
+                    marks[cookie] = Mark(cookie.encode(), tuple(map(tuple, leaders)))
+                case ["forget", cookie, _]:
+                    marks.pop(cookie, None)
+                case ["lease", until] if not has_expired:
+                    lease_until = until
+        if is_over or is_closed or has_expired:
+            return list(marks.values()), lease_until
+
+
+def _milliseconds_until(lease_until: float) -> int | None:
+    if lease_until == math.inf:
+        return None
+    return math.ceil(min(max(0.0, lease_until - _boottime()), _LEASE_STEP_S) * 1000)
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _read_lifeline() -> tuple[bytes, bool]:
@@ -230,13 +295,14 @@ def _read_lifeline() -> tuple[bytes, bool]:
         received += chunk
 
 
-def _clean_up(marks: list[Mark]) -> None:
+def _clean_up(marks: list[Mark], lease_until: float = math.inf) -> None:
     if not marks:
         return
     members = find_tree(marks)
-    signal_processes(members, signal.SIGTERM)
-    now = time.monotonic()
-    deadline, quiet_at = now + ORPHAN_GRACE_S, now + _QUIET_S
+    now = _boottime()
+    deadline, quiet_at = min(now + ORPHAN_GRACE_S, lease_until), now + _QUIET_S
+    if now < deadline:
+        signal_processes(members, signal.SIGTERM)
     while now < deadline:
         members = find_tree(marks, members)
         if members:
@@ -244,5 +310,6 @@ def _clean_up(marks: list[Mark]) -> None:
         elif now >= quiet_at:
             return
         time.sleep(_SCAN_INTERVAL_S)
-        now = time.monotonic()
-    kill_tree(marks, _KILL_TIMEOUT_S, members)
+        now = _boottime()
+    while kill_tree(marks, _KILL_TIMEOUT_S, members) == [] and _boottime() < quiet_at:
+        time.sleep(_SCAN_INTERVAL_S)

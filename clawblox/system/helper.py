@@ -19,6 +19,14 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
+from clawblox.system.process_tree import is_same_process, parse_identity
+
+_LEAVE_BEHIND = (
+    '{ env -i "PATH=$PATH" "$@" <&3 3<&- >/dev/null & } 3<&0; '
+    'read -r stat </proc/$!/stat && echo "$stat"'
+)
+"""Starts a program that keeps standard input; prints its ``/proc/<pid>/stat``. See proc(5)."""
+
 
 def spawn_helper(
     name: str,
@@ -43,14 +51,60 @@ def spawn_helper(
     Raises:
         OSError: It cannot be spawned.
     """
+    return _spawn(_command(name, function, arguments, paths), channel, output, errors)
+
+
+def spawn_detached(
+    name: str, function: str, *arguments: str, channel: int, paths: Iterable[str]
+) -> int:
+    """Spawn a helper that is no child of this process; return its pidfd. Blocks for an instant.
+
+    Whoever kills the children of this process does not find it. The shell that spawns it ends at
+    once, so its parent is the nearest subreaper, PID 1 as a rule.
+
+    Args:
+        name: As in :func:`spawn_helper`.
+        function: As there.
+        *arguments: As there.
+        channel: As there.
+        paths: As there.
+
+    Raises:
+        OSError: It cannot be spawned, or ended immediately.
+    """
+    os.stat(sys.executable)  # noqa: PTH116 - a shell could only report that it has ended
+    command = _command(name, function, arguments, paths)
+    shell = ["/bin/sh", "-c", _LEAVE_BEHIND, name, *command]
+    read_end, write_end = os.pipe()
+    try:
+        middle = _spawn(shell, channel, write_end, None)
+        with contextlib.suppress(ChildProcessError):  # other code waits for every child
+            os.waitid(os.P_PID, middle, os.WEXITED)
+        os.set_blocking(read_end, False)
+        pidfd = open_same(*parse_identity(os.read(read_end, 4096)))
+    except BlockingIOError:
+        pidfd = None
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    if pidfd is None:
+        raise ProcessLookupError(f"{name} ended immediately")
+    return pidfd
+
+
+def _command(name: str, function: str, arguments: Iterable[str], paths: Iterable[str]) -> list[str]:
     module, _, call = function.partition(":")
     boot = (
         f"import sys; sys.path += {list(paths)!r}; "
         f"from {module} import {call}; {call}(*sys.argv[2:])"
     )
+    return [sys.executable, "-I", "-S", "-c", boot, name, *arguments]
+
+
+def _spawn(command: list[str], channel: int, output: int | None, errors: int | None) -> int:
     return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-I", "-S", "-c", boot, name, *arguments],
+        command[0],
+        command,
         {"PATH": os.defpath},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, channel, 0),
@@ -172,6 +226,26 @@ def open_parent(parent: int) -> int | None:
     return None
 
 
+def open_same(pid: int, start_time: int) -> int | None:
+    """Return a pidfd of the process that began at ``start_time``; None if it is gone.
+
+    Args:
+        pid: Its pid, which may be another process's by now.
+        start_time: In clock ticks since boot.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if is_same_process(pid, start_time):
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
 def end_with_parent(parent: int) -> None:
     """End this helper, in the middle of whatever it does, when its parent has ended.
 
@@ -181,11 +255,21 @@ def end_with_parent(parent: int) -> None:
     pidfd = open_parent(parent)
     if pidfd is None:
         os._exit(0)
-    threading.Thread(target=_await_end, args=(pidfd,), daemon=True).start()
+    threading.Thread(target=_end_after, args=(pidfd,), daemon=True).start()
 
 
-def _await_end(pidfd: int) -> None:
+def _end_after(pidfd: int) -> None:
+    await_end(pidfd)
+    os._exit(0)
+
+
+def await_end(pidfd: int, timeout_ms: int | None = None) -> bool:
+    """Wait until a process has ended, reaped or not; return whether it has. Blocks.
+
+    Args:
+        pidfd: The process; need not be a child.
+        timeout_ms: Limit in milliseconds; None means no limit.
+    """
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
-    poller.poll()
-    os._exit(0)
+    return bool(poller.poll(timeout_ms))

@@ -166,6 +166,11 @@ def is_same_process(pid: int, start_time: int) -> bool:
     return stat is not None and stat[1].start_time == start_time
 
 
+def parse_identity(stat: bytes) -> tuple[int, int]:
+    """Return pid and start time of a process from what its ``/proc/<pid>/stat`` showed."""
+    return int(stat.split(None, 1)[0]), int(stat[stat.rindex(b")") + 2 :].split()[_START_TIME])
+
+
 def all_processes() -> dict[int, Proc]:
     """Return every live process by pid, in one pass.
 

@@ -11,20 +11,26 @@ import shlex
 import signal
 import subprocess
 import sys
+import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from clawblox.system import guard
-from clawblox.system.guard import Guard
+from clawblox.system.guard import Guard, find_guarded
+from clawblox.system.helper import await_end
 from clawblox.system.process_tree import Mark
 from tests.orchestrators import STAY, Orchestrator, orchestrator, wait_for_nothing, world_pid
 from tests.support import (
     HANG_S,
+    all_processes,
     ask,
     command_line,
+    descendants,
+    guards_of,
     is_alive,
     kill_processes,
     make_world,
@@ -85,9 +91,10 @@ def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_pa
         (first,) = command("start").guards()
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: not is_alive(first))
-        (second,) = [pid for pid in command("start").guards() if is_alive(pid)]
+        one = command("start")
+        (second,) = one.guards()
         assert second != first
-        assert read_process(first) is None  # no zombie is left
+        assert first not in descendants(one.pid)  # no zombie is left
         assert len(marked_processes()) == 4
         command("nothing").kill()
         wait_for_nothing(tmp_path)
@@ -115,7 +122,7 @@ def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
         lifelines.append(os.read(channel, 1 << 20))
         raise OSError("no process")
 
-    monkeypatch.setattr(guard, "spawn_helper", refuse)
+    monkeypatch.setattr(guard, "spawn_detached", refuse)
     for name in ("one", "two"):
         with pytest.raises(OSError, match="no process"):
             client.watch(make_mark(name))
@@ -127,20 +134,40 @@ def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
 @pytest.mark.thorough
 def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
     client.watch(make_mark("one"))
-    seen = {client._pid}
+    seen = {pid_of(client)}
     for _ in range(3):
-        os.kill(client._pid, signal.SIGKILL)
-        wait_until(lambda: client._pid not in {0, *seen} and is_alive(client._pid))
-        seen.add(client._pid)
+        os.kill(pid_of(client), signal.SIGKILL)
+        wait_until(lambda: pid_of(client) not in {0, *seen} and is_alive(pid_of(client)))
+        seen.add(pid_of(client))
+
+
+def test_a_guard_that_is_killed_is_replaced_once(
+    client: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned, spawn = [], guard._spawn
+
+    def count(*arguments: int) -> int:
+        spawned.append(spawn(*arguments))
+        return spawned[-1]
+
+    monkeypatch.setattr(guard, "_spawn", count)
+    client.watch(make_mark("one"))
+    first = pid_of(client)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: pid_of(client) not in (0, first))
+    for name in ("one", "two", "three"):
+        client.watch(make_mark(name))
+    assert len(spawned) == 2
+    assert not descendants(os.getpid())  # neither the guard nor the process that spawned it
 
 
 def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) -> None:
     client.watch(make_mark("one"))
     client.forget(make_mark("one"))
     (keeper,) = [each for each in threading.enumerate() if each.name == guard.KEEPER_THREAD][-1:]
-    os.kill(client._pid, signal.SIGKILL)
+    os.kill(pid_of(client), signal.SIGKILL)
     keeper.join(HANG_S)
-    assert client._pid == 0
+    assert pid_of(client) == 0
 
 
 @pytest.mark.thorough
@@ -148,7 +175,7 @@ def test_a_guard_that_cannot_be_replaced_immediately_is_replaced_later(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.watch(make_mark("one"))
-    first, spawn, failures = client._pid, guard._spawn, iter(range(2))
+    first, spawn, failures = pid_of(client), guard._spawn, iter(range(2))
 
     def seldom(*arguments: int) -> int:
         if next(failures, None) is not None:
@@ -157,7 +184,7 @@ def test_a_guard_that_cannot_be_replaced_immediately_is_replaced_later(
 
     monkeypatch.setattr(guard, "_spawn", seldom)
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: client._pid not in (0, first) and is_alive(client._pid))
+    wait_until(lambda: pid_of(client) not in (0, first) and is_alive(pid_of(client)))
 
 
 @pytest.mark.thorough
@@ -296,13 +323,26 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     monkeypatch.setattr(guard, "_KEEPER_PAUSE_S", 0.01)
     found = Guard()
     yield found
+    pid = pid_of(found)
     with found._lock:
         found._marks.clear()
-        pid = found._pid
         found._close()
-    if pid:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+    wait_until(lambda: not is_alive(pid))
+
+
+def pid_of(client: Guard) -> int:
+    """Return the pid of a client's guard; 0 without a guard that lives."""
+    with client._lock:
+        if client._pidfd < 0:
+            return 0
+        lines = Path(f"/proc/self/fdinfo/{client._pidfd}").read_text().splitlines()
+    return max(0, *(int(line.split()[1]) for line in lines if line.startswith("Pid:")))
+
+
+def start_time_of(pid: int) -> int:
+    process = read_process(pid)
+    assert process is not None
+    return process.start_time
 
 
 def make_mark(name: str) -> Mark:
@@ -311,32 +351,43 @@ def make_mark(name: str) -> Mark:
 
 def test_forgetting_needs_no_guard(client: Guard) -> None:
     client.forget(make_mark("one"))
-    assert client._pid == 0
+    assert pid_of(client) == 0
+
+
+SELF_ADOPTED = """
+from clawblox.system.guard import guard
+from clawblox.system.process_tree import Mark
+from tests.support import guards_of
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+guard.watch(Mark(b"CLAWBLOX_INSTANCE=one"))
+tell(*guards_of(os.getpid()))
+{body}
+signal.pause()
+"""
+REAP_EVERYTHING = """
+hear()
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        time.sleep(0.001)
+"""
 
 
 @pytest.mark.thorough
-def test_a_guard_that_somebody_else_reaped_is_replaced(client: Guard) -> None:
-    client.watch(make_mark("one"))
-    first = client._pid
-    os.kill(first, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):  # the client's own thread may be faster
-        os.waitpid(first, 0)
-    client.forget(make_mark("one"))
-    client.watch(make_mark("two"))
-    assert client._pid != first
-    assert is_alive(client._pid)
-
-
-@pytest.mark.thorough
-def test_a_child_with_the_pid_of_a_dead_guard_is_no_guard(client: Guard) -> None:
-    client.watch(make_mark("one"))
-    first = client._pid
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: not is_alive(first))
-    client.forget(make_mark("one"))  # reaps it, so that the pid may be given to the next child
-    assert client._pid != first  # or the guard that has replaced it before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(first, os.WNOHANG)
+@pytest.mark.parametrize("body", ["", REAP_EVERYTHING], ids=["by itself", "by other code"])
+def test_the_guard_of_an_orchestrator_that_adopts_orphans_is_reaped_and_replaced(
+    tmp_path: Path, body: str
+) -> None:
+    with orchestrator(SELF_ADOPTED.format(body=body), tmp_path, tmp_path) as one:
+        first = int(one.hear())
+        assert first in descendants(one.pid)
+        one.tell("reap")
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: [pid for pid in one.guards() if pid != first])
+        wait_until(lambda: read_process(first) is None)  # no zombie is left
+        one.kill()
 
 
 @pytest.mark.thorough
@@ -348,7 +399,7 @@ def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
         with pytest.raises(FileNotFoundError):
             client.watch(make_mark("one"))
     client.watch(make_mark("two"))
-    assert is_alive(client._pid)
+    assert is_alive(pid_of(client))
 
 
 @pytest.mark.thorough
@@ -361,33 +412,36 @@ def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": f"{tmp_path.name}-9998"}
     with subprocess.Popen(["sleep", "60"], env=env) as world, subprocess.Popen(["true"]) as dead:
         wait_until(lambda: not is_alive(dead.pid))
-        pid = guard._spawn(dead.pid, read_end)
+        pidfd = guard._spawn(dead.pid, start_time_of(dead.pid), read_end)
         assert world.wait() == -signal.SIGTERM
-        assert os.waitpid(pid, 0) == (pid, 0)
-    os.close(read_end)
-    os.close(write_end)
+    assert await_end(pidfd)
+    for descriptor in (pidfd, read_end, write_end):
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize("number", ["reaped", "recycled"])
 def test_an_orchestrator_that_is_gone_before_its_guard_runs_is_noticed(
     tmp_path: Path, number: str
 ) -> None:
-    # The test process is the guard's parent, so neither of these is its orchestrator.
     read_end, write_end = os.pipe()  # held open, as by a forked child
     mark = make_mark(tmp_path.name)
-    os.write(write_end, guard._message("watch", mark))
+    os.write(write_end, guard._message("watch", *mark))
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
     with subprocess.Popen(["sleep", "60"], env=env) as world:
-        gone = subprocess.Popen(["sleep", "60" if number == "recycled" else "0"])
+        gone = subprocess.Popen(["sleep", "60"])
+        start_time = start_time_of(gone.pid)
         if number == "reaped":
+            gone.kill()
             gone.wait()
-        pid = guard._spawn(gone.pid, read_end)
+        else:
+            start_time -= 1  # that of an earlier process
+        pidfd = guard._spawn(gone.pid, start_time, read_end)
         assert world.wait() == -signal.SIGTERM
-        assert os.waitpid(pid, 0) == (pid, 0)
         gone.kill()
         gone.wait()
-    os.close(read_end)
-    os.close(write_end)
+    assert await_end(pidfd)
+    for descriptor in (pidfd, read_end, write_end):
+        os.close(descriptor)
 
 
 @pytest.mark.thorough
@@ -398,7 +452,280 @@ def test_many_worlds_fit_into_the_lifeline(client: Guard, tmp_path: Path) -> Non
             client.watch(make_mark(f"{tmp_path.name}-{number}"))
             if number < 4000:
                 client.forget(make_mark(f"{tmp_path.name}-{number}"))
-        pid = client._pid
-        client._close()
-        os.waitpid(pid, 0)
+        with client._lock:
+            client._marks.clear()
+            client._close()
         assert world.wait() == -signal.SIGTERM
+
+
+# ------------------------------------------------------------------------- nobody's child
+
+
+def kill_children(pid: int) -> None:
+    """Kill the direct children of a process and their sessions, as Ray does at an actor's end."""
+    processes = all_processes()
+    children = {child for child, process in processes.items() if process.parent == pid}
+    sessions = {other for other in processes if session_of(other) in children}
+    for victim in children | sessions:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+
+
+def session_of(pid: int) -> int:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getsid(pid)
+    return 0
+
+
+@pytest.mark.parametrize("flags", [["--daemon"], ["--daemon", "--ignore-sigterm"]])
+def test_no_daemon_outlives_an_orchestrator_whose_children_are_killed_first(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    world = make_world(tmp_path, *flags)
+    with orchestrator(STAY, world, tmp_path / "run") as one:
+        one.hear()
+        wait_until((world / "daemon.pid").exists)
+        (found,) = one.guards()
+        assert found not in descendants(one.pid)
+        kill_children(one.pid)
+        one.kill()
+        wait_for_nothing(tmp_path)
+        wait_until(lambda: not is_alive(found))
+
+
+UNDER_A_PARENT_THAT_NEVER_WAITS = """
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+if os.fork():
+    signal.pause()
+from clawblox.system.guard import find_guarded
+world = World(dir=world_dir)
+world.start(run_dir=run_dir)
+tell(os.getpid())
+while hear():
+    tell(os.getpid() in find_guarded())
+"""
+
+
+@pytest.mark.thorough
+def test_the_zombie_of_a_guard_is_no_guard(tmp_path: Path) -> None:
+    world = make_world(tmp_path, "--ignore-sigterm")
+    with orchestrator(UNDER_A_PARENT_THAT_NEVER_WAITS, world, tmp_path / "run") as one:
+        pid = int(one.hear())
+        (first,) = guards_of(pid)
+        parent = read_process(first)
+        assert parent is not None
+        assert parent.parent == one.pid
+        os.kill(first, signal.SIGKILL)
+        (second,) = wait_until(lambda: [found for found in guards_of(pid) if found != first])
+        zombie = read_process(first)
+        assert zombie is not None
+        assert not zombie.is_live
+        one.tell("who is guarded?")
+        assert one.hear() == "True"
+        os.kill(pid, signal.SIGSTOP)  # so that nobody replaces the guard
+        os.kill(second, signal.SIGKILL)
+        wait_until(lambda: not is_alive(second))
+        assert pid not in find_guarded()
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: guards_of(pid))
+        os.kill(pid, signal.SIGKILL)
+        wait_for_nothing(tmp_path)
+
+
+def test_the_guard_of_an_earlier_process_with_the_same_pid_guards_nobody(client: Guard) -> None:
+    client.watch(make_mark("one"))
+    assert os.getpid() in find_guarded()
+    with subprocess.Popen(["sleep", "60"]) as later:
+        earlier = str(start_time_of(later.pid) - 1)
+        script = "import sys; sys.stdin.read()"
+        line = [sys.executable, "-I", "-c", script, guard.GUARD_NAME, str(later.pid), earlier]
+        with subprocess.Popen(line, stdin=subprocess.PIPE) as pretender:
+            wait_until(lambda: guards_of(later.pid) == [pretender.pid])
+            assert later.pid not in find_guarded()
+            pretender.kill()
+        later.kill()
+
+
+# ------------------------------------------------------------------------------- the lease
+
+LEASED = """
+from clawblox.system.guard import guard
+with World(dir=world_dir) as world:
+    world.start(run_dir=run_dir)
+    tell(world.port)
+    while seconds := hear():
+        guard.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + float(seconds))
+        tell("leased")
+"""
+
+
+@contextlib.contextmanager
+def leased(tmp_path: Path, seconds: float, body: str = LEASED) -> Iterator[Orchestrator]:
+    """Give an orchestrator with a lease; its processes ignore SIGTERM."""
+    world = make_world(tmp_path, "--ignore-sigterm", sidecars={"feed": ["--ignore-sigterm"]})
+    with orchestrator(body, world, tmp_path / "run") as one:
+        one.hear()
+        one.tell(str(seconds))
+        assert one.hear() == "leased"
+        yield one
+
+
+def wait_for_the_end(one: Orchestrator, tmp_path: Path) -> None:
+    assert one.process.wait(HANG_S) == -signal.SIGKILL
+    wait_for_nothing(tmp_path)
+
+
+def wait_until_clock(until: float) -> None:
+    wait_until(lambda: boottime() >= until)
+
+
+def boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_an_orchestrator_and_its_processes_end_with_their_lease(tmp_path: Path) -> None:
+    with leased(tmp_path, 0.2) as one:
+        wait_for_the_end(one, tmp_path)
+
+
+@pytest.mark.thorough
+def test_a_suspended_orchestrator_ends_with_its_lease(tmp_path: Path) -> None:
+    with leased(tmp_path, 1.0) as one:
+        os.kill(one.pid, signal.SIGSTOP)
+        wait_for_the_end(one, tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("first", ["guard", "orchestrator"])
+def test_a_lease_that_ended_while_the_whole_tree_was_suspended_ends_it(
+    tmp_path: Path, first: str
+) -> None:
+    with leased(tmp_path, 1.0) as one:
+        until = boottime() + 1.0
+        suspended = [*one.guards(), one.pid, *descendants(one.pid)]
+        for pid in suspended:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until_clock(until)
+        for pid in suspended if first == "guard" else suspended[::-1]:
+            os.kill(pid, signal.SIGCONT)
+        wait_for_the_end(one, tmp_path)
+
+
+@pytest.mark.thorough
+def test_a_lease_is_repeated_to_the_next_guard(tmp_path: Path) -> None:
+    with leased(tmp_path, 3.0) as one:
+        (first,) = one.guards()
+        os.kill(first, signal.SIGKILL)
+        wait_for_the_end(one, tmp_path)
+
+
+FORK_WITH_A_LEASE = """
+from clawblox.system.guard import guard
+tell("ready")
+guard.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + float(hear()))
+if os.fork() == 0:
+    world = World(dir=world_dir)
+    world.start(run_dir=run_dir)
+    tell("leased")
+    tell(os.getpid(), world.port)
+signal.pause()
+"""
+
+
+@pytest.mark.thorough
+def test_a_forked_child_does_not_have_the_lease(tmp_path: Path) -> None:
+    with leased(tmp_path, 0.5, FORK_WITH_A_LEASE) as one:
+        child, port = map(int, one.hear().split())
+        assert one.process.wait(HANG_S) == -signal.SIGKILL
+        assert ask(port, "GET", "/api.md").status == 200
+        os.kill(child, signal.SIGKILL)
+        wait_for_nothing(tmp_path)
+
+
+@pytest.fixture
+def lifeline() -> Iterator[tuple[int, int]]:
+    """Give both ends of a lifeline, for a guard without a client."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+def wait_until_read(lifeline: int) -> None:
+    def is_empty() -> bool:
+        waiting = fcntl.ioctl(lifeline, termios.FIONREAD, b"\0" * 4)
+        return not int.from_bytes(waiting, sys.byteorder)
+
+    wait_until(is_empty)
+
+
+def test_a_renewal_that_is_read_too_late_does_not_count(lifeline: tuple[int, int]) -> None:
+    read_end, write_end = lifeline
+    with subprocess.Popen(["sleep", "60"]) as owner:
+        until = boottime() + 1.0
+        os.write(write_end, guard._message("lease", until))
+        pidfd = guard._spawn(owner.pid, start_time_of(owner.pid), read_end)
+        wait_until_read(read_end)
+        (pid,) = guards_of(owner.pid)
+        os.kill(pid, signal.SIGSTOP)
+        os.write(write_end, guard._message("lease", until + 3600))
+        wait_until_clock(until)
+        os.kill(pid, signal.SIGCONT)
+        assert owner.wait(HANG_S) == -signal.SIGKILL
+        assert await_end(pidfd)
+        os.close(pidfd)
+
+
+def test_a_renewed_lease_ends_nothing_at_its_first_deadline(
+    lifeline: tuple[int, int], tmp_path: Path
+) -> None:
+    read_end, write_end = lifeline
+    env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
+    with (
+        subprocess.Popen(["sleep", "60"]) as owner,
+        subprocess.Popen(["sleep", "60"], env=env) as world,
+    ):
+        until = boottime() + 0.2
+        os.write(write_end, guard._message("watch", *make_mark(tmp_path.name)))
+        os.write(write_end, guard._message("lease", until))
+        os.write(write_end, guard._message("lease", until + 3600))
+        pidfd = guard._spawn(owner.pid, start_time_of(owner.pid), read_end)
+        wait_until_read(read_end)
+        wait_until_clock(until)
+        assert owner.poll() is None
+        os.close(write_end)
+        assert world.wait() == -signal.SIGTERM  # by the end of the lifeline, with its grace
+        assert await_end(pidfd)
+        assert owner.poll() is None
+        owner.kill()
+        os.close(pidfd)
+
+
+def test_the_grace_after_the_orchestrator_ends_with_its_lease(
+    lifeline: tuple[int, int], tmp_path: Path
+) -> None:
+    read_end, write_end = lifeline
+    script = "trap : TERM; echo; while :; do sleep 60; done"
+    env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
+    with (
+        subprocess.Popen(["sleep", "0"]) as owner,
+        subprocess.Popen(["sh", "-c", script], env=env, stdout=subprocess.PIPE) as world,
+    ):
+        assert world.stdout is not None
+        assert world.stdout.readline()
+        start_time = start_time_of(owner.pid)
+        os.write(write_end, guard._message("watch", *make_mark(tmp_path.name)))
+        os.write(write_end, guard._message("lease", boottime() - 1))
+        pidfd = guard._spawn(owner.pid, start_time, read_end)
+        assert world.wait() == -signal.SIGKILL
+        assert await_end(pidfd)
+        os.close(pidfd)
+
+
+def test_an_earlier_deadline_does_not_replace_a_later_one(client: Guard) -> None:
+    client.lease(boottime() + 3600)
+    client.lease(boottime() - 1)  # or this process is killed
+    wait_until_read(client._lifeline)
+    assert is_alive(pid_of(client))

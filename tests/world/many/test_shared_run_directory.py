@@ -21,12 +21,10 @@ from tests.crowd import leftovers, registered, until
 from tests.orchestrators import orchestrator
 from tests.running import manifest_of, switch
 from tests.support import (
-    GUARD_NAME,
     HANG_S,
     PORTAL_THREAD,
     ask,
-    command_line,
-    descendants,
+    guards_of,
     make_world,
 )
 from tests.world.many.conftest import CROWD_OF
@@ -57,8 +55,7 @@ def test_worlds_of_one_process_share_a_guard_a_portal_and_a_run_directory(
         names = {name for batch in batches for name in batch.done}
         assert names == {f"w{number:03}" for number in range(8)}
         assert len({started.port for batch in batches for started in batch}) == 8
-        guards = [pid for pid in descendants(os.getpid()) if GUARD_NAME in command_line(pid)]
-        assert len(guards) == 1
+        assert len(guards_of(os.getpid())) == 1
         portals = [one for one in threading.enumerate() if one.name == PORTAL_THREAD]
         assert len(portals) == 1
         assert {one.world for one in read_run(run).instances} == {"counter", "others"}
