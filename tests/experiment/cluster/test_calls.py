@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
 from typing import Any
 
@@ -241,6 +242,19 @@ async def test_late_copy_of_an_answered_call_is_refused(both):
     assert await both.host.deliver(second) == 2
 
 
+async def test_late_copies_of_several_answered_calls_are_refused(both):
+    messages = []
+    for _ in range(3):
+        both.call("a")
+        messages.append(await both.handle.take())
+        await both.host.serve(messages[-1])
+        await both.end()
+    for message in messages[:2]:
+        with pytest.raises(ValueError, match="number"):
+            await both.host.deliver(message)
+    assert len(both.host.done) == 3
+
+
 async def test_late_copy_of_a_call_forgets_no_later_one(both):
     both.call("a")
     first = await both.handle.take()
@@ -429,16 +443,20 @@ async def test_answer_of_a_lost_host_is_not_taken(both):
     assert isinstance(await both.end(), HostLostError)
 
 
-async def test_calls_leave_no_callback_with_the_lease(both):
+async def test_calls_leave_nothing_behind(both):
     for _ in range(20):
         both.call("a")
+        (await both.handle.take()).answer.set_exception(CallLostError())
         await both.host.serve(await both.handle.take())
         await both.end()
     assert len(both.renewer.lost._done_callbacks) == 2
     assert both.renewer.granted._done_callbacks == []
+    assert both.caller._waits == set()
 
 
-async def test_answer_of_another_thread_wakes_the_call(both):
+async def test_answer_of_another_thread_wakes_the_call(both, anyio_backend_name):
+    if anyio_backend_name == "asyncio":
+        asyncio.get_running_loop().set_debug(True)  # refuses what is not safe in other threads
     both.call("a")
     message = await both.handle.take()
     await anyio.to_thread.run_sync(message.answer.set_result, "value")

@@ -132,6 +132,24 @@ def test_loss_is_told_once(leased: Leased) -> None:
     assert leased.renewer.lost.result() == leased.losses[0]
 
 
+def test_loss_does_not_name_an_error_from_before_the_latest_answer(leased: Leased) -> None:
+    leased.look(1000)
+    leased.handle.renewals[0].set_exception(CallLostError("cut"))
+    leased.look(1005)
+    leased.handle.renewals[1].set_result(75.0)
+    leased.look(1036)
+    assert leased.losses == ["the host did not renew its lease of 30 s"]
+
+
+def test_each_answer_is_taken_without_an_error(
+    leased: Leased, caplog: pytest.LogCaptureFixture
+) -> None:
+    for now in (1000, 1005):
+        leased.look(now)
+        leased.handle.renewals[-1].set_result(now - 930.0)
+    assert caplog.records == []  # of callbacks that fail
+
+
 def test_next_look_is_at_the_end_of_the_lease(leased: Leased) -> None:
     leased.look(1000)
     leased.handle.renewals[0].set_result(70.0)
@@ -250,6 +268,13 @@ def test_loss_of_one_host_leaves_the_others_alone(start: StartRenewer) -> None:
     assert lost_at >= silent.bound + MARGIN_S
     assert not healthy.is_lost
     start(Answering()).granted.result(TIMEOUT_S)
+
+
+def test_thread_ends_when_its_last_host_is_lost(start: StartRenewer) -> None:
+    start(Answering(is_silent_after_first=True), 0.6).lost.result(TIMEOUT_S)
+    for thread in lease_threads():
+        thread.join(TIMEOUT_S)
+    assert lease_threads() == []
 
 
 def test_host_that_comes_while_the_thread_waits_is_renewed_at_once(
