@@ -113,6 +113,11 @@ class StubHost:
         return child.pid, int(orphan.stdout.readline())
 
 
+def find_raylet() -> int:
+    """Return the process that has started this one, on a node its raylet."""
+    return os.getppid()
+
+
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[RayEngine]:
     engine = RayEngine(address, StubHost)
@@ -292,6 +297,8 @@ def each_node_is_asked_once(address: str) -> None:
             "alpha": "b",
             "beta": "b",
         }
+        raylets = {answer.result(HANG_S) for answer in engine.ask_nodes(find_raylet).values()}
+        assert len(raylets) == 2
         errors = engine.ask_nodes(os.path.basename, 1).values()
         assert {type(error_of(answer)) for answer in errors} == {TypeError}
 
