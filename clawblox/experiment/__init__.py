@@ -14,7 +14,7 @@
 - ``history``: the journal, the state that follows from it, and what comes next.
 - ``schedule``: runs chains within the limits of a plan, over protocols for worlds and agents.
 - ``live``: these protocols on real worlds and agents.
-- ``cluster``: attempts on the nodes of a cluster.
+- ``cluster``, ``workshops``: the same on the nodes of a cluster; chooses where attempts run.
 - ``notices``: notifies a command or an address of the plan of pauses, failures and the end.
 - ``tables``: rows, results and status, and the files of each chain.
 - ``runs``: a single run of worlds with agents: checkpoints, resumes, cleaning.

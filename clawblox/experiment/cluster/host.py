@@ -13,35 +13,29 @@ import pickle
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path, PurePath
 from typing import Any, Final
 
 import anyio
-import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
-from clawblox.experiment import layout
-from clawblox.experiment.cluster import scratch
 from clawblox.experiment.cluster.calls import Answers
-from clawblox.experiment.cluster.chunks import IncomingFile, read_chunk
+from clawblox.experiment.cluster.host_files import LAYOUT, HostFiles
 from clawblox.experiment.cluster.host_process import NodeLog
 from clawblox.experiment.cluster.lease import Tenancy
 from clawblox.experiment.cluster.messages import (
-    Changes,
     News,
     Opening,
     Reply,
     State,
     pack_event,
 )
-from clawblox.experiment.cluster.mirror import Mark, is_mirrored, read_growth
+from clawblox.experiment.cluster.mirror import Mark, read_growth
 from clawblox.experiment.cluster.node import describe_node
-from clawblox.experiment.cluster.trees import difference, list_tree, pack, unpack
+from clawblox.experiment.cluster.scratch import make_place
 from clawblox.experiment.history.lines import CheckpointKind
-from clawblox.experiment.live.attempt_files import require_record
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
@@ -51,24 +45,24 @@ from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.ports import Attempt, Order, Room, SavedAttempt, Signal
 from clawblox.results import Event, SavedSnapshot
 from clawblox.snapshot.rows import ROWS_SUFFIX
-from clawblox.system.files import digest_file
 from clawblox.system.guard import guard
 from clawblox.telemetry.own_log import OwnLog
 
 NEWS_WAIT_S: Final = 1.0
 """Seconds for which a question for news waits for some."""
 _MAX_EVENTS: Final = 1000
-_LAYOUT: Final = "chains"
 _CALLS: Final = frozenset(
     {
-        *("describe", "check", "check_program", "has", "expect", "put"),
+        *("describe", "check", "check_program"),
         *("open", "start", "news", "close"),
         *("set_budgets", "send", "stop_agents", "world_time"),
         *("observe", "snapshot", "simulation_time"),
-        *("checkpoint", "remove_checkpoint", "changes", "read"),
+        *("checkpoint", "remove_checkpoint"),
     }
 )
 """The methods of a host that the driver may call."""
+_FILE_CALLS: Final = frozenset({"has", "expect", "put", "changes", "read"})
+"""Those of its files."""
 
 _log = OwnLog(__name__)
 
@@ -89,7 +83,7 @@ class Host:
         self._answers: Answers
         self._serving: asyncio.Task[None] | None = None
         self._is_ready = anyio.Event()
-        self._place: Path
+        self._files: HostFiles
         self._workshop: LiveWorkshop | None = None
         self._attempt: Attempt | None = None
         self._order: Order
@@ -101,9 +95,6 @@ class Host:
         self._signals: list[Signal] = []
         self._events: list[Event] = []
         self._state_number = 0
-        self._sent: dict[int, Mapping[str, Any]] = {}
-        self._readable: dict[str, Path] = {}
-        self._incoming: dict[str, IncomingFile] = {}
 
     # -- from the engine --------------------------------------------------------------------------
 
@@ -145,15 +136,18 @@ class Host:
     async def _serve(self) -> None:
         async with Tasks(on_error=partial(_log.defect, "task of a host failed")) as self._tasks:
             self._answers = Answers(self._tasks.start_soon)
-            self._place = await scratch.make_place()
+            self._files = HostFiles(await make_place())
             self._is_ready.set()
             await anyio.sleep_forever()
 
     async def _reply(self, name: str, arguments: tuple[Any, ...]) -> Reply:
         try:
-            if name not in _CALLS:
+            if name not in _CALLS | _FILE_CALLS:
                 raise UsageError(f"a host has no method {name!r}")
-            value = await getattr(self, name)(*arguments)
+            if name in _FILE_CALLS:
+                value = await run_blocking(getattr(self._files, name), *arguments)
+            else:
+                value = await getattr(self, name)(*arguments)
             if name != "news":
                 self._has_news.set()  # whatever it has done: files may have grown
         except Exception as error:  # noqa: BLE001 - it travels to the caller
@@ -204,35 +198,6 @@ class Host:
         credentials = Credentials(dict(os.environ if env is None else env))
         return await check_program_here(credentials, chain, spec)
 
-    async def has(self, world: str) -> bool:
-        """Return whether this node has the files of a world.
-
-        Cancellation: has no effect.
-        """
-        return await run_blocking(scratch.has_world, world)
-
-    async def expect(self, name: str, size: int, sha256: str) -> None:
-        """Expect a bundle from the driver.
-
-        Args:
-            name: ``run``, ``agents`` or ``world``.
-            size: Its size in bytes.
-            sha256: Its digest.
-
-        Cancellation: has no effect.
-        """
-        if name not in ("run", "agents", "world"):
-            raise UsageError(f"a host takes no bundle {name!r}")
-        file = partial(IncomingFile, self._place / name, size, sha256)
-        self._incoming[name] = await run_blocking(file)
-
-    async def put(self, name: str, offset: int, data: bytes) -> None:
-        """Take a chunk of an expected bundle.
-
-        Cancellation: has no effect.
-        """
-        await run_blocking(self._incoming[name].write, offset, data)
-
     # -- the attempt ------------------------------------------------------------------------------
 
     async def open(self, opening: Opening) -> None:
@@ -244,10 +209,8 @@ class Host:
 
         Cancellation: it is opened nevertheless.
         """
-        await run_blocking(self._unpack, opening)
-        self._order = await run_blocking(self._localize, opening)
+        self._order = await run_blocking(self._files.unpack, opening)
         self._workshop = self._make_workshop(opening.env, opening.grace_s)
-        self._sent[0] = await run_blocking(list_tree, self._run_dir)
         self._tasks.start_soon(self._workshop.serve)
         self._tasks.start_soon(self._live)
         await self._is_open.wait()
@@ -259,43 +222,8 @@ class Host:
     ) -> LiveWorkshop:
         values = dict(os.environ if env is None else env)
         return LiveWorkshop(
-            self._place, _LAYOUT, values, grace_s=grace_s, on_event=self._note_event
+            self._files.place, LAYOUT, values, grace_s=grace_s, on_event=self._note_event
         )
-
-    def _unpack(self, opening: Opening) -> None:
-        order = opening.order
-        runs = layout.runs_dir(layout.chain_dir(self._place, order.chain.name, _LAYOUT))
-        runs.mkdir(parents=True)
-        run_dir = runs / order.run_id
-        targets = {"run": lambda: run_dir, "agents": lambda: runs / _home_of(run_dir)}
-        for name, file in self._incoming.items():
-            file.publish()
-            if name in targets:
-                unpack(self._place / name, targets[name]())
-            elif opening.world is not None:
-                scratch.keep_world(self._place / name, opening.world)
-            (self._place / name).unlink()
-
-    def _localize(self, opening: Opening) -> Order:
-        """Return the order with the paths that it has here."""
-        plan = opening.order.chain.plan
-        world = plan.world
-        if opening.world is not None:
-            world = attrs.evolve(world, dir=scratch.world_path(opening.world))
-        agents = []
-        for index, (spec, text) in enumerate(zip(plan.agents, opening.prompts, strict=True)):
-            prompt = None
-            if text is not None:
-                prompt = self._place / f"system-prompt-{index}.md"
-                prompt.write_bytes(text)
-            agents.append(spec.but(system_prompt=prompt, template=None))
-        chain = attrs.evolve(opening.order.chain, plan=plan.but(world=world, agents=agents))
-        return attrs.evolve(opening.order, chain=chain)
-
-    @property
-    def _run_dir(self) -> Path:
-        chain = layout.chain_dir(self._place, self._order.chain.name, _LAYOUT)
-        return layout.attempt_dir(chain, self._order.run_id)
 
     async def _live(self) -> None:
         assert self._workshop is not None
@@ -413,8 +341,8 @@ class Host:
         Cancellation: has no effect.
         """
         saved = await self._opened.view().snapshot()
-        for name in (saved.path.name, f"{saved.path.name}{ROWS_SUFFIX}"):
-            self._readable[name] = saved.path.with_name(name)
+        self._files.give(saved.path)
+        self._files.give(saved.path.with_name(f"{saved.path.name}{ROWS_SUFFIX}"))
         return saved
 
     async def checkpoint(
@@ -438,7 +366,7 @@ class Host:
             return elapsed_s + (anyio.current_time() - begun_at if kind == "periodic" else 0.0)
 
         saved = await self._opened.checkpoint(kind, elapsed, idle_wait=idle_wait)
-        self._readable[saved.file] = self._run_dir / "checkpoints" / saved.file
+        self._files.give(self._files.run_dir / "checkpoints" / saved.file)
         return saved
 
     async def remove_checkpoint(self, file: str) -> None:
@@ -446,48 +374,8 @@ class Host:
 
         Cancellation: it is removed or not.
         """
-        self._readable.pop(file, None)
+        self._files.take_back(file)
         await self._opened.remove_checkpoint(file)
-
-    async def changes(self, part: str, token: int) -> Changes:
-        """Pack what has changed in a part of the run directory, to be read as ``changes``.
-
-        Growing files travel with the news, and archives alone.
-
-        Args:
-            part: Beginning of the names of its files; empty for all files.
-            token: State of the files that the driver has, from the answer before; 0 at first.
-
-        Cancellation: has no effect.
-        """
-        return await run_blocking(self._pack_changes, part, token)
-
-    def _pack_changes(self, part: str, token: int) -> Changes:
-        before, now = (
-            {name: stamp for name, stamp in listed.items() if self._travels(name, part)}
-            for listed in (self._sent[token], list_tree(self._run_dir))
-        )
-        rest = {name: stamp for name, stamp in self._sent[token].items() if name not in before}
-        self._sent = {token: self._sent[token], token + 1: {**rest, **now}}
-        names, gone = difference(before, now)
-        parents = {str(parent) for name in names for parent in PurePath(name).parents}
-        file = self._readable["changes"] = self._place / "changes"
-        pack(self._run_dir, file, names | parents)
-        size, sha256 = file.stat().st_size, digest_file(file)
-        return Changes(token=token + 1, size=size, sha256=sha256, gone=gone)
-
-    def _travels(self, name: str, part: str) -> bool:
-        is_archive = name.startswith("checkpoints/") and Path(name).name in self._readable
-        return name.startswith(part) and not is_archive and not is_mirrored(name)
-
-    async def read(self, name: str, offset: int, size: int) -> bytes:
-        """Return a chunk of a file: of an archive, a snapshot, or ``changes``.
-
-        Cancellation: has no effect.
-        """
-        if (path := self._readable.get(name)) is None:
-            raise UsageError(f"a host gives no file {name!r}")
-        return await run_blocking(read_chunk, path, offset, size)
 
     async def news(self, marks: Mapping[str, Mark], wait_s: float) -> News:
         """Return what is new; wait for something, but not for long.
@@ -501,7 +389,7 @@ class Host:
         with anyio.move_on_after(wait_s):
             await self._has_news.wait()
         self._has_news = anyio.Event()
-        growths = await run_blocking(read_growth, self._run_dir, marks)
+        growths = await run_blocking(read_growth, self._files.run_dir, marks)
         signals, self._signals = self._signals, []
         events, self._events = self._events, []
         return News(
@@ -510,14 +398,6 @@ class Host:
             events=[pack_event(event) for event in events],
             log=self._own_log.take(),
         )
-
-
-def _home_of(run_dir: Path) -> str:
-    """Return the attempt that has the agents of another, which is scored."""
-    home = require_record(run_dir).agents_of
-    if home is None:
-        raise UsageError("the attempt has agents of its own")
-    return home
 
 
 def _portable(error: Exception) -> Exception:

@@ -24,7 +24,14 @@ from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from clawblox.experiment.schedule.mailbox import Mailbox
 from clawblox.experiment.schedule.meter import Meter
-from clawblox.experiment.schedule.pauses import Close, Message, Pause, Paused, PauseError
+from clawblox.experiment.schedule.pauses import (
+    Close,
+    Message,
+    Pause,
+    Paused,
+    PauseError,
+    blame_provider,
+)
 from clawblox.experiment.schedule.ports import (
     THIS_MACHINE,
     AgentEnded,
@@ -69,7 +76,6 @@ class GenerationRunner:
         on_progress: Called when the agents' usage has been read.
 
     Attributes:
-        room: The same as the argument.
         mailbox: Takes requests to close or pause, from any task of the event loop.
         meter: Counts its seconds.
         usage: Usage of each agent since the attempt began.
@@ -89,7 +95,7 @@ class GenerationRunner:
         on_progress: Callable[[], object] = lambda: None,
     ) -> None:
         self.order = order
-        self.room = room
+        self._room = room
         self.mailbox: Mailbox[Message] = Mailbox(clock)
         self.meter = Meter(clock, begin.elapsed_s, begin.idle_s)
         self._begin = begin
@@ -139,7 +145,7 @@ class GenerationRunner:
         except AttemptError as error:
             await self._note_failure(error)
         except ProviderError as error:
-            await self._pause(self._blame(error.failure))
+            await self._pause(blame_provider(error.failure, self._clock.utc(), self._room.node))
         except PauseError as error:
             await self._pause(error.paused)
         except OSError as error:
@@ -162,7 +168,7 @@ class GenerationRunner:
             await self._fail("start", str(error))
 
     async def _live(self) -> None:
-        async with self._workshop.open(self.order, self.mailbox.put, self.room) as attempt:
+        async with self._workshop.open(self.order, self.mailbox.put, self._room) as attempt:
             self._attempt = attempt
             try:
                 await self._take_steps()
@@ -357,19 +363,8 @@ class GenerationRunner:
 
     def _failure(self, failure: AgentFailed) -> Exception:
         if failure.is_passing:
-            return PauseError(self._blame(failure))
+            return PauseError(blame_provider(failure, self._clock.utc(), self._room.node))
         return AttemptError("agent", f"{failure.name}: {failure.text}")
-
-    def _blame(self, failure: AgentFailed) -> Paused:
-        if (until := failure.retry_at) is not None and until <= self._clock.utc():
-            until = None  # one of the two clocks is wrong
-        where = f" on node {self.room.node}" if failure.kind == "auth" and self.room.node else ""
-        return Paused(
-            reason="auth" if failure.kind == "auth" else "limit",
-            text=f"{failure.name}{where}: {failure.text}",
-            until=None if until is None else format_utc(until),
-            account=failure.account,
-        )
 
     # -- the save phase ---------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeAlias
 
 import attrs
 
 from clawblox.experiment.history.lines import PauseReason
-from clawblox.experiment.schedule.ports import Signal
+from clawblox.experiment.schedule.ports import AgentFailed, Signal
+from clawblox.system.clock import format_utc
 
 
 @attrs.frozen(kw_only=True)
@@ -70,3 +72,22 @@ class PauseError(Exception):
     def __init__(self, paused: Paused) -> None:
         super().__init__(paused.text)
         self.paused = paused
+
+
+def blame_provider(failure: AgentFailed, now: datetime, node: str) -> Paused:
+    """Return the pause of an attempt whose agent cannot work now.
+
+    Args:
+        failure: Why it cannot.
+        now: The time, in UTC.
+        node: Node of the attempt, which an expired login concerns; empty for this machine.
+    """
+    if (until := failure.retry_at) is not None and until <= now:
+        until = None  # one of the two clocks is wrong
+    where = f" on node {node}" if failure.kind == "auth" and node else ""
+    return Paused(
+        reason="auth" if failure.kind == "auth" else "limit",
+        text=f"{failure.name}{where}: {failure.text}",
+        until=None if until is None else format_utc(until),
+        account=failure.account,
+    )
