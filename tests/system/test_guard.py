@@ -326,6 +326,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     pid = pid_of(found)
     with found._lock:
         found._marks.clear()
+        found._lease_until = 0.0
         found._close()
     wait_until(lambda: not is_alive(pid))
 
@@ -361,7 +362,9 @@ from tests.support import guards_of
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 guard.watch(Mark(b"CLAWBLOX_INSTANCE=one"))
-tell(*guards_of(os.getpid()))
+while not (found := guards_of(os.getpid())):
+    pass  # it executes its program
+tell(*found)
 {body}
 signal.pause()
 """
