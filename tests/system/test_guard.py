@@ -710,7 +710,7 @@ def test_the_grace_after_the_orchestrator_ends_with_its_lease(
     lifeline: tuple[int, int], tmp_path: Path
 ) -> None:
     read_end, write_end = lifeline
-    script = "trap : TERM; echo; while :; do sleep 60; done"
+    script = "trap 'exit 3' TERM; echo; while :; do sleep 60; done"
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
     with (
         subprocess.Popen(["sleep", "0"]) as owner,
