@@ -351,7 +351,7 @@ def apply(
             check()
             _place(bundle, start, member, hidden / "new", target, check)
             start += member.size
-        for member in reversed(members):
+        for member in members:
             if stat.S_ISDIR(member.mode):
                 with closing_fd(open_directory(target, os.fsdecode(member.name))) as fd:
                     _set_status(fd, member)

@@ -229,6 +229,23 @@ def test_an_entry_that_becomes_something_else_is_absent(
     assert names == {"c", *{"link": ["b"], "directory": ["a"]}.get(turn, [])}
 
 
+def test_a_file_that_becomes_a_link_before_it_is_opened_is_absent(
+    source: Path, place: Path, bundle: Path
+) -> None:
+    (place / "secret").write_text("secret")
+    (source / "file").touch()
+
+    class Names(frozenset[str]):
+        def __contains__(self, name: object) -> bool:
+            (source / "file").unlink()
+            (source / "file").symlink_to(place / "secret")
+            return super().__contains__(name)
+
+    pack(source, bundle, Names(["file"]))
+    unpack(bundle, place / "new")
+    assert [*(place / "new").iterdir()] == []
+
+
 # -- later pulls -----------------------------------------------------------------------------------
 
 
@@ -301,6 +318,15 @@ def test_only_directories_and_changed_files_are_sent_again(
     assert gone == ("out",)
 
 
+def test_a_file_that_may_change_in_the_same_tick_is_sent_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "file").touch()
+    for fresh_ns, changed in ((0, set()), (3600 * 10**9, {"file"})):
+        monkeypatch.setattr(trees, "_FRESH_NS", fresh_ns)
+        assert difference(list_tree(source), list_tree(source)) == (changed, ())
+
+
 def test_a_change_that_hides_its_time_is_sent(source: Path) -> None:
     file = source / "file"
     file.write_text("aa")
@@ -327,6 +353,9 @@ def test_a_read_only_directory_is_changed_and_stays_read_only(
     for _ in range(2):
         before = pull(source, target, bundle, before)
         assert read_tree(target) == read_tree(source)
+    modes = set[int]()  # of the directory while it is changed, since root may change any
+    apply(bundle, target, [], check=lambda: modes.add((target / "d").stat().st_mode & 0o777))
+    assert 0o700 in modes
     for root in (source, target):
         for name in ("d", "d/e"):
             (root / name).chmod(0o700)
@@ -430,7 +459,9 @@ def test_hostile_names_of_what_is_gone_change_nothing(place: Path, bundle: Path)
     write_bundle(bundle, [])
     (place / "target").mkdir()
     (place / "target" / "a").touch()
-    for name in ("../target/a", "/etc", "", ".", "..", "a/..", "b\0", "\ud800"):
+    deep = "/".join(["a"] * (MAX_DEPTH + 1))
+    long = "/".join(["a" * 250] * 20)
+    for name in ("../target/a", "/etc", "", ".", "..", "a/..", "b\0", "\ud800", deep, long):
         with pytest.raises(TransferError):
             apply(bundle, place / "target", ["a", name])
     assert [*place.rglob("*")] == [place / "target", place / "target" / "a"]
