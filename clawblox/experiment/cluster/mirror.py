@@ -30,14 +30,14 @@ from clawblox.system.regular_files import (
 )
 
 PATTERNS: Final = (
-    "logs/*",
-    "recordings/*.jsonl.zst",
-    "agents/*/logs/*",
+    "logs/[!.]*",
+    "recordings/[!.]*.jsonl.zst",
+    "agents/*/logs/[!.]*",
     "agents/*/events.jsonl",
     "agents/*/usage.json",
 )
 """Mirrored files of a run directory: logs with their indexes and older segments, recordings, events
-of agents, and their usage, which is replaced each time."""
+of agents, and their usage, which is replaced each time. Hidden files are partial ones."""
 
 POLL_BYTES: Final = 4 << 20
 """Maximum bytes of a poll."""

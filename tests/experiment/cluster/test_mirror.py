@@ -20,6 +20,7 @@ from clawblox.experiment.cluster.mirror import (
     Mirror,
     read_growth,
 )
+from clawblox.system.regular_files import FoundFile
 
 LOG = "agents/a-w0-a0/logs/agent.log"
 NAMES = (LOG, "agents/a-w0-a0/events.jsonl", "logs/w.log", "logs/w.log.index")
@@ -48,8 +49,10 @@ class Sides:
         return growths
 
     def poll_all(self) -> None:
-        while self.poll():
-            pass
+        for _ in range(100):
+            if not self.poll():
+                return
+        raise AssertionError("the copies never become equal")
 
     def contents(self, root: Path) -> dict[str, bytes]:
         files = (path for path in root.rglob("*") if path.is_file())
@@ -110,6 +113,7 @@ def test_usage_and_recordings_are_copied_and_nothing_else(sides: Sides) -> None:
     others = {
         "manifest.json", ".clawblox/instances/records.jsonl", "agents/a/workspace/logs/x.log",
         "agents/a/workspace/events.jsonl", "checkpoints/a.ckpt", "logs/deep/er.log",
+        "logs/.w.log.1-2.3f.partial", "agents/a/logs/.agent.log.index.1-2.3f.partial",
     }  # fmt: skip
     for name in mirrored | others:
         sides.write(name, b"content")
@@ -138,6 +142,26 @@ def test_a_log_that_is_cut_to_its_newer_half_and_grows_is_sent_again(sides: Side
     sides.require_equal()
 
 
+@pytest.mark.parametrize("offset", [0, 4095, 5904, 9999])
+def test_a_change_at_either_end_of_what_was_read_is_noticed(sides: Sides, offset: int) -> None:
+    path = sides.write(LOG, bytes(10_000))
+    sides.poll_all()
+    content = bytearray(20_000)
+    content[offset] = 1
+    path.write_bytes(content)
+    sides.require_equal()
+
+
+def test_a_file_that_was_replaced_by_a_longer_one_is_sent_again(sides: Sides) -> None:
+    path = sides.write(LOG, bytes(10_000))
+    sides.poll_all()
+    new = sides.node / "new"
+    new.write_bytes(bytes(5000) + b"1" + bytes(10_000))  # the same at both ends
+    new.rename(path)
+    sides.poll_all()
+    assert (sides.driver / LOG).read_bytes() == path.read_bytes()
+
+
 def test_a_file_that_changes_while_it_is_read_is_sent_again(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +184,7 @@ def test_a_file_that_changes_while_it_is_read_is_sent_again(
 
 
 def test_a_chatty_log_does_not_starve_the_others(sides: Sides) -> None:
-    names = [f"agents/a{number}/events.jsonl" for number in range(9)]
+    names = [f"logs/m{number}.log" for number in range(9)]
     sides.write("logs/a-first.log", b"x" * 5000)
     for name in names:
         sides.write(name, b"event\n")
@@ -212,6 +236,17 @@ def test_the_node_follows_no_link_and_waits_for_no_pipe(
     (sides.node / "logs" / "link").symlink_to(tmp_path / "out" / "events.jsonl")
     os.mkfifo(sides.node / "logs" / "pipe")
     assert name not in {growth.name for growth in sides.poll()}
+
+
+def test_a_file_that_becomes_a_link_before_it_is_opened_is_not_read(
+    sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (sides.node / "logs").mkdir()
+    link = sides.node / "logs" / "w.log"
+    link.symlink_to(tmp_path / "secret")
+    monkeypatch.setattr(module, "find_files", lambda *_: [FoundFile(link, 6, 0)])
+    assert sides.poll() == []
 
 
 # -- foreign growths -------------------------------------------------------------------------------
