@@ -69,7 +69,7 @@ class Caller:
                 pending = tuple(sorted(self._pending))
                 answer = self._handle.call(number, pending, name, arguments)
                 await self._wait(answer)
-                if self._renewer.is_lost:
+                if self._renewer.is_lost or not answer.done():
                     break  # nothing is taken from it any more
                 try:
                     return answer.result()

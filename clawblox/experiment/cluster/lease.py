@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -27,7 +28,6 @@ It covers clocks that differ by 1 % for leases of up to 100 seconds.
 """
 
 _INTERVAL_S: Final = 5.0
-_LONGEST_WAIT_S: Final = 60.0
 
 
 def read_boottime() -> float:
@@ -130,15 +130,14 @@ class Renewer:
     ) -> None:
         self.granted: Future[None] = Future()
         self.lost: Future[str] = Future()
-        self.lost.add_done_callback(lambda lost: on_lost(lost.result()))
+        self.lost.add_done_callback(lambda lost: lost.cancelled() or on_lost(lost.result()))
         self._handle = handle
         self._lease = Lease(length_s)
         self._now = now
         self._lock = threading.Lock()
         self._interval_s = min(_INTERVAL_S, length_s / 6)
         self._next_at = now()
-        self._is_first_asked = False
-        self._is_stopped = False
+        self._is_asked = False
         self._error: Exception | None = None
 
     @property
@@ -149,23 +148,23 @@ class Renewer:
     @property
     def is_lost(self) -> bool:
         """Whether the host has ended for certain; nothing is taken from it any more."""
-        return self.lost.done() or self._lease.is_over(self._now())
+        is_told = self.lost.done() and not self.lost.cancelled()
+        return is_told or self._lease.is_over(self._now())
 
     def start(self) -> None:
         """Start to renew."""
         _thread.add(self)
 
     def stop(self) -> None:
-        """Stop to renew; the host cannot get lost any more, so no call may be waiting. Idempotent.
+        """Stop to renew; the host ends with its lease, and is not called lost. Idempotent.
 
-        The host ends with its lease, if it still runs.
+        Calls that still wait fail with ``concurrent.futures.CancelledError``.
         """
-        with self._lock:
-            self._is_stopped = True
-        _thread.remove(self)
+        self.lost.cancel()
+        _thread.has_news.set()
 
     def look(self) -> float | None:
-        """Do what is due, and return the seconds until the next look; None when the host is lost.
+        """Do what is due, and return the seconds until the next look; None if there is none.
 
         Called by the thread.
         """
@@ -183,16 +182,13 @@ class Renewer:
 
     def _renew(self) -> None:
         """Send a renewal, beside those that hang; but only one while the host waits for room."""
-        if self._lease.token is None:
-            if self._is_first_asked:
-                return
-            self._is_first_asked = True
-        try:
-            renewal = self._handle.renew(self._lease.token)
-        except Exception as error:  # noqa: BLE001 - of one host, must not stop the thread of all
-            renewal = Future()
-            renewal.set_exception(error)
-        renewal.add_done_callback(self._note)
+        token = self._lease.token
+        if token is not None or not self._is_asked:
+            self._is_asked = True
+            try:
+                self._handle.renew(token).add_done_callback(self._note)
+            except Exception as error:  # noqa: BLE001 - must not stop the thread of all hosts
+                self._error, self._is_asked = error, False
 
     def _note(self, renewal: Future[float]) -> None:
         """Take the answer to a renewal, in a thread of the engine."""
@@ -200,8 +196,7 @@ class Renewer:
         try:
             token = renewal.result()
         except Exception as error:  # noqa: BLE001 - the lease decides
-            self._error = error
-            self._is_first_asked = False
+            self._error, self._is_asked = error, False
             if isinstance(error, HostEndedError) and self._lease.bound is None:
                 self._lose("the host ended before it was ready")
             return
@@ -212,48 +207,39 @@ class Renewer:
                 self.granted.set_result(None)
 
     def _lose(self, text: str) -> None:
-        with self._lock:
-            if not (self._is_stopped or self.lost.done()):
-                self.lost.set_result(text if self._error is None else f"{text} ({self._error})")
+        with suppress(InvalidStateError):  # it was lost before, or has been stopped
+            self.lost.set_result(text if self._error is None else f"{text} ({self._error})")
 
 
 class _RenewalThread:
     """The thread of all renewers; it runs while there are any."""
 
     def __init__(self) -> None:
+        self.has_news = threading.Event()
         self._lock = threading.Lock()
         self._renewers: set[Renewer] = set()
-        self._has_news = threading.Event()
         self._is_running = False
 
     def add(self, renewer: Renewer) -> None:
         with self._lock:
             self._renewers.add(renewer)
-            self._has_news.set()
+            self.has_news.set()
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="clawblox-leases", daemon=True).start()
 
-    def remove(self, renewer: Renewer) -> None:
-        with self._lock:
-            self._renewers.discard(renewer)
-            self._has_news.set()
-
     def _run(self) -> None:
         while True:
-            self._has_news.clear()
+            self.has_news.clear()
             with self._lock:
                 renewers = tuple(self._renewers)
                 self._is_running = bool(renewers)
             if not renewers:
                 return
-            wait_s = _LONGEST_WAIT_S
-            for renewer in renewers:
-                if (next_s := renewer.look()) is None:
-                    self.remove(renewer)
-                else:
-                    wait_s = min(wait_s, next_s)
-            self._has_news.wait(wait_s)
+            waits_s = {renewer: renewer.look() for renewer in renewers}
+            with self._lock:
+                self._renewers -= {renewer for renewer in renewers if waits_s[renewer] is None}
+            self.has_news.wait(min((s for s in waits_s.values() if s is not None), default=0.0))
 
 
 _thread = _RenewalThread()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 import anyio
@@ -430,6 +430,15 @@ async def test_call_to_a_lost_host_is_not_sent(both):
     both.call("a")
     assert isinstance(await both.end(), HostLostError)
     assert both.handle.messages == []
+
+
+async def test_calls_end_when_the_lease_is_given_up(both):
+    both.call("a")
+    await both.handle.take()
+    both.renewer.stop()
+    assert isinstance(await both.end(), CancelledError)
+    assert both.losses == []
+    assert not both.renewer.is_lost
 
 
 async def test_answer_of_a_lost_host_is_not_taken(both):

@@ -95,6 +95,14 @@ def test_first_renewal_that_was_lost_is_sent_again(leased: Leased) -> None:
     assert leased.handle.tokens == [None, None]
 
 
+def test_first_renewal_that_an_engine_refused_is_sent_again(leased: Leased) -> None:
+    leased.handle.error = OSError("full")
+    leased.look(1000)
+    leased.handle.error = None
+    leased.look(1005)
+    assert leased.handle.tokens == [None]
+
+
 def test_host_that_ended_before_its_first_answer_is_lost_at_once(leased: Leased) -> None:
     leased.look(1000)
     leased.handle.renewals[0].set_exception(HostEndedError("no such program"))
