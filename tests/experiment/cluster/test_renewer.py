@@ -177,13 +177,14 @@ def test_answer_that_comes_after_a_pause_of_the_driver_saves_no_host(leased: Lea
     assert len(leased.handle.tokens) == 2
 
 
-def test_stopped_renewer_loses_no_host(leased: Leased) -> None:
+def test_stopped_renewer_loses_no_host(leased: Leased, caplog: pytest.LogCaptureFixture) -> None:
     leased.look(1000)
     leased.handle.renewals[0].set_result(70.0)
     leased.renewer.stop()
     leased.renewer.stop()
     leased.look(1031)
     assert leased.losses == []
+    assert caplog.records == []  # of callbacks that fail
 
 
 # -- the thread --------------------------------------------------------------------------------
