@@ -87,8 +87,9 @@ class StubHost:
     async def echo(self, value: Any) -> Any:
         return value
 
-    async def block(self, path: Path) -> str:
-        while not path.exists():
+    async def block(self, busy: Path) -> str:
+        busy.touch()
+        while busy.exists():
             time.sleep(0.01)
         return "free"
 
@@ -207,13 +208,16 @@ def errors_of_ray_are_lost_calls_or_ended_hosts(address: str) -> None:
 def a_lease_is_renewed_while_the_host_is_busy(address: str) -> None:
     with connected(address) as engine:
         host = engine.start_host(SMALL)
-        path = Path.cwd() / "free"
-        answer = host.call(1, 0, "block", (path,))
-        assert host.renew(1.0).result(HANG_S) == 2.0
-        assert not answer.done()
-        path.touch()
+        busy = Path.cwd() / "busy"
+        answer = host.call(1, 0, "block", (busy,))
+        wait_until(busy.exists)
+        renewal = host.renew(1.0)
+        try:
+            assert renewal.result(HANG_S / 4) == 2.0
+            assert not answer.done()
+        finally:
+            busy.unlink()
         assert answer.result(HANG_S) == "free"
-        path.unlink()
 
 
 def a_host_waits_for_room(address: str) -> None:
