@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.optional import PACKAGES, REQUIRED_ENV, find_program, require_program
+from tests.optional import PACKAGES, REQUIRED_ENV, find_program, require_package, require_program
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.usefixtures("_empty_path")
@@ -25,6 +25,12 @@ def test_a_missing_program_skips_and_names_the_package() -> None:
     reason = r"rg is not installed \(Debian: apt-get install ripgrep\)"
     with pytest.raises(pytest.skip.Exception, match=reason):
         require_program("rg")
+
+
+def test_a_missing_package_skips_and_names_the_extra() -> None:
+    reason = r"no_such is not installed \(pip install 'clawblox\[ray\]'\)"
+    with pytest.raises(pytest.skip.Exception, match=reason):
+        require_package("no_such", "ray")
 
 
 def test_a_missing_program_fails_where_all_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
