@@ -127,7 +127,9 @@ class DriverLease:
         while not self._claim(*_follow(self._root)):
             pass
         self._keeper.start()
-        for other in set(self._root.parent.glob("driver.*.json")) - {self._successor}:
+        for other in set(self._root.parent.glob("driver.*.json")) - {
+            _next(self._root, self.driver)
+        }:
             other.unlink(missing_ok=True)
 
     def interrupt(self) -> None:
@@ -174,10 +176,6 @@ class DriverLease:
         if found != claims and driver.id.encode() in b"".join(found[-1:]):
             raise driven_error(self._root, driver)
 
-    @property
-    def _successor(self) -> Path:
-        return _next(self._root, self.driver)
-
     def _encode(self) -> tuple[float, bytes]:
         now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         driver = msgspec.structs.replace(self.driver, renewed_ns=f"{now_ns:020}")
@@ -197,7 +195,7 @@ class DriverLease:
 
     def _is_held(self) -> bool:
         is_ours = self._file is not None and is_file_at(self._root, self._file.fd)
-        return is_ours and not os.path.lexists(self._successor)
+        return is_ours and not os.path.lexists(_next(self._root, self.driver))
 
     def require_held(self) -> None:
         """Check that this process still drives, and renew a lease that has run out.

@@ -166,8 +166,9 @@ def test_a_directory_that_cannot_be_written_is_missing_everything(
     assert command.wait() == 1
     here = {one["name"]: one["state"] for one in results(command).values()
             if one["group"] == "Current directory"}  # fmt: skip
+    assert here.pop("file system") == WARNING
     assert set(here.values()) == {MISSING}
-    assert len(here) == 6
+    assert len(here) == 7
 
 
 @needs_namespaces
@@ -444,7 +445,47 @@ def test_a_file_system_without_a_feature_is_reported(
     assert run_check(resources.look_for_links, tmp_path).status == MISSING
     assert run_check(resources.look_for_exchange, tmp_path).status == MISSING
     assert run_check(resources.look_for_locks, tmp_path) == missing("flock locks nothing")
+    monkeypatch.setattr(Path, "replace", lambda *_args: None)
+    text = "rename replaces nothing"
+    assert run_check(resources.look_for_replacing, tmp_path) == missing(text)
     assert [path.name for path in tmp_path.iterdir()] == ["cwd"]
+
+
+def test_a_file_system_has_its_type_and_what_keeps_a_second_driver_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "a b" / "c"
+    shared.mkdir(parents=True)
+    mounts = tmp_path / "mountinfo"
+    name = str(shared.parent).replace(" ", "\\040")
+    for kind, expected in {
+        "nfs4": ok("nfs4: other machines wait for the lease of a driver"),
+        "fuse.sshfs": ok("fuse.sshfs: other machines wait for the lease of a driver"),
+        "ext4": ok("ext4: local"),
+        "tmpfs": warning("tmpfs: its files are lost with the machine"),
+    }.items():
+        lines = ["21 1 0:1 / / rw - xfs a rw", f"22 21 0:2 / {name} rw shared:1 - {kind} b rw"]
+        mounts.write_text("\n".join(lines))
+        monkeypatch.setattr(resources, "_MOUNTS", mounts)
+        assert resources.look_at_file_system(shared) == expected
+        assert resources.look_at_file_system(tmp_path) == ok("xfs: local")
+
+
+def test_a_file_that_is_created_though_it_exists_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_check(resources.look_for_replacing, tmp_path) == ok("rename, O_EXCL")
+    monkeypatch.setattr(os, "O_EXCL", 0)
+    text = "O_EXCL creates a file that exists"
+    assert run_check(resources.look_for_replacing, tmp_path) == missing(text)
+
+
+def test_another_directory_can_be_checked(call: Start, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    command = call("doctor", "--json", "--dir", str(place))
+    command.wait()
+    assert f"free in {place}" in results(command)["Current directory/space"]["found"]
 
 
 def run_check(look_at: Any, directory: Path) -> CheckResult:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
 
 from clawblox.checks import Check, CheckResult, CheckStatus, run_checks
 from clawblox.cli.doctor import agents, machine, nodes, resources, software
-from clawblox.cli.parameters import examples, json_option
+from clawblox.cli.parameters import PATH, examples, json_option
 from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_json
 
@@ -29,6 +31,7 @@ ALL_CHECKS = [check for module in (machine, software, agents, resources) for che
       clawblox doctor           a table, with remedies
       clawblox doctor --json    the same for programs
       clawblox doctor --cluster auto
+      clawblox doctor --dir /data    what the file system of a directory can do
 
     The exit status is 1 if a requirement is missing.
     """),
@@ -39,8 +42,16 @@ ALL_CHECKS = [check for module in (machine, software, agents, resources) for che
     metavar="ADDRESS",
     help="Check the nodes of this Ray cluster instead: auto, or host:port.",
 )
+@click.option(
+    "--dir",
+    "directory",
+    type=PATH,
+    default=".",
+    metavar="DIR",
+    help="Check this directory, instead of the current one, as a place for run directories.",
+)
 @json_option
-def command(*, address: str | None, as_json: bool) -> int:
+def command(*, address: str | None, directory: Path, as_json: bool) -> int:
     """Check this machine for required and optional dependencies.
 
     A missing dependency is shown with its consequence and a remedy. The current directory is
@@ -52,7 +63,8 @@ def command(*, address: str | None, as_json: bool) -> int:
         ClawbloxError: There is no such cluster.
     """
     checks = ALL_CHECKS if address is None else nodes.find_cluster_checks(address)
-    results = run_checks(checks, _TIMEOUT_S)
+    with contextlib.chdir(directory):
+        results = run_checks(checks, _TIMEOUT_S)
     if as_json:
         click.echo(format_json(_as_objects(results)))
     else:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from clawblox.rundir.control_client import short_path
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import EXCHANGE, rename_with
+from clawblox.system.locks import is_file_at
 from clawblox.system.port_leases import LEASE_ROOT
 from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
 from clawblox.system.process_tree import all_processes, read_process, read_variables
@@ -36,6 +40,11 @@ _MOVE: Final = "Put run directories on a local disk: --run-dir."
 _HERE: Final = Path()
 _SHOWN: Final = 3
 _FEW_PORTS: Final = 100
+
+_LOCK: Final = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_SHARED: Final = re.compile("nfs|lustre|cifs|smb|ceph|beegfs|gpfs|glusterfs|fuse|9p|virtiofs|afs")
+"""File systems that several machines may have, by the beginnings of their types."""
 
 CHECKS: Final = Checks()
 _check_here = partial(CHECKS.add, "Current directory")
@@ -71,13 +80,54 @@ def look_at_space(directory: Path = _HERE) -> CheckResult:
     is_required=True,
 )
 def look_for_locks(directory: Path = _HERE) -> CheckResult:
-    """Lock a file twice; the second lock must be refused."""
+    """Lock a file, and again in another process, which must be refused."""
     with _scratch(directory) as scratch, _created(scratch / "lock") as first:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with _created(scratch / "lock") as second, contextlib.suppress(BlockingIOError):
-            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        words = [sys.executable, "-I", "-S", "-c", _LOCK, str(scratch / "lock")]
+        if b"BlockingIOError" not in subprocess.run(words, capture_output=True, check=False).stderr:
             return missing("flock locks nothing")
     return ok("flock")
+
+
+@_check_here(
+    "file system",
+    "Experiments here end with the machine.",
+    _MOVE,
+)
+def look_at_file_system(directory: Path = _HERE) -> CheckResult:
+    """Name the type of a file system, and what keeps a second driver of an experiment away."""
+    mounts = {
+        Path(line.split()[4].replace("\\040", " ")): line.partition(" - ")[2].split()[0]
+        for line in _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    }
+    places = filter(directory.resolve().is_relative_to, mounts)
+    kind = mounts[max(places, key=lambda place: len(place.parts))]
+    if kind in ("tmpfs", "ramfs"):
+        return warning(f"{kind}: its files are lost with the machine")
+    promise = "other machines wait for the lease of a driver" if _SHARED.match(kind) else "local"
+    return ok(f"{kind}: {promise}")
+
+
+@_check_here(
+    "replaced files",
+    "Nothing can run here: files would be incomplete, and two could drive one experiment.",
+    _MOVE,
+    is_required=True,
+)
+def look_for_replacing(directory: Path = _HERE) -> CheckResult:
+    """Rename a file over another one, and create a file that exists, which must be refused."""
+    with (
+        _scratch(directory) as scratch,
+        _created(scratch / "new") as new,
+        _created(scratch / "old"),
+    ):
+        (scratch / "new").replace(scratch / "old")
+        if not is_file_at(scratch / "old", new):
+            return missing("rename replaces nothing")
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(scratch / "old", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            return missing("O_EXCL creates a file that exists")
+    return ok("rename, O_EXCL")
 
 
 @_check_here(

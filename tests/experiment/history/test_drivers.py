@@ -51,7 +51,7 @@ for command in sys.stdin:
                 journal.__exit__()
                 print("left", flush=True)
     except (RunLockedError, JournalLostError) as error:
-        print(type(error).__name__, str(error).replace("\\n", " "), flush=True)
+        print(error.__class__.__name__, str(error).replace("\\n", " "), flush=True)
 """
 """Takes a journal, writes and leaves as it is told, on this machine or a named one."""
 
