@@ -15,6 +15,7 @@ from clawblox.experiment.history.lines import About
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.record import read_experiment
+from clawblox.rundir import driver_lease
 from tests.agents.standins import install, misbehave
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs
 from tests.files import look_at
@@ -197,6 +198,19 @@ def test_an_experiment_that_does_not_run_can_be_looked_at(call: Start) -> None:
     assert (stop.wait(), stop.out) == (0, "experiments/memory: was not running\n")
     clean = call("experiment", "clean", "experiments/memory")
     assert (clean.wait(), clean.out) == (0, "Nothing to remove.\n")
+
+
+def test_the_status_names_the_other_machine_whose_process_runs_the_experiment(
+    begun: Path, call: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_lease, "boot_id", lambda: "another boot")
+    with Journal(begun):
+        status = call("experiment", "status", str(begun))
+        assert f"driver on {os.uname().nodename}" in status.out.splitlines()[0]
+        facts = json.loads(call("experiment", "status", str(begun), "--json").out)
+        assert facts["host"] == os.uname().nodename
+    facts = json.loads(call("experiment", "status", str(begun), "--json").out)
+    assert facts["host"] is None
 
 
 def test_hostile_names_are_shown_as_escapes(begun: Path, call: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import attrs
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ConfigError, UsageError
+from clawblox.errors import ConfigError, JournalLostError, UsageError
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
 from clawblox.experiment.schedule.ports import AttemptError
+from clawblox.rundir import driver_lease
+from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble
 from tests.experiment.test_experiment import Scene, run
 from tests.support import wait_until_async
@@ -62,6 +65,43 @@ async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
             exp.run()
         assert [row.generation async for row in rows] == [2]
         tasks.cancel_scope.cancel()
+
+
+async def test_a_session_without_its_lease_ends_its_attempts_although_it_writes_no_line(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_lease, "LEASE_S", 0.4)
+
+    async def lose() -> None:
+        await wait_until_async(lambda: scene.workshop.open_now)
+        await run_blocking((scene.directory / ".clawblox" / "driver.json").unlink)
+
+    # Time stands still, so that nothing is written.
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+        tasks.start_soon(lose)
+        with pytest.raises(JournalLostError):
+            await exp.run()
+        assert not scene.workshop.open_now
+
+
+async def test_the_wait_for_a_driver_on_another_machine_can_be_cancelled(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(scene, scene.plan(generations=1))
+    lease = DriverLease(scene.directory)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(driver_lease, "boot_id", lambda: "another boot")
+        await run_blocking(lease.take)
+    try:
+        waits = threading.Event()
+        monkeypatch.setattr(driver_lease._log, "warning", lambda *_, **__: waits.set())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, scene, scene.plan(generations=1))
+            await wait_until_async(waits.is_set)
+            tasks.cancel_scope.cancel()
+    finally:
+        await run_blocking(lease.release)
+    assert not list((scene.directory / ".clawblox").glob("*driver*"))
 
 
 async def test_logins_are_checked_until_agents_have_worked(scene: Scene) -> None:
