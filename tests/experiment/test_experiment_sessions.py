@@ -90,6 +90,7 @@ async def test_the_wait_for_a_driver_on_another_machine_can_be_cancelled(
     await run(scene, scene.plan(generations=1))
     lease = DriverLease(scene.directory)
     with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(driver_lease, "LEASE_S", 9000.0)  # a renewal would end the wait
         elsewhere.setattr(driver_lease, "boot_id", lambda: "another boot")
         await run_blocking(lease.take)
     try:
