@@ -268,3 +268,27 @@ def test_a_forked_child_does_not_release_the_lease(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(pid, 0)
         assert journal.append("saved", about=About("r1", 1, "a")).seq == 1
+
+
+def test_of_two_that_outlast_the_same_driver_one_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (pid := os.fork()) == 0:
+        DriverLease(tmp_path).take()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    first, second = DriverLease(tmp_path), DriverLease(tmp_path)
+    first.driver, second.driver = driver_lease.Driver.own(), driver_lease.Driver.own()
+    seen = driver_lease._follow(first._root)
+    rename, others = Path.replace, []
+
+    def replace(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", rename)
+        others.append(second._claim(*seen))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    assert first._claim(*seen)
+    assert others == [False]
+    first.require_held()
+    first.release()
