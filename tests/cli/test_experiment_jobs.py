@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from clawblox.experiment.record import read_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from tests.agents.standins import misbehave
-from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs
+from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, look
 from tests.cli.test_experiment import KEYS, refuse, wait_for_work, write_plan
-from tests.support import HANG_S
+from tests.support import HANG_S, wait_until
 
 RUN = ("experiment", "run", "exp.toml", "--continue", "--pause-on-term")
 EXPERIMENT = "experiments/memory"
@@ -92,10 +93,26 @@ def test_a_pause_without_its_checkpoint_has_the_status_of_the_signal(
 def test_a_pause_while_agents_save_needs_the_checkpoint_before_their_save_prompt(
     boundary: str, status: int, start: Start
 ) -> None:
-    settings = ("save.before=3599s", "save.full=true", f"checkpoint.boundary={boundary}")
+    settings = (
+        *("save.before=3597s", "save.full=true"),
+        *("checkpoint.every=0.5s", f"checkpoint.boundary={boundary}"),
+    )
     run = start(*RUN, *(word for text in settings for word in ("--set", text)), env=KEYS)
     run.wait_for("closes: duration")
     assert terminate(run) == status, run.out + run.err
+    assert kinds()[-1] == ("boundary" if status == 75 else "periodic")
+
+
+@pytest.mark.usefixtures("plan")
+def test_an_attempt_that_failed_before_the_sigterm_does_not_change_the_status(start: Start) -> None:
+    run = start(*RUN, "--set", "retry.delay=0.1s", env=KEYS)
+    wait_for_work(run)
+    (run_dir,) = Path(EXPERIMENT, "chains", "r1", "runs").iterdir()
+    os.kill(look(run_dir)["w000"]["pid"], signal.SIGKILL)
+    wait_until(lambda: run.out.count("generation 1 works") == 2)
+    assert terminate(run) == 75, run.out + run.err
+    attempts = read_experiment(EXPERIMENT).state.chain("r1").attempts
+    assert [attempt.outcome for attempt in attempts] == ["failed", "paused"]
 
 
 def test_a_second_sigterm_kills_without_a_checkpoint(plan: Path, start: Start) -> None:

@@ -231,7 +231,6 @@ class ExperimentRunner:
     async def _run(self) -> bool:
         """Run the open experiment, and show it; return whether all that was ended is saved."""
         lines = self._experiment.record.lines
-        begun_at = len(lines)
         self._display = make_display(self._output, self._look, since=len(lines), notice=_ADVICE)
         is_table = isinstance(self._display, ExperimentTable)
         configure_logging(self._warn if is_table and sys.stderr.isatty() else None)
@@ -257,8 +256,7 @@ class ExperimentRunner:
             _is_saved(attempt)
             for chain in state.chains.values()
             for attempt in chain.attempts
-            if attempt.opened.seq > begun_at
-            and (attempt.ending is None or attempt.ending.seq > self._asked_at)
+            if attempt.ending is None or attempt.ending.seq > self._asked_at
         )
 
     async def _look(self) -> ExperimentLook:
