@@ -6,7 +6,6 @@ Answers come from other machines: one of an unexpected form fails its checks, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import wait
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -15,8 +14,7 @@ import attrs
 from clawblox.checks import Check, CheckResult, CheckStatus, missing, ok, run_checks, warning
 from clawblox.cli.doctor import agents
 from clawblox.errors import ConfigError
-from clawblox.experiment.cluster.connect import connect
-from clawblox.experiment.cluster.engine import Engine
+from clawblox.experiment.cluster.connect import connect, gather
 from clawblox.experiment.cluster.node import describe_node
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.printable import name_some
@@ -27,11 +25,10 @@ _ANSWERS_S: Final = 90.0
 """Time for all answers; a busy node needs half a minute to start the process that looks."""
 _LITTLE_SCRATCH: Final = 1_000_000_000
 _SHOWN: Final = 5
-_HERE: Final = "this process"
 _SEVERITIES: Final[tuple[CheckStatus, ...]] = ("ok", "warning", "missing")
 
 _Answers: TypeAlias = Mapping[str, Any]
-_cluster_check = partial(Check, "Cluster")
+_Judge: TypeAlias = Callable[[Any], CheckResult]
 
 
 def look_at_node() -> dict[str, Any]:
@@ -48,77 +45,46 @@ def find_cluster_checks(address: str) -> list[Check]:
         address: Address of the cluster.
 
     Raises:
-        ConfigError: It is no address, or the extra ``ray`` is not installed.
-        ClawbloxError: There is no such cluster.
+        ConfigError: It is no address, the extra ``ray`` is not installed, or there is no cluster.
     """
     try:
         engine = connect(Cluster(address=address))
     except ConfigError as error:
         raise error.but(key="--cluster") from error.__cause__
     try:
-        return [*_make_checks(*_ask(engine))]
+        return [*_make_checks(*gather(engine, look_at_node, _ANSWERS_S))]
     finally:
         engine.close()
 
 
-def _ask(engine: Engine) -> tuple[_Answers, Mapping[str, str]]:
-    """Return the answers of the nodes, and why others have not answered."""
-    answers, failures = {}, {}
-    futures = engine.ask_nodes(look_at_node)
-    done = wait(futures.values(), _ANSWERS_S).done
-    for node, future in sorted(futures.items()):
-        if future not in done:
-            failures[node] = f"no answer within {_ANSWERS_S:g} s"
-        elif error := future.exception():
-            failures[node] = f"{type(error).__name__}: {error}"
-        else:
-            answers[node] = future.result()
-    return answers, failures
-
-
 def _make_checks(answers: _Answers, failures: Mapping[str, str]) -> Iterator[Check]:
-    yield _cluster_check(
-        "nodes",
-        partial(_judge_nodes, answers, failures),
-        "No attempt can run on a node that does not answer.",
-        "Look for it: ray status.",
-        is_required=True,
-    )
+    is_answered = partial(_judge_nodes, answers, failures)
+    without, remedy = "No attempt can run on such a node.", "Look for it: ray status."
+    yield Check("Cluster", "nodes", is_answered, without, remedy, is_required=True)
     if not answers:
         return
-    here = {_HERE: {"facts": describe_node()}, **answers}
+    here = {"this process": {"facts": describe_node()}, **answers}
     for key in ("clawblox", "engine", "python"):
-        yield _cluster_check(
-            f"same {key}",
-            partial(_compare, here, _fact(key, ok), unlike="missing"),
-            "No attempt can run on a node that differs from this process.",
-            "Install the same versions everywhere: the same image, or the same requirements.",
-            is_required=True,
-        )
+        look = partial(_compare, here, _fact(key, ok), unlike="missing")
+        remedy = "Install the same versions on all nodes: one image, or one list of requirements."
+        yield Check("Cluster", f"same {key}", look, without, remedy, is_required=True)
     for key, judge, without, remedy in _FACTS:
-        look = partial(_compare, answers, _fact(key, judge))
-        yield _cluster_check(key.replace("_", " "), look, without, remedy)
-    yield _cluster_check(
-        "scratch",
-        partial(_compare, answers, _fact("scratch_bytes", _judge_scratch), unlike="ok"),
-        "Attempts on these nodes cannot keep their files.",
-        "Free some space there, or set TMPDIR before ray start.",
-    )
+        unlike: CheckStatus = "ok" if judge is _judge_space else "warning"
+        look = partial(_compare, answers, _fact(key, judge), unlike)
+        yield Check("Cluster", key.removesuffix("_bytes").replace("_", " "), look, without, remedy)
     for check in agents.CHECKS:
         yield attrs.evolve(check, look=partial(_compare, answers, _result(check.id)))
 
 
-def _fact(key: str, judge: Callable[[Any], CheckResult]) -> Callable[[Any], CheckResult]:
+def _fact(key: str, judge: _Judge) -> _Judge:
     return lambda answer: judge(answer["facts"][key])
 
 
-def _result(name: str) -> Callable[[Any], CheckResult]:
+def _result(name: str) -> _Judge:
     return lambda answer: CheckResult(*answer["checks"][name])
 
 
-def _compare(
-    answers: _Answers, read: Callable[[Any], CheckResult], unlike: CheckStatus = "warning"
-) -> CheckResult:
+def _compare(answers: _Answers, read: _Judge, unlike: CheckStatus = "warning") -> CheckResult:
     """Return the results of all nodes as one: the worst, with the nodes of each where they differ.
 
     Args:
@@ -130,30 +96,21 @@ def _compare(
     nodes: dict[str, list[str]] = {}
     for node, result in results.items():
         nodes.setdefault(result.text, []).append(node)
-    statuses = [result.status for result in results.values()]
-    if len(nodes) == 1:
-        [text] = nodes
-    else:
-        statuses.append(unlike)
-        parts = (f"{text} ({name_some(names, _SHOWN)})" for text, names in nodes.items())
-        text = "; ".join(parts)
+    statuses = [*(result.status for result in results.values()), *[unlike] * (len(nodes) > 1)]
     worst = max(statuses, key=_SEVERITIES.index)
     remedies = (one.remedy for one in results.values() if one.status == worst and one.remedy)
-    return CheckResult(worst, text, next(remedies, None))
-
-
-# -- what is good and what is not ----------------------------------------------------------------
+    named = [f"{text} ({name_some(names, _SHOWN)})" for text, names in nodes.items()]
+    return CheckResult(worst, "; ".join(named if len(nodes) > 1 else nodes), next(remedies, None))
 
 
 def _judge_nodes(answers: _Answers, failures: Mapping[str, str]) -> CheckResult:
-    if failures:
-        return missing("; ".join(f"{node}: {why}" for node, why in failures.items()))
-    if not answers:
-        return missing("the cluster has none")
+    if failures or not answers:
+        lost = "; ".join(f"{node}: {why}" for node, why in failures.items())
+        return missing(lost or "the cluster has none")
     return ok(f"{len(answers)}: {name_some([*answers], _SHOWN)}")
 
 
-def _judge_scratch(free: int) -> CheckResult:
+def _judge_space(free: int) -> CheckResult:
     text = f"{format_bytes(free)} free"
     return ok(text) if free >= _LITTLE_SCRATCH else warning(text)
 
@@ -166,39 +123,19 @@ def _want(is_there: bool) -> CheckResult:
     return ok("yes") if is_there else warning("no")
 
 
-_FACTS: Final[tuple[tuple[str, Callable[[Any], CheckResult], str, str], ...]] = (
-    *(
-        (
-            key,
-            ok,
-            "An attempt that continues on another node can behave differently.",
-            "Reserve a resource that only nodes of one kind have: cluster.resources.",
-        )
-        for key in ("processor", "libc")
-    ),
-    (
-        "route_out",
-        _want,
-        "Agents there do not reach the provider of their model.",
-        "Give these nodes a way to the internet, or a proxy.",
-    ),
-    (
-        "token",
-        _want,
-        "Whoever reaches the cluster can run programs on it, so it is sent no keys of agents.",
-        "Start each node with one token: RAY_AUTH_MODE=token ray start.",
-    ),
-    (
-        "tls",
-        _want,
-        "Keys of agents are sent to other machines only with cluster.trusted_network = true.",
-        'Set RAY_USE_TLS=1 and its certificates before ray start, or cluster.keys = "node".',
-    ),
-    (
-        "niceness",
-        _judge_niceness,
-        "Worlds and agents get less of the processor than other programs.",
-        "Start each node with: RAY_worker_niceness=0 ray start.",
-    ),
-)
+_MOVED: Final = "An attempt that continues on another node may behave differently."
+_ONE_KIND: Final = "Reserve a resource that nodes of one kind have: cluster.resources."
+_FACTS: Final[tuple[tuple[str, _Judge, str, str], ...]] = (
+    ("processor", ok, _MOVED, _ONE_KIND),
+    ("libc", ok, _MOVED, _ONE_KIND),
+    ("route_out", _want, "Agents there cannot reach a provider.", "Give these nodes a route."),
+    ("token", _want, "Whoever reaches the cluster can run programs on it, so it is sent no keys.",
+     "Start each node with one token: RAY_AUTH_MODE=token ray start."),
+    ("tls", _want, "Keys travel to other machines only with cluster.trusted_network = true.",
+     'Set RAY_USE_TLS=1 and its certificates before ray start, or cluster.keys = "node".'),
+    ("niceness", _judge_niceness, "Worlds and agents get less of the processor than others.",
+     "Start each node with: RAY_worker_niceness=0 ray start."),
+    ("scratch_bytes", _judge_space, "Attempts there cannot keep their files.",
+     "Free some space there, or set TMPDIR before ray start."),
+)  # fmt: skip
 """Facts of nodes: key, judge, the consequence of a bad one, the remedy."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from functools import partial
+from typing import TypeVar
 
 from clawblox.errors import ConfigError
 from clawblox.experiment.cluster.engine import Engine
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.extras import find_missing, install_command
+
+_T = TypeVar("_T")
 
 
 def connect(cluster: Cluster) -> Engine:
@@ -57,3 +62,29 @@ def require_safe(engine: Engine, cluster: Cluster) -> None:
             hint="RAY_USE_TLS=1 with Ray's certificates; or trusted_network = true in [cluster]; or"
             " keys = 'node', and export the keys before ray start",
         )
+
+
+def gather(
+    engine: Engine, function: Callable[[], _T], timeout: float
+) -> tuple[Mapping[str, _T], Mapping[str, str]]:
+    """Call a function on each node and wait for the answers. Blocks.
+
+    Args:
+        engine: The connection to the cluster.
+        function: A function of a module that the nodes have.
+        timeout: Seconds for all answers.
+
+    Returns:
+        The answers by node, and the reasons of the nodes that have not answered.
+    """
+    answers, failures = {}, {}
+    futures = engine.ask_nodes(function)
+    done = wait(futures.values(), timeout).done
+    for node, future in sorted(futures.items()):
+        if future not in done:
+            failures[node] = f"no answer within {timeout:g} s"
+        elif error := future.exception():
+            failures[node] = f"{type(error).__name__}: {error}"
+        else:
+            answers[node] = future.result()
+    return answers, failures
