@@ -100,7 +100,7 @@ def test_a_resume_can_leave_the_cluster_of_the_plan(plan: Path, call: Start) -> 
 def test_an_address_of_a_client_is_refused_before_anything_starts(call: Start) -> None:
     command = call("experiment", "run", "exp.toml", "--cluster", "ray://head:10001", env=KEYS)
     assert command.wait() == 2
-    assert '--cluster: must be "auto" or "host:port"' in command.err
+    assert 'cluster.address: must be "auto" or "host:port"' in command.err
     command = call("experiment", "run", "exp.toml", "--set", "cluster.cpus=-1", env=KEYS)
     assert command.wait() == 2
     assert command.err.startswith("Error: cluster.cpus: must be a number, 0 or more")

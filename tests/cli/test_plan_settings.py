@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from clawblox.cli.running.plan_settings import apply_cluster, apply_settings, parse_settings
+from clawblox.cli.running.plan_settings import add_cluster, apply_settings, parse_settings
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import AgentSpec, Cluster, Plan, Price
 
@@ -97,21 +97,13 @@ def test_a_setting_that_another_field_excludes_names_that_field() -> None:
 
 
 def test_the_address_of_a_cluster_leaves_the_rest_of_its_table() -> None:
-    plan = apply_cluster(apply("cluster.cpus=2"), "head:6379")
+    settings = parse("cluster.cpus=2")
+    plan = apply_settings(make_plan(), add_cluster(settings, "head:6379"))
     assert plan.cluster == Cluster(address="head:6379", cpus=2)
-    assert apply_cluster(plan, None) == plan
-    assert apply_cluster(make_plan(), "auto").cluster == Cluster()
+    assert add_cluster(settings, None) == settings
 
 
 @pytest.mark.parametrize("text", ["none", ""])
 def test_no_address_is_this_machine(text: str) -> None:
-    assert apply_cluster(apply("cluster.cpus=2"), text).cluster is None
-
-
-def test_a_wrong_address_is_one_of_the_option() -> None:
-    with pytest.raises(ConfigError) as caught:
-        apply_cluster(make_plan(), "ray://head:10001")
-    assert caught.value.key == "--cluster"
-    with pytest.raises(ConfigError) as caught:
-        apply_cluster(apply("tmux=watch"), "auto")
-    assert caught.value.key == "tmux"
+    settings = add_cluster(parse("cluster.cpus=2"), text)
+    assert apply_settings(apply("cluster.cpus=3"), settings).cluster is None

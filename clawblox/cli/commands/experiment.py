@@ -32,7 +32,7 @@ from clawblox.cli.running.experiment_run import (
     running_options,
 )
 from clawblox.cli.running.plan_settings import (
-    apply_cluster,
+    add_cluster,
     apply_score,
     apply_settings,
     cluster_option,
@@ -156,7 +156,7 @@ def run(
     given_dir: str | None,
     settings: Mapping[str, Any],
     score: str | None,
-    cluster_address: str | None,
+    address: str | None,
     may_exist: bool,
     dry_run: bool,
     smoke: bool,
@@ -178,8 +178,8 @@ def run(
         ClawbloxError: The experiment cannot be run.
     """
     refuse_no_plan(Path(plan_file), "PLAN")
-    plan = apply_settings(Plan.load(plan_file), settings)
-    plan = apply_score(apply_cluster(plan, cluster_address), score)
+    settings = add_cluster(settings, address)
+    plan = apply_score(apply_settings(Plan.load(plan_file), settings), score)
     plan = plan if name is None else plan.but(name=name)
     place = Path(given_dir or Path(DEFAULT_EXPERIMENTS, plan.name))
     require_lasting(place)
@@ -300,7 +300,7 @@ def resume(
     plan_file: str | None,
     settings: Mapping[str, Any],
     score: str | None,
-    cluster_address: str | None,
+    address: str | None,
     accept: tuple[str, ...],
     retry_failed: bool,
     **how: Any,
@@ -319,9 +319,9 @@ def resume(
         refuse_no_plan(Path(plan_file), "--plan")
     recorded = read_experiment(place).plan
     plan = recorded if plan_file is None else Plan.load(plan_file).but(name=recorded.name)
-    changed = apply_cluster(apply_settings(plan, settings), cluster_address)
-    changed = apply_score(changed, score)
-    is_changed = settings or any(given is not None for given in (plan_file, score, cluster_address))
+    settings = add_cluster(settings, address)
+    changed = apply_score(apply_settings(plan, settings), score)
+    is_changed = plan_file is not None or settings or score is not None
     make = partial(
         Experiment,
         changed if is_changed else None,

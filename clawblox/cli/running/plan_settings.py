@@ -101,30 +101,23 @@ def apply_score(plan: Plan, text: str | None) -> Plan:
     return plan.but(score=text)
 
 
-def apply_cluster(plan: Plan, address: str | None) -> Plan:
-    """Return a plan with the address of ``--cluster``.
+def add_cluster(settings: Mapping[str, Any], address: str | None) -> Mapping[str, Any]:
+    """Return values by dotted path with that of ``--cluster``.
 
     Args:
-        plan: The plan.
+        settings: The values, as of ``--set``.
         address: The value of the option: an address, or ``none`` or nothing for this machine; None
-            for a plan without changes.
-
-    Raises:
-        ConfigError: It is no address, or the plan has what only this machine can have.
+            for no change.
     """
     if address is None:
-        return plan
-    if address in ("", "none"):
-        return plan.but(cluster=None)
-    try:
-        return set_value(plan, "cluster.address", address, _FIELDS)  # type: ignore[no-any-return]
-    except ConfigError as error:
-        raise error.but(key="--cluster" if error.key == "address" else error.key) from None
+        return settings
+    is_here = address in ("", "none")
+    return {**settings, **({"cluster": False} if is_here else {"cluster.address": address})}
 
 
 cluster_option = click.option(
     "--cluster",
-    "cluster_address",
+    "address",
     metavar="ADDRESS",
     show_default="the plan's",
     help="Run the attempts on the nodes of this Ray cluster: auto, or host:port. The plan then has "
