@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -92,9 +93,10 @@ def test_a_cluster_is_one_of_ray_at_the_address_of_the_plan(
 ) -> None:
     monkeypatch.setattr(connecting, "find_missing", lambda _extra: ())
     for name, values in (
-        ("host", {"Host": "host"}),
+        ("host", {"Host": lambda lease, node: (lease, node)}),
         ("ray_engine", {"RayEngine": lambda *arguments: arguments}),
     ):
         module = f"clawblox.experiment.cluster.{name}"
         monkeypatch.setitem(sys.modules, module, SimpleNamespace(**values))
-    assert connect(Cluster(address="head:6379")) == ("head:6379", "host")
+    address, host_class = cast("Any", connect(Cluster(address="head:6379", lease=45)))
+    assert (address, host_class("n1")) == ("head:6379", (45.0, "n1"))
