@@ -8,10 +8,12 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.experiment.plan import cluster
 from tests.experiment.real.trials import ACT, AGENTS, CUT_OFF, SAVE, Trial
 
 pytestmark = pytest.mark.needs("curl")
@@ -28,9 +30,9 @@ def dice() -> random.Random:
     return random.Random(seed)
 
 
-def make_trial(root: Path, generations: int) -> Trial:
+def make_trial(root: Path, generations: int, **more: Any) -> Trial:
     root.mkdir()
-    trial = Trial.make(root, generations=generations)
+    trial = Trial.make(root, generations=generations, **more)
     for number in range(1, generations + 1):
         trial.close(number, TURNS)
     return trial
@@ -112,6 +114,22 @@ def test_generations_that_are_killed_at_any_line_and_again_are_committed_once(
         again = next(choose_deaths(dice, trial))
         print(number, again)
         trial.run(again)
+        run_to_end(trial)
+        if status != KILLED:
+            return
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_driver_that_is_killed_at_any_line_continues_what_ran_on_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)
+    on_nodes = {"nodes": {"first": 1, "second": 1}, "cluster": {"lease": 2.0}}
+    for number in range(1, 1000):
+        trial = make_trial(tmp_path / str(number), generations=1, **on_nodes)
+        status, _ = trial.run(f"{moment} {number}")
+        print(number)
         run_to_end(trial)
         if status != KILLED:
             return
