@@ -15,6 +15,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.experiment.cluster.engine import Engine
 from clawblox.experiment.cluster.local_engine import LocalEngine
 from clawblox.experiment.cluster.workshop import RemoteWorkshop
 from clawblox.experiment.history.checkpoints import CheckpointRef
@@ -108,13 +109,10 @@ looks_inside = pytest.mark.parametrize("scene", ["here"], indirect=True)
 """Marks a test that reaches into an attempt, so that it must be in this process."""
 
 
-def make_remote_workshop(*arguments: Any) -> RemoteWorkshop:
+def make_remote_workshop(*arguments: Any, engine: Engine | None = None) -> RemoteWorkshop:
     """Return a workshop whose attempts run on one of two nodes, which are this machine."""
-    return RemoteWorkshop(
-        *arguments,
-        cluster=Cluster(lease=10.0),
-        connect=lambda _cluster: LocalEngine({"first": 2, "second": 2}),
-    )
+    given = engine or LocalEngine({"first": 2, "second": 2})
+    return RemoteWorkshop(*arguments, cluster=Cluster(lease=10.0), connect=lambda _cluster: given)
 
 
 @asynccontextmanager

@@ -1,0 +1,161 @@
+"""An attempt on a node: lost answers, damaged files, and a node that is not to be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import attrs
+import pytest
+
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ClawbloxError
+from clawblox.experiment.cluster import workshop
+from clawblox.experiment.cluster.engine import CallLostError
+from clawblox.experiment.cluster.local_engine import LocalEngine, LocalHost
+from clawblox.experiment.schedule.ports import AttemptError
+from tests.experiment.attempts import (
+    Scene,
+    alone,
+    looks_inside,
+    make_remote_workshop,
+    scene,
+    serving,
+    wait_for_turns,
+)
+
+__all__ = ["alone", "scene"]
+
+pytestmark = [pytest.mark.anyio, looks_inside]
+
+
+@attrs.define(eq=False)
+class FaultyHost:
+    """A host whose answers are changed on their way; see ``engine.HostHandle``.
+
+    Attributes:
+        host: The host.
+        change: Returns the answer to a call, of its name, its number among the calls of that name,
+            and the right answer; or raises what the call fails with.
+    """
+
+    host: LocalHost
+    change: Callable[[str, int, Any], Any]
+    counts: dict[str, int] = attrs.field(factory=dict)
+
+    def call(
+        self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
+    ) -> Future[Any]:
+        answer: Future[Any] = Future()
+        count = self.counts[name] = self.counts.get(name, 0) + 1
+
+        def pass_on(right: Future[Any]) -> None:
+            try:
+                answer.set_result(self.change(name, count, right.result()))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self.host.call(number, pending, name, arguments).add_done_callback(pass_on)
+        return answer
+
+    def renew(self, token: float | None) -> Future[float]:
+        return self.host.renew(token)
+
+    def end(self) -> None:
+        self.host.end()
+
+
+class FaultyEngine(LocalEngine):
+    """An engine of faulty hosts."""
+
+    def __init__(self, change: Callable[[str, int, Any], Any]) -> None:
+        super().__init__({"first": 1})
+        self._change = change
+
+    def start_host(self, cluster: Any) -> Any:
+        return FaultyHost(super().start_host(cluster), self._change)
+
+
+def lose_each_first(name: str, count: int, right: Any) -> Any:
+    """Lose the first answer to each method, after the deed."""
+    if count == 1:
+        raise CallLostError(f"the answer to {name} is lost")
+    return right
+
+
+async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scene) -> None:
+    engine = FaultyEngine(lose_each_first)
+    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
+    async with serving(made) as alone.workshop:
+        await alone.prepare(alone.order())
+        async with alone.open(alone.order()) as attempt:
+            working = await attempt.start()
+            await wait_for_turns(attempt, 1)
+            saved = await attempt.checkpoint("periodic", lambda: 3.0, idle_wait=5.0)
+            await attempt.send("Once.")
+            await wait_for_turns(attempt, 2)
+            await attempt.stop_agents()
+    archives = alone.run_dir() / "checkpoints"
+    assert [path.name for path in archives.glob("*.ckpt")] == [saved.file]
+    messages = await alone.told(working)
+    assert [text.count("Once.") for text in messages[0]].count(1) == 1
+
+
+async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) -> None:
+    is_damaged = True
+
+    def damage(name: str, _count: int, right: Any) -> Any:
+        if name == "read" and is_damaged:
+            data = bytearray(right.value)
+            data[len(data) // 2] ^= 1
+            return attrs.evolve(right, value=bytes(data))
+        return right
+
+    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=FaultyEngine(damage))
+    async with serving(made) as alone.workshop:
+        await alone.prepare(alone.order())
+        async with alone.open(alone.order()) as attempt:
+            await attempt.start()
+            with pytest.raises(ClawbloxError, match="arrived without its digest"):
+                await attempt.checkpoint("periodic", lambda: 3.0, idle_wait=5.0)
+            archives = alone.run_dir() / "checkpoints"
+            assert not await run_blocking(lambda: list(archives.glob("*")))
+            with pytest.raises(AttemptError, match="did not arrive") as raised:
+                await attempt.stop_agents()
+            assert raised.value.cause == "node"
+            is_damaged = False
+            await attempt.checkpoint("end", lambda: 3.0, idle_wait=5.0)
+
+
+@pytest.mark.parametrize("name", ["../../escape.ckpt", "a/b.ckpt", ".hidden", "/tmp/escape.ckpt"])
+async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str) -> None:
+    def rename(method: str, _count: int, right: Any) -> Any:
+        if method == "checkpoint" and right.error is None:
+            return attrs.evolve(right, value=attrs.evolve(right.value, file=name))
+        return right
+
+    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=FaultyEngine(rename))
+    async with serving(made) as alone.workshop:
+        await alone.prepare(alone.order())
+        async with alone.open(alone.order()) as attempt:
+            await attempt.start()
+            with pytest.raises(AttemptError, match="gave an archive the name") as raised:
+                await attempt.checkpoint("periodic", lambda: 3.0, idle_wait=5.0)
+            assert raised.value.cause == "node"
+
+
+async def test_another_version_on_a_node_is_named(
+    alone: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await run_blocking(workshop.describe_node)
+    monkeypatch.setattr(workshop, "describe_node", lambda: {**here, "clawblox": "0.0.1"})
+    made = make_remote_workshop(alone.workshop.directory, "chains", {})
+    async with serving(made) as alone.workshop:
+        await alone.prepare(alone.order())
+        with pytest.raises(
+            AttemptError, match=r"clawblox on the node .* and here 0\.0\.1"
+        ) as raised:
+            async with alone.open(alone.order()):
+                raise AssertionError
+    assert raised.value.cause == "setup"
