@@ -61,7 +61,7 @@ _CALLS: Final = frozenset(
     }
 )
 """The methods of a host that the driver may call."""
-_FILE_CALLS: Final = frozenset({"has", "expect", "put", "changes", "read"})
+_FILE_CALLS: Final = frozenset({"has", "expect", "put", "changes", "read", "remove"})
 """Those of its files."""
 
 _log = OwnLog(__name__)
@@ -136,7 +136,6 @@ class Host:
     async def _serve(self) -> None:
         async with Tasks(on_error=partial(_log.defect, "task of a host failed")) as self._tasks:
             self._answers = Answers(self._tasks.start_soon)
-            self._files = HostFiles(await make_place())
             self._is_ready.set()
             await anyio.sleep_forever()
 
@@ -167,10 +166,15 @@ class Host:
     # -- before an attempt ------------------------------------------------------------------------
 
     async def describe(self) -> Mapping[str, Any]:
-        """Return the facts of this node, with its name.
+        """Make a place for files, and return the facts of this node, with its name.
+
+        Raises:
+            ClawbloxError: The directory for files of hosts cannot be used.
+            OSError: The place cannot be made.
 
         Cancellation: has no effect.
         """
+        self._files = HostFiles(await make_place())
         return {"name": self._node, **await run_blocking(describe_node)}
 
     async def check(self, chain: Chain, env: Mapping[str, str] | None) -> None:

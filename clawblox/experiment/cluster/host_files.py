@@ -22,6 +22,7 @@ from clawblox.experiment.live.attempt_files import require_record
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.schedule.ports import Order
 from clawblox.system.files import digest_file
+from clawblox.system.trees import discard_tree
 
 LAYOUT: Final[Layout] = "chains"
 _BUNDLES: Final = ("run", "agents", "world")
@@ -155,3 +156,7 @@ class HostFiles:
         if name not in self._given:
             raise UsageError(f"a host gives no file {name!r}")
         return read_chunk(self._given[name], offset, size)
+
+    def remove(self) -> None:
+        """Remove all files of the host but worlds, when the driver has them."""
+        discard_tree(self.place)

@@ -142,6 +142,7 @@ class RemoteAttempt:
         await self._ask("close")
         await self._drain()
         await self._pull("")
+        await self._ask("remove")
 
     async def _ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - methods differ
         try:

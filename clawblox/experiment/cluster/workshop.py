@@ -22,6 +22,7 @@ import attrs
 from clawblox.agents.drivers import find_driver
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
+from clawblox.errors import ClawbloxError
 from clawblox.experiment.cluster.calls import Caller
 from clawblox.experiment.cluster.chunks import send_file
 from clawblox.experiment.cluster.connect import require_safe
@@ -58,7 +59,8 @@ from clawblox.world.access import ANSWER_FILE, SESSION_FILE
 from clawblox.world.sources import copy_sources
 
 _RETRY_S: Final = 5.0
-"""Seconds after which another host is asked for when one has ended before it had a lease."""
+"""Seconds after which another host is asked for when one could not be started."""
+_MAX_TRIES: Final = 10
 _MAX_PROMPT_BYTES: Final = 16 << 20
 
 _log = OwnLog(__name__)
@@ -136,16 +138,25 @@ class RemoteWorkshop(LiveWorkshop):
     async def room(self, chain: Chain) -> AsyncIterator[Room]:
         """Wait for a host on a node; leaving it ends the host.
 
+        Raises:
+            AttemptError: Ten hosts in a row have ended before they were ready.
+            ClawbloxError: Ten in a row could not begin, or there is no cluster.
+
         Cancellation: there is no host.
         """
         engine = await self._connected()
-        while True:
+        for tries_left in reversed(range(_MAX_TRIES)):
             handle = await run_blocking(engine.start_host, self._cluster)
             renewer = Renewer(handle, self._cluster.lease, lambda _text: None)
             renewer.start()
             try:
-                room = await self._find_room(Caller(handle, renewer))
-                if room is not None:
+                try:
+                    room = await self._find_room(Caller(handle, renewer))
+                except (AttemptError, ClawbloxError, OSError) as error:
+                    _log.warning("host not started", chain=chain.name, error=str(error))
+                    if not tries_left:
+                        raise
+                else:
                     yield room
                     return
             finally:
@@ -160,13 +171,8 @@ class RemoteWorkshop(LiveWorkshop):
                 self._engine = await run_blocking(self._connect, self._cluster)
             return self._engine
 
-    async def _find_room(self, caller: Caller) -> HostRoom | None:
-        """Wait until a host has room; return None if it ended before."""
-        try:
-            facts: Mapping[str, Any] = await call_host(caller, "describe")
-        except AttemptError as error:
-            _log.warning("host not started", error=error.text)
-            return None
+    async def _find_room(self, caller: Caller) -> HostRoom:
+        facts: Mapping[str, Any] = await call_host(caller, "describe")
         return HostRoom(
             node=facts["name"],
             lease_s=self._cluster.lease,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -159,3 +161,32 @@ async def test_another_version_on_a_node_is_named(
             async with alone.open(alone.order()):
                 raise AssertionError
     assert raised.value.cause == "setup"
+
+
+async def test_hosts_that_cannot_begin_are_tried_again_but_not_for_ever(
+    alone: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workshop, "_RETRY_S", 0.0)
+    monkeypatch.setattr(workshop, "_MAX_TRIES", 2)
+    scratch = tmp_path / "open" / f"clawblox-hosts-{os.getuid()}"
+    scratch.mkdir(parents=True)
+    scratch.chmod(0o755)
+    monkeypatch.setenv("CLAWBLOX_SCRATCH", str(scratch.parent))
+    made = make_remote_workshop(alone.workshop.directory, "chains", {})
+    async with serving(made) as alone.workshop:
+        with pytest.raises(ClawbloxError, match="only this user may use") as raised:
+            async with made.room(alone.order().chain):
+                raise AssertionError
+    assert raised.value.hint is not None
+    assert "CLAWBLOX_SCRATCH" in raised.value.hint
+
+
+async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_path: Path) -> None:
+    made = make_remote_workshop(alone.workshop.directory, "chains", {})
+    hosts = tmp_path / f"clawblox-hosts-{os.getuid()}" / "hosts"
+    async with serving(made) as alone.workshop:
+        await alone.prepare(alone.order())
+        async with alone.open(alone.order()) as attempt:
+            await attempt.start()
+            assert len(list(hosts.iterdir())) == 1
+        assert not list(hosts.iterdir())
