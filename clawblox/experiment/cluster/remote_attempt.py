@@ -121,14 +121,15 @@ class RemoteAttempt:
             opening: What the host opens; its files were sent.
 
         Raises:
-            AttemptError: The node is lost, or a defect in the bookkeeping of the attempt.
+            AttemptError: It cannot be opened, the node is lost, or a defect in its bookkeeping.
 
         Cancellation: everything is ended.
         """
         self._mirror = Mirror(self.run_dir, self._clock.monotonic)
         async with Tasks() as tasks:
-            try:
+            with blaming("attempt not opened"):
                 await self._ask("open", opening)
+            try:
                 tasks.start_soon(self._follow)
                 yield self
             except BaseException:

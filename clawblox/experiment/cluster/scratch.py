@@ -122,5 +122,8 @@ def keep_world(file: Path, name: str) -> None:
         name: The digest of its files.
     """
     make_private_dir(world_path(name).parent)
-    with contextlib.suppress(FileExistsError):  # another host was faster
+    try:
         unpack(file, world_path(name))
+    except OSError:
+        if not has_world(name):  # else another host was faster
+            raise
