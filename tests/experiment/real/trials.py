@@ -113,11 +113,13 @@ class Trial:
         root: Directory of everything.
         plan: The plan.
         nodes: How many attempts have room on each node, by its name; None runs them in the program.
+        env: Further environment variables of the program.
     """
 
     root: Path
     plan: Plan
     nodes: Mapping[str, int] | None = None
+    env: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def make(
@@ -191,10 +193,12 @@ class Trial:
             [*wrapper, sys.executable, "-c", PROGRAM, str(self.root), *deaths],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **KEYS, **self._environment()},
+            env={**os.environ, **KEYS, **self.environment, **self.env},
         )
 
-    def _environment(self) -> dict[str, str]:
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that its program has, and each node of a cluster."""
         (self.root / "scratch").mkdir(exist_ok=True)
         nodes = {} if self.nodes is None else {"TRIAL_NODES": json.dumps(self.nodes)}
         return {

@@ -1,0 +1,123 @@
+"""Experiments of stand-ins on real Ray clusters of this machine, and what kills them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+from clawblox.system.process_tree import all_processes, command_line
+from tests.experiment.cluster.lost_nodes import check_chain, find_node, lines, signal_all
+from tests.experiment.cluster.ray_clusters import TOKEN, RayCluster, ray_cluster
+from tests.experiment.real.trials import Trial
+from tests.support import HANG_S, guards_of, processes_in, wait_until
+
+pytestmark = [pytest.mark.ray, pytest.mark.needs("curl")]
+
+CHAINS = [f"r{number}" for number in range(1, 7)]
+NODES = ("alpha", "beta", "gamma")
+HOST = "ray::_Actor"
+"""How the name of the process of a host begins."""
+LEASE_S = 10.0
+SWEEP = """
+import anyio
+from clawblox.experiment.cluster import scratch
+scratch._NEW_S = 0.0
+anyio.run(scratch.make_place)
+"""
+"""Makes a place for a host, as the next host on a node does a minute later."""
+
+
+def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_path: Path) -> None:
+    trial = Trial.make(
+        tmp_path,
+        repeats=len(CHAINS),
+        faults={"turn_s": 0.5},
+        checkpoint={"every": 2.0, "idle_quiet": 0.0, "idle_wait": 10.0},
+        limits={"min_free": None, "worlds": len(CHAINS)},
+        cluster={"lease": LEASE_S, "cpus": 1},
+    )
+    # Each attempt has exactly one place, so those of lost nodes wait until the paused one is back.
+    alpha = {"node_name": "alpha", "num_cpus": 2}
+    with ray_cluster(alpha, env={**TOKEN, **trial.environment}) as cluster:
+        beta, gamma = (cluster.add_node(node_name=name, num_cpus=2)["raylet"] for name in NODES[1:])
+        trial = connect(trial, cluster, TOKEN)
+        program = trial.start()
+        wait_until(lambda: all(lines(trial, "checkpoint", chain=chain) for chain in CHAINS))
+        hosts = find_hosts()
+        assert len(hosts) == len(CHAINS)
+
+        os.kill(beta, signal.SIGKILL)
+        paused = pause(gamma)
+        wait_until(lambda: len(lines(trial, "failed")) == 4, what="lost attempts are failures")
+        of_raylet = {gamma, *(proc.pid for proc in all_processes().values() if proc.ppid == gamma)}
+        signal_all(paused, signal.SIGCONT)
+        theirs = {*paused} - (of_raylet - {*hosts})
+        wait_until(lambda: not theirs & all_processes().keys(), what="the lost attempts end")
+
+        trial.close(1)
+        wait_until(lambda: len(lines(trial, "committed", generation=1)) == len(CHAINS))
+        wait_until(lambda: count_saved(trial) == 4)
+        hosts += find_hosts()
+        program.kill()
+        program.communicate()
+        wait_for_silence(tmp_path, hosts)
+
+        trial.close(2, 2)
+        program = trial.start()
+        output, _ = program.communicate(timeout=HANG_S)
+        assert (program.returncode, json.loads(output)["status"]) == (0, "done")
+        wait_for_silence(tmp_path, hosts)
+    first = {line.chain: line.data["cause"] for line in lines(trial, "failed")}
+    assert first == dict.fromkeys(first, "node")
+    second = {line.chain for line in lines(trial, "interrupted")}
+    assert len(first) == len(second) == 4
+    for chain in CHAINS:
+        ends = ["failed"] * (chain in first), ["interrupted"] * (chain in second)
+        check_chain(trial, chain, NODES, *ends)
+    check_sweep(trial)
+
+
+def connect(trial: Trial, cluster: RayCluster, env: dict[str, str]) -> Trial:
+    """Return a trial whose program finds the cluster."""
+    return attrs.evolve(trial, env={**cluster.env, "RAY_ADDRESS": cluster.address, **env})
+
+
+def find_hosts() -> list[int]:
+    """Return the processes of the hosts that run."""
+    return [pid for pid in all_processes() if command_line(pid).startswith(HOST)]
+
+
+def pause(raylet: int) -> list[int]:
+    """Stop a raylet and everything of its node, as if its machine were stopped; return that."""
+    stopped: list[int] = []
+    while new := [pid for pid in find_node(raylet) if pid not in stopped]:
+        signal_all(new, signal.SIGSTOP)
+        stopped += new
+    return stopped
+
+
+def count_saved(trial: Trial) -> int:
+    """Return how many chains have a checkpoint of the second generation."""
+    return len({line.chain for line in lines(trial, "checkpoint", generation=2)})
+
+
+def wait_for_silence(root: Path, hosts: list[int]) -> None:
+    """Wait until the nodes have no process of an attempt."""
+    wait_until(
+        lambda: not (find_hosts() or processes_in(root / "scratch") or guards_of(*hosts)),
+        what="nothing is left on a node",
+    )
+
+
+def check_sweep(trial: Trial) -> None:
+    """Check that the next host on a node removes what lost hosts have left there."""
+    subprocess.run([sys.executable, "-c", SWEEP], env={**os.environ, **trial.environment})
+    (place,) = (trial.root / "scratch").glob("clawblox-hosts-*/hosts/*")
+    assert [path.name for path in place.iterdir()] == ["lock"]
