@@ -86,6 +86,7 @@ def lose_each_first(name: str, count: int, right: Any) -> Any:
     return right
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scene) -> None:
     engine = FaultyEngine(lose_each_first)
     made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)

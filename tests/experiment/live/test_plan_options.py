@@ -15,7 +15,7 @@ from clawblox.experiment.live.attempt_files import AttemptRecord
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.plan import AgentSpec, Plan, WorldSpec
 from clawblox.experiment.schedule.ports import Order
-from tests.experiment.attempts import FIRST, Scene, alone, scene
+from tests.experiment.attempts import FIRST, Scene, alone, looks_inside, scene
 
 __all__ = ["alone", "scene"]
 
@@ -128,6 +128,7 @@ def test_an_agent_has_every_option_of_the_plan(tmp_path: Path) -> None:
     assert agent._options.tmux == "gen-g001"
 
 
+@looks_inside
 async def test_world_and_agents_of_an_attempt_are_shown_in_one_session(alone: Scene) -> None:
     alone.plan = alone.plan.but(tmux="gen")
     await alone.prepare(alone.order())
