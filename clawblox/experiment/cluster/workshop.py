@@ -61,6 +61,8 @@ from clawblox.world.sources import copy_sources
 _RETRY_S: Final = 5.0
 """Seconds after which another host is asked for when one could not be started."""
 _MAX_TRIES: Final = 10
+_SURVEY_WAIT_S: Final = 60.0
+"""Seconds to wait for a node on which programs are looked at; attempts wait as long as it takes."""
 _MAX_PROMPT_BYTES: Final = 16 << 20
 
 _log = OwnLog(__name__)
@@ -220,18 +222,25 @@ class RemoteWorkshop(LiveWorkshop):
         for text in await run_blocking(engine.describe):
             _log.warning("cluster", text=text)
         async with AsyncExitStack() as stack:
-            callers: list[Caller] = []
+            caller: Caller | None = None
+            is_full = False
 
             async def check(chain: Chain, spec: AgentSpec) -> str | None:
-                world = plan.world.dir
-                if place_program(spec, world if isinstance(world, Path) else None) != spec:
+                nonlocal caller, is_full
+                given = chain.plan.world.dir
+                if place_program(spec, given if isinstance(given, Path) else None) != spec:
                     return await check_program_here(self._credentials, chain, spec)
-                if not callers:
-                    room = await stack.enter_async_context(self.room(chain))
-                    assert isinstance(room, HostRoom)
-                    callers.append(room.caller)
+                if caller is None and not is_full:
+                    with anyio.move_on_after(_SURVEY_WAIT_S) as wait:
+                        room = await stack.enter_async_context(self.room(chain))
+                        assert isinstance(room, HostRoom)
+                        caller = room.caller
+                    is_full = wait.cancelled_caught
+                if caller is None:
+                    _log.warning("programs not checked: no node has room", agent=str(spec.name))
+                    return spec.version
                 variables = await self._variables(chain)
-                checked = partial(call_host, callers[0], "check_program")
+                checked = partial(call_host, caller, "check_program")
                 return await checked(chain, spec, variables)  # type: ignore[no-any-return]
 
             survey = await survey_plan(plan, self.directory, self._env, check_program=check, **how)

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError
+from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.cluster import workshop
 from clawblox.experiment.cluster.engine import CallLostError
 from clawblox.experiment.cluster.local_engine import LocalEngine, LocalHost
@@ -26,6 +26,7 @@ from tests.experiment.attempts import (
     serving,
     wait_for_turns,
 )
+from tests.support import wait_until_async
 
 __all__ = ["alone", "scene"]
 
@@ -191,3 +192,47 @@ async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_pa
             await attempt.start()
             assert len(list(hosts.iterdir())) == 1
         assert not list(hosts.iterdir())
+
+
+async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
+    engine = LocalEngine({"first": 1})
+    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
+    lost = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/no/such/claude")])
+    async with serving(made):
+        survey = await made.look(alone.plan, stage="recorded")
+        assert survey.rooms == {"first": 1}
+        assert survey.programs["claude"] is not None
+        with pytest.raises(ConfigError, match="/no/such/claude"):
+            await made.look(lost, stage="recorded")
+        await wait_until_async(lambda: not engine.hosts)
+
+
+async def test_a_cluster_that_is_full_keeps_no_experiment_from_its_beginning(
+    alone: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workshop, "_SURVEY_WAIT_S", 0.01)
+    full = LocalEngine({"first": 0})
+    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=full)
+    pinned = alone.plan.but(agents=[alone.plan.agents[0].but(version="1.2.3")])
+    async with serving(made):
+        await made.survey(pinned, has_worked=False)
+
+
+class OpenEngine(LocalEngine):
+    """An engine that anybody can use, or read."""
+
+    has_token = False
+    is_private = True
+
+
+async def test_keys_do_not_travel_to_a_cluster_that_anybody_can_use(alone: Scene) -> None:
+    engine = OpenEngine({"first": 1})
+    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
+    async with serving(made):
+        with pytest.raises(ConfigError, match="must require a token"):
+            await made.survey(alone.plan, has_worked=False)
+        engine.has_token, engine.is_private = True, False
+        with pytest.raises(ConfigError, match="must be encrypted"):
+            await made.survey(alone.plan, has_worked=False)
+        made._cluster = attrs.evolve(made._cluster, trusted_network=True)
+        await made.survey(alone.plan, has_worked=False)
