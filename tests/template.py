@@ -29,6 +29,9 @@ from pathlib import Path
 COMMAND_LINE = "clawblox"
 """Names the command line as the program of a request; any other is the path of a script."""
 
+UNSHARED = "clawblox.experiment.cluster.ray_engine"
+"""The module that the template leaves to its programs: it needs Ray, a slow import of an extra."""
+
 _MAX_REQUEST_BYTES = 1 << 17
 
 
@@ -204,7 +207,8 @@ def main() -> None:
     for room in rooms:
         package = importlib.import_module(f"clawblox.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
+            if module.name != UNSHARED:
+                importlib.import_module(module.name)
     gc.freeze()  # a collection would copy the memory that the programs share
     with socket.socket(fileno=int(descriptor)) as requests:
         sys.argv[:] = serve(requests)
