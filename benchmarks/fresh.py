@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -20,9 +20,18 @@ __all__ = ["call_in_fresh_process"]
 
 
 def call_in_fresh_process(
-    function: Callable[..., Any], *args: object, timeout: float = 300.0
+    function: Callable[..., Any],
+    *args: object,
+    timeout: float = 300.0,
+    env: Mapping[str, str] | None = None,
 ) -> Any:
     """Call a module's function, plain or async, in a new process and return its result.
+
+    Args:
+        function: The function.
+        *args: Its arguments.
+        timeout: Seconds for the call.
+        env: Environment of the process; None for that of this one.
 
     Raises:
         CalledProcessError: It failed; its traceback was written to standard error.
@@ -32,7 +41,7 @@ def call_in_fresh_process(
     assert spec is not None  # it has the module's name even where that is __main__
     command = [sys.executable, "-m", __name__, spec.name, function.__qualname__]
     finished = subprocess.run(
-        [*command, json.dumps(args)], stdout=subprocess.PIPE, timeout=timeout, check=True
+        [*command, json.dumps(args)], stdout=subprocess.PIPE, timeout=timeout, check=True, env=env
     )
     return json.loads(finished.stdout)
 

@@ -29,7 +29,7 @@ from benchmarks.measure import file_system, machine, median, write_json
 from benchmarks.one_world import write_snapshot
 from benchmarks.worlds import Readiness, make_specs, write_world
 
-__all__ = ["PairedRow"]
+__all__ = ["ENV", "PairedRow", "measure_imports"]
 
 _ROOT = Path(__file__).parent.parent
 _SAMPLER = Path(__file__).with_name("installed.py")
@@ -42,7 +42,7 @@ _IMPORTS = {
     "clawblox --help": ["-m", "clawblox", "--help"],
 }
 
-_ENV = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+ENV = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 """Without the switch that would have one of the two compiled again at each import."""
 
 Samples = dict[str, list[dict[str, float]]]
@@ -163,7 +163,7 @@ class Pair:
         command = [self._pythons[name], "-P", str(_SAMPLER), function, json.dumps(arguments)]
         try:
             finished = subprocess.run(
-                command, env=_ENV, stdout=subprocess.PIPE, timeout=300, check=True
+                command, env=ENV, stdout=subprocess.PIPE, timeout=300, check=True
             )
         finally:
             readiness.end_carriers()
@@ -227,7 +227,7 @@ def measure_imports(pythons: dict[str, str], rounds: int) -> list[PairedRow]:
 
 def _cpu_s(command: list[str]) -> float:
     silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    pid = os.posix_spawn(command[0], command, _ENV, file_actions=silent)
+    pid = os.posix_spawn(command[0], command, ENV, file_actions=silent)
     _, status, usage = os.wait4(pid, 0)
     if status:
         raise RuntimeError(f"{' '.join(command)} ended with wait status {status}")

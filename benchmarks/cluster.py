@@ -1,0 +1,488 @@
+"""What experiments on a cluster cost: calls, files, hosts, leases, and what they cost without one.
+
+    python -m benchmarks.cluster [--only PART] [--json FILE] [--quick]
+
+* **calls**: callers call one host in closed loops, through Ray and through the local engine, whose
+  hosts are processes behind a socket.
+* **files**: files of four hosts come to the driver in chunks; the floor is a bare socket for each
+  host, with as many synced files and no digests.
+* **starts**: a host, and eight at once, until they answer; the floor starts as many interpreters
+  that import what a host does.
+* **attempts**: a driver of two and of eight attempts that wait for messages: its processor time,
+  extrapolated to 64, and the memory of hosts and guards.
+* **pause**: host, guard, world and agents are stopped for longer than their lease, and continued;
+  the driver stays stopped.
+* **before**: imports and the first start of a world without a cluster, against the last commit
+  without clusters, from copies beside each other.
+
+Where Ray is not installed, its rows say so. All nodes are this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from benchmarks import cluster_hosts
+from benchmarks.cluster_hosts import LEASE_S
+from benchmarks.experiments import ENV, begin, count, cpu_seconds, make_plan, wait_for
+from benchmarks.fresh import call_in_fresh_process
+from benchmarks.measure import Row, median, report
+from benchmarks.paired import ENV as CLEAN_ENV
+from benchmarks.paired import measure_imports
+from benchmarks.worlds import write_world
+from clawblox.experiment import Experiment
+from clawblox.experiment.cluster import connect
+from clawblox.experiment.cluster.local_engine import LocalEngine
+from clawblox.experiment.cluster.scratch import SCRATCH_ENV
+from clawblox.extras import find_missing
+from clawblox.system.guard import GUARD_NAME
+from tests.support import (
+    all_processes,
+    command_line,
+    descendants,
+    is_alive,
+    live_processes,
+    processes_in,
+)  # fmt: skip
+
+BEFORE: Final = "d6ac0aa5"
+"""The last commit without clusters."""
+
+_ROOT: Final = Path(__file__).parents[1]
+_KB: Final = 1024
+_MB: Final = 1 << 20
+_MANY: Final = 64
+_PAUSED_LEASE_S: Final = 10.0
+_DEADLINE_S: Final = 60.0
+_NAMES: Final = {"ray": "Ray", "local": "socket"}
+_NO_RAY: Final = "Ray is not installed"
+_FIRST_START: Final = """
+import json, sys, time
+import anyio
+from clawblox import AsyncWorld
+
+async def main():
+    async with AsyncWorld(dir=sys.argv[1]) as world:
+        wall, cpu = time.perf_counter(), time.process_time()
+        await world.start(run_dir=sys.argv[2])
+        taken = {"wall_ms": time.perf_counter() - wall, "cpu_ms": time.process_time() - cpu}
+        print(json.dumps({name: 1e3 * value for name, value in taken.items()}))
+
+anyio.run(main)
+"""
+
+
+@attrs.frozen
+class Scale:
+    """How much is measured."""
+
+    rounds: int = 3
+    seconds: float = 5.0
+    idle_s: float = 30.0
+    callers: Sequence[int] = (1, 8, 64)
+    transfers: Sequence[tuple[int, int]] = ((64, _MB), (4, 300 * _MB))
+    at_once: Sequence[int] = (1, 8)
+    attempts: Sequence[int] = (2, 8)
+    import_rounds: int = 31
+
+
+QUICK: Final = Scale(1, 0.5, 1.0, (1, 8), ((4, _MB),), (1,), (1, 2), 3)
+
+
+@attrs.frozen
+class Bench:
+    """Where and how it is measured.
+
+    Attributes:
+        scale: How much.
+        kinds: The engines that there are.
+        address: Address of the Ray cluster; empty without Ray.
+        directory: A directory that every driver and every raylet names.
+        env: Variables for the drivers.
+    """
+
+    scale: Scale
+    kinds: Sequence[str]
+    address: str
+    directory: Path
+    env: dict[str, str]
+
+    def call(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Call a function in a fresh process, which may connect to the cluster."""
+        return call_in_fresh_process(function, *arguments, env=self.env)
+
+    def without_ray(self, what: str) -> list[Row]:
+        """Return a row that tells why there is none for Ray, if there is none."""
+        return [] if "ray" in self.kinds else [Row(what, None, "", note=_NO_RAY)]
+
+    def take_rounds(self, function: Callable[..., Any], *arguments: object) -> dict[str, float]:
+        """Return the medians of what a function returns."""
+        taken = [self.call(function, *arguments) for _ in range(self.scale.rounds)]
+        return {name: median(sample[name] for sample in taken) for name in taken[0]}
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+
+def bench_calls(bench: Bench, _scratch: Path) -> list[Row]:
+    """Measure calls of 1 kB and 64 kB."""
+    rows: list[Row] = []
+    for size in (_KB, 64 * _KB):
+        for callers in bench.scale.callers:
+            what = f"call of {size // _KB} kB, {callers} {'caller' if callers == 1 else 'callers'}"
+            taken = {
+                kind: bench.take_rounds(
+                    cluster_hosts.call_often, kind, size, callers, bench.scale.seconds
+                )
+                for kind in bench.kinds
+            }
+            rows += _call_rows(what, taken, is_first=(size, callers) == (_KB, 1))
+    return rows
+
+
+def _call_rows(what: str, taken: dict[str, dict[str, float]], *, is_first: bool) -> list[Row]:
+    local, ray = taken["local"], taken.get("ray")
+    rows = [
+        Row(f"{what}: {_NAMES[kind]}", found["calls_per_s"], "calls/s")
+        for kind, found in taken.items()
+    ]
+    if ray is None:
+        return [*rows, Row(f"{what}: Ray", None, "ms", note=_NO_RAY)]
+    rows.append(Row(f"{what}: median", ray["p50_ms"], "ms", goal=2.0 if is_first else None))
+    for name, field in (("median", "p50_ms"), ("p99", "p99_ms"), ("driver's CPU", "cpu_ms")):
+        rows.append(Row(f"{what}: {name}, against a socket", ray[field], "ms", local[field]))
+    return rows
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def bench_files(bench: Bench, scratch: Path) -> list[Row]:
+    """Measure files that come to the driver."""
+    rows: list[Row] = []
+    hosts = 4
+    for files, size in bench.scale.transfers:
+        what = f"{files} x {size // _MB} MB"
+        samples: dict[str, list[dict[str, float]]] = {kind: [] for kind in (*bench.kinds, "floor")}
+        for _ in range(bench.scale.rounds):
+            for kind, found in samples.items():
+                with tempfile.TemporaryDirectory(dir=scratch) as place:
+                    shape = (hosts, files // hosts, size, place)
+                    if kind == "floor":
+                        found.append({"s": bench.call(cluster_hosts.pull_floor, *shape)})
+                    else:
+                        found.append(bench.call(cluster_hosts.pull, kind, *shape))
+        floor = median(sample["s"] for sample in samples.pop("floor"))
+        for kind, found in samples.items():
+            name, goals = (
+                f"{what} through {_NAMES[kind]}",
+                (2.0, 32.0) if kind == "ray" else (None, None),
+            )
+            seconds = median(sample["s"] for sample in found)
+            peak, private = (
+                max(sample[f] for sample in found) / 1e6 for f in ("peak_bytes", "private_bytes")
+            )
+            rows += [
+                Row(f"{name}, against bare sockets", seconds, "s", floor, goals[0]),
+                Row(
+                    f"{name}: peak growth of the driver's own memory", private, "MB", goal=goals[1]
+                ),
+                Row(f"{name}: peak growth, shared memory included", peak, "MB"),
+            ]
+    return [*rows, *bench.without_ray("files through Ray")]
+
+
+# -- starts --------------------------------------------------------------------------------------
+
+
+def bench_starts(bench: Bench, _scratch: Path) -> list[Row]:
+    """Measure starts of hosts."""
+    rows: list[Row] = []
+    for kind in bench.kinds:
+        for at_once in bench.scale.at_once:
+            samples, floors = [], []
+            for _ in range(bench.scale.rounds):
+                samples.append(bench.call(cluster_hosts.start_hosts, kind, at_once))
+                floors.append(bench.call(cluster_hosts.start_floor, kind, at_once))
+            seconds, floor = median(sample["start_s"] for sample in samples), median(floors)
+            what = f"{at_once} {'host' if at_once == 1 else 'hosts at once'}, {_NAMES[kind]}: start"
+            goal = 3.0 if (kind, at_once) == ("ray", 1) else None
+            rows += [
+                Row(what, seconds, "s", goal=goal),
+                Row(f"{what}, against the imports of a host", seconds, "s", floor),
+            ]
+        if kind == "ray":
+            rows.append(Row("connecting to Ray", median(s["connect_s"] for s in samples), "s"))
+    return [*rows, *bench.without_ray("start of a host, Ray")]
+
+
+# -- attempts ------------------------------------------------------------------------------------
+
+
+async def drive(directory: str, kind: str) -> None:
+    """Run an experiment on the nodes of an engine; the target of the process that is measured."""
+    if kind == "local":
+        connect.connect = lambda cluster: LocalEngine({"here": _MANY})
+    async with Experiment.open(directory, env=ENV) as experiment:
+        await experiment.run()
+
+
+@contextmanager
+def attempts(
+    bench: Bench, kind: str, chains: int, lease_s: float
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a driver whose agents wait for messages; at the end, it is killed and nothing is left."""
+    with tempfile.TemporaryDirectory(dir=bench.directory) as place:
+        table = {"address": bench.address or "auto", "cpus": 0.01, "lease": lease_s}
+        plan = make_plan(Path(place), chains).but(checkpoint={"every": None}, cluster=table)
+        directory = Path(place) / "experiment"
+        anyio.run(begin, plan, directory)
+        words = [sys.executable, "-m", "benchmarks.cluster", "--drive", str(directory), kind]
+        with subprocess.Popen(words, env=bench.env, stdout=subprocess.DEVNULL) as driver:
+            try:
+                wait_for(driver, lambda: count(directory, "working") >= chains)
+                yield driver
+            finally:
+                driver.kill()
+                seconds_until_gone(find_hosts(bench.directory))
+
+
+def find_hosts(directory: Path) -> dict[int, int]:
+    """Return the guards of hosts, by the pids of the hosts.
+
+    Args:
+        directory: A directory that the parents of the hosts name, which are drivers or raylets.
+    """
+    lines = {pid: command_line(pid).split(" ") for pid in live_processes()}
+    guards = {int(words[-2]): pid for pid, words in lines.items() if words[-3:-2] == [GUARD_NAME]}
+    parents, processes = processes_in(directory), all_processes()
+    return {
+        pid: guard
+        for pid, guard in guards.items()
+        if pid in processes and processes[pid].parent in parents
+    }
+
+
+def seconds_until_gone(pids: Collection[int]) -> float:
+    """Wait until no process of some lives, and return the seconds."""
+    begun_at = time.monotonic()
+    while any(is_alive(pid) for pid in pids):
+        if time.monotonic() - begun_at > _DEADLINE_S:
+            raise TimeoutError
+        time.sleep(0.002)
+    return time.monotonic() - begun_at
+
+
+def bench_attempts(bench: Bench, _scratch: Path) -> list[Row]:
+    """Measure drivers with attempts that do nothing, and the memory of their hosts."""
+    rows: list[Row] = []
+    for kind in bench.kinds:
+        few, many = bench.scale.attempts
+        shares: dict[int, float] = {}
+        sizes: list[float] = []
+        for chains in (few, many):
+            with attempts(bench, kind, chains, LEASE_S) as driver:
+                time.sleep(2.0)
+                cpu, begun_at = cpu_seconds(driver.pid), time.monotonic()
+                time.sleep(bench.scale.idle_s)
+                share = (cpu_seconds(driver.pid) - cpu) / (time.monotonic() - begun_at)
+                shares[chains] = 100 * share
+                hosts = find_hosts(bench.directory)
+                sizes = [median(map(proportional_mb, pids)) for pids in (hosts, hosts.values())]
+                sizes.append(proportional_mb(driver.pid))
+        each = (shares[many] - shares[few]) / (many - few)
+        goals = (70.0, 8.0) if kind == "ray" else (None, None)
+        name = _NAMES[kind]
+        rows += [
+            Row(f"memory (PSS) of a host with an attempt, {name}", sizes[0], "MB", goal=goals[0]),
+            Row(f"memory (PSS) of its guard, {name}", sizes[1], "MB"),
+            Row(f"memory (PSS) of the driver of {many}, {name}", sizes[2], "MB"),
+            Row(f"driver of {few} idle attempts, {name}: CPU", shares[few], "%"),
+            Row(f"driver of {many} idle attempts, {name}: CPU", shares[many], "%"),
+            Row(
+                f"driver of {_MANY} idle attempts, {name}, extrapolated: CPU",
+                shares[many] + each * (_MANY - many),
+                "%",
+                goal=goals[1],
+                note=f"from {few} and {many}",
+            ),
+        ]
+    return [*rows, *bench.without_ray("memory of a host with an attempt, Ray")]
+
+
+def proportional_mb(pid: int) -> float:
+    """Return the memory of a process, to which shared pages count in proportion, in MB."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    (size,) = (line.split()[1] for line in lines if line.startswith("Pss:"))
+    return int(size) * 1024 / 1e6
+
+
+# -- a paused node -------------------------------------------------------------------------------
+
+
+def bench_pause(bench: Bench, _scratch: Path) -> list[Row]:
+    """Measure how long what was stopped for longer than its lease lives when it is continued."""
+    rows: list[Row] = []
+    for kind in bench.kinds:
+        taken = []
+        for _ in range(bench.scale.rounds):
+            with attempts(bench, kind, 1, _PAUSED_LEASE_S) as driver:
+                ((host, guard),) = find_hosts(bench.directory).items()
+                node = [*filter(is_alive, (host, *descendants(host))), guard]
+                for pid in (driver.pid, *node):  # the driver would end the host with force
+                    os.kill(pid, signal.SIGSTOP)
+                time.sleep(_PAUSED_LEASE_S + 1.0)
+                assert all(map(is_alive, node))
+                for pid in node:
+                    os.kill(pid, signal.SIGCONT)
+                taken.append(seconds_until_gone(node))
+        what = f"paused node, {_NAMES[kind]}: from SIGCONT until nothing is left"
+        rows.append(
+            Row(
+                what,
+                max(taken),
+                "s",
+                goal=0.3,
+                note=f"worst of {len(taken)}, {len(node)} processes",
+            )
+        )
+    return [*rows, *bench.without_ray("paused, Ray")]
+
+
+# -- without a cluster ---------------------------------------------------------------------------
+
+
+def bench_before(bench: Bench, scratch: Path) -> list[Row]:
+    """Compare imports and first starts with the last commit without clusters."""
+    try:
+        pythons = install_both(scratch)
+    except subprocess.CalledProcessError as error:
+        return [Row("against the commit before", None, "", note=f"no commit {BEFORE}: {error}")]
+    rounds = bench.scale.import_rounds
+    rows = [
+        Row(f"{pair.what}, against {BEFORE}", pair.after, pair.unit, pair.before, 1.03)
+        for pair in measure_imports(pythons, rounds)
+    ]
+    world = write_world(scratch / "light", "light")
+    samples: dict[str, list[dict[str, float]]] = {name: [] for name in pythons}
+    for number in range(rounds + 1):
+        for name in random.Random(number).sample(list(pythons), len(pythons)):
+            run_dir = scratch / f"run-{name}-{number}"
+            words = [pythons[name], "-P", "-c", _FIRST_START, str(world), str(run_dir)]
+            done = subprocess.run(words, env=CLEAN_ENV, stdout=subprocess.PIPE, check=True)
+            if number:  # the first round compiles
+                samples[name].append(json.loads(done.stdout))
+    for what, field in (("first start of a world", "wall_ms"), ("CPU of it", "cpu_ms")):
+        after, before = (
+            median(sample[field] for sample in samples[name]) for name in ("after", "before")
+        )
+        rows.append(Row(f"{what}, against {BEFORE}", after, "ms", before, 1.03))
+    return rows
+
+
+def install_both(scratch: Path) -> dict[str, str]:
+    """Return interpreters with copies of both states of the package and the same requirements."""
+    pythons = {}
+    for name in ("before", "after"):
+        state = scratch / name
+        state.mkdir()
+        if name == "before":
+            words = ["git", "archive", BEFORE, "clawblox"]
+            packed = subprocess.run(words, cwd=_ROOT, stdout=subprocess.PIPE, check=True).stdout
+            subprocess.run(["tar", "x"], cwd=state, input=packed, check=True)
+        else:
+            leave = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(_ROOT / "clawblox", state / "clawblox", ignore=leave)
+        home = scratch / f"python-{name}"
+        venv.create(home, symlinks=True)
+        (packages,) = home.glob("lib/python*/site-packages")
+        lines = [str(state), *site.getsitepackages()]
+        (packages / "bench.pth").write_text("\n".join(lines) + "\n")
+        pythons[name] = str(home / "bin" / "python")
+    return pythons
+
+
+# -- all of it -----------------------------------------------------------------------------------
+
+_BENCHES: Final[dict[str, Callable[[Bench, Path], list[Row]]]] = {
+    "calls": bench_calls,
+    "files": bench_files,
+    "starts": bench_starts,
+    "attempts": bench_attempts,
+    "pause": bench_pause,
+    "before": bench_before,
+}
+
+
+@contextmanager
+def prepare(scale: Scale) -> Iterator[Bench]:
+    """Run a Ray cluster where Ray is installed, and return what the parts need."""
+    if find_missing("ray"):
+        with tempfile.TemporaryDirectory(prefix="clawblox-cluster-") as place:
+            yield Bench(scale, ("local",), "", Path(place), {**os.environ, **_scratch(place)})
+        return
+    from tests.experiment.cluster.ray_clusters import TOKEN, ray_cluster
+
+    with ray_cluster({"num_cpus": 2}, env=TOKEN) as cluster:
+        own = {**cluster.env, **TOKEN, "RAY_ADDRESS": cluster.address}
+        env = {**os.environ, **own, **_scratch(cluster.directory)}
+        yield Bench(scale, ("local", "ray"), cluster.address, cluster.directory, env)
+
+
+def _scratch(directory: str | Path) -> dict[str, str]:
+    place = Path(directory) / "hosts"
+    place.mkdir()
+    return {"TMPDIR": str(directory), SCRATCH_ENV: str(place)}
+
+
+def main() -> None:
+    """Measure, print the targets, and write."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=list(_BENCHES))
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--quick", action="store_true", help="show that it works")
+    parser.add_argument("--drive", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.drive is not None:
+        anyio.run(drive, *options.drive)
+        return
+    rows: list[Row] = []
+    with prepare(QUICK if options.quick else Scale()) as bench:
+        for name, measure in _BENCHES.items():
+            if options.only in (None, name):
+                with tempfile.TemporaryDirectory(prefix="clawblox-cluster-") as scratch:
+                    before = os.getloadavg()[0]
+                    rows += measure(bench, Path(scratch))
+                    load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
+                    rows.append(Row(f"load of the machine: {name}", None, "", note=load))
+    report("experiments on a cluster", rows, options.json)
+    print_checks(rows)
+
+
+def print_checks(rows: Sequence[Row]) -> None:
+    """Print whether each target is met."""
+    for row in rows:
+        if row.goal is not None:
+            print(f"{'met' if row.is_reached else 'missed':<6}  {row.what}")
+
+
+if __name__ == "__main__":
+    main()
