@@ -63,8 +63,13 @@ def names_of_the_package() -> frozenset[str]:
     modules = (found.name for found in pkgutil.walk_packages(clawblox.__path__, "clawblox."))
     names = set(clawblox.__all__)
     for name in modules:
-        if not name.endswith("__main__"):
+        if name.endswith("__main__"):
+            continue
+        try:
             names |= public_names(importlib.import_module(name))
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("clawblox"):
+                raise  # only a package of an extra may be missing
     is_class = re.compile(r"[A-Z]\w*[a-z]").match
     return frozenset(name for name in names if is_class(name) or "_" in name.strip("_"))
 
