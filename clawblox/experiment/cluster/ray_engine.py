@@ -1,6 +1,6 @@
 """The engine that places hosts on the nodes of a Ray cluster. Only this module imports Ray.
 
-Ray must be 2.40 or newer, and the same version on all nodes, as Python must be.
+Ray must be 2.60 or newer, and the same version on all nodes, as Python must be.
 """
 
 from __future__ import annotations
