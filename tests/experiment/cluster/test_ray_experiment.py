@@ -15,7 +15,7 @@ import pytest
 from clawblox.system.process_tree import all_processes, command_line
 from tests.experiment.cluster.lost_nodes import check_chain, find_node, lines, signal_all
 from tests.experiment.cluster.ray_clusters import TOKEN, RayCluster, ray_cluster
-from tests.experiment.real.trials import Trial
+from tests.experiment.real.trials import KEYS, PROGRAM, Trial
 from tests.support import HANG_S, guards_of, processes_in, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.needs("curl")]
@@ -84,9 +84,48 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
     check_sweep(trial)
 
 
+def test_keys_need_a_token_and_a_chain_that_waits_for_a_node_can_be_paused(tmp_path: Path) -> None:
+    # One test for both, since a cluster takes seconds to start.
+    settings = {"lease": LEASE_S, "cpus": 1}
+    trial = Trial.make(tmp_path, repeats=2, cluster=settings)
+    alpha = {"node_name": "alpha", "num_cpus": 1}
+    with ray_cluster(alpha, env={**KEYS, **trial.environment}) as cluster:
+        trial = connect(trial, cluster, {})
+        refused = cluster.drive(
+            "-c", PROGRAM, str(tmp_path), env={**KEYS, **trial.environment, **trial.env}
+        )
+        assert refused.returncode == 1
+        assert "must require a token before keys of agents travel to it" in refused.stderr
+        assert "RAY_AUTH_MODE=token before ray start" in refused.stderr
+        assert not lines(trial, "opened")
+
+        trial = trial.with_plan(trial.plan.but(cluster={**settings, "keys": "node"}))
+        program = trial.start()
+        wait_until(lambda: lines(trial, "checkpoint"))
+        runs = {line.chain for line in lines(trial, "opened")}
+        shown = clawblox(cluster, trial, "status", "--json")
+        states = {chain["name"]: chain for chain in json.loads(shown)["chains"]}
+        (waits,) = states.keys() - runs
+        assert states[waits]["state"] == "waiting"
+        assert (states[waits]["cause"], states[waits]["reason"]) == ("node", "for a node")
+        clawblox(cluster, trial, "stop")
+        output, _ = program.communicate(timeout=HANG_S)
+        assert (program.returncode, json.loads(output)["status"]) == (130, "stopped")
+        assert {line.chain for line in lines(trial, "opened")} == runs
+        wait_for_silence(tmp_path, [])
+
+
 def connect(trial: Trial, cluster: RayCluster, env: dict[str, str]) -> Trial:
     """Return a trial whose program finds the cluster."""
     return attrs.evolve(trial, env={**cluster.env, "RAY_ADDRESS": cluster.address, **env})
+
+
+def clawblox(cluster: RayCluster, trial: Trial, command: str, *flags: str) -> str:
+    """Return what a command about the experiment prints."""
+    words = ["-m", "clawblox", "experiment", command, str(trial.directory), *flags]
+    done = cluster.drive(*words, env={**trial.environment, **trial.env})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def find_hosts() -> list[int]:

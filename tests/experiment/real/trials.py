@@ -175,7 +175,10 @@ class Trial:
     def with_prompt(self, prompt: str) -> Trial:
         """Return the trial with other first messages to the agents."""
         agents = [agent.but(prompt=prompt) for agent in self.plan.agents]
-        plan = self.plan.but(agents=agents)
+        return self.with_plan(self.plan.but(agents=agents))
+
+    def with_plan(self, plan: Plan) -> Trial:
+        """Return the trial with another plan."""
         (self.root / "plan.toml").write_text(plan.dumps())
         return attrs.evolve(self, plan=plan)
 
