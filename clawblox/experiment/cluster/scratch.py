@@ -25,8 +25,10 @@ from clawblox.telemetry.own_log import OwnLog
 
 SCRATCH_ENV: Final = "CLAWBLOX_SCRATCH"
 """Directory for the files of hosts; by default that for temporary files."""
+_NEW: Final = ".new-"
+"""How the name of a place begins that may not have its lock yet."""
 _NEW_S: Final = 60.0
-"""Seconds in which a place may not have its lock yet."""
+"""Seconds after which it belongs to a host that was killed."""
 _UNUSED_S: Final = 7 * 86400.0
 """Seconds after which an unused world is removed."""
 
@@ -71,9 +73,9 @@ async def make_place() -> Path:
 
 def _make_place() -> Path:
     hosts = make_private_dir(scratch_dir() / "hosts")
-    place = Path(tempfile.mkdtemp(prefix="host-", dir=hosts))
-    lock_file(_lock_path(place))  # until the end of this process
-    return place
+    new = Path(tempfile.mkdtemp(prefix=_NEW, dir=hosts))
+    lock_file(_lock_path(new))  # until the end of this process
+    return new.rename(hosts / f"host-{new.name.removeprefix(_NEW)}")
 
 
 def _lock_path(place: Path) -> Path:
@@ -90,7 +92,8 @@ def _find_left() -> list[Path]:
     left = []
     for place in (scratch_dir() / "hosts").iterdir():
         with contextlib.suppress(OSError):
-            if now - place.stat().st_ctime > _NEW_S and (lock := lock_file(_lock_path(place))):
+            is_new = place.name.startswith(_NEW) and now - place.stat().st_ctime < _NEW_S
+            if not is_new and (lock := lock_file(_lock_path(place))):
                 unlock_file(_lock_path(place), lock)
                 left.append(place)
     return left
