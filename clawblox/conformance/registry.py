@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeAlias
 
@@ -98,29 +98,19 @@ class Checks:
     def __iter__(self) -> Iterator[Check]:
         return iter(self._checks)
 
-    def add(
-        self,
-        name: str,
-        level: Level,
-        requirement: str,
-        *,
-        needs_directory: bool = False,
-        needs_start: bool = True,
-        is_last: bool = False,
-    ) -> Callable[[Look], Look]:
-        """Return a decorator that adds a check; see :class:`Check`."""
+    def must(self, name: str, requirement: str, **traits: bool) -> Callable[[Look], Look]:
+        """Return a decorator that adds a check that a world must pass; see :class:`Check`."""
+        return self._add("must", name, requirement, traits)
 
+    def should(self, name: str, requirement: str, **traits: bool) -> Callable[[Look], Look]:
+        """Return a decorator that adds a check that a world should pass; see :class:`Check`."""
+        return self._add("should", name, requirement, traits)
+
+    def _add(
+        self, level: Level, name: str, requirement: str, traits: Mapping[str, bool]
+    ) -> Callable[[Look], Look]:
         def decorate(look: Look) -> Look:
-            check = Check(
-                f"{self._area}.{name}",
-                level,
-                requirement,
-                look,
-                needs_directory,
-                needs_start,
-                is_last,
-            )
-            self._checks.append(check)
+            self._checks.append(Check(f"{self._area}.{name}", level, requirement, look, **traits))
             return look
 
         return decorate

@@ -65,7 +65,7 @@ _MALFORMED: Final[Sequence[tuple[str, str, bytes]]] = (
 )
 
 
-@CHECKS.add("ready", "must", f"A world becomes ready: GET {API_ROUTE} is answered with 200.")
+@CHECKS.must("ready", f"A world becomes ready: GET {API_ROUTE} is answered with 200.")
 async def look_at_readiness(lab: Lab) -> str:
     """Ask for the documentation without any header of the interface."""
     try:
@@ -81,7 +81,7 @@ async def look_at_readiness(lab: Lab) -> str:
     return f"it answered 200{after}"
 
 
-@CHECKS.add("alias", "should", f"{API_ALIAS_ROUTE} answers the same document as {API_ROUTE}.")
+@CHECKS.should("alias", f"{API_ALIAS_ROUTE} answers the same document as {API_ROUTE}.")
 async def look_at_alias(lab: Lab) -> str:
     """Compare the two documents."""
     async with lab.probe() as live:
@@ -93,9 +93,8 @@ async def look_at_alias(lab: Lab) -> str:
     return f"both have the same {len(alias.content)} bytes"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "join",
-    "must",
     f"POST {JOIN_ROUTE} needs no body and answers a session and an agent id, texts that each agent"
     " has for itself.",
 )
@@ -116,9 +115,8 @@ async def look_at_join(lab: Lab) -> str:
     return f"{len(agents)} agents got sessions and agent ids that differ"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "rejoin",
-    "should",
     f"POST {JOIN_ROUTE} with a known {SESSION_HEADER} answers the same session and agent.",
 )
 async def look_at_rejoin(lab: Lab) -> str:
@@ -182,7 +180,7 @@ def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
     return document
 
 
-@CHECKS.add("observe", "must", "An observation is a JSON object in strict JSON.")
+@CHECKS.must("observe", "An observation is a JSON object in strict JSON.")
 async def look_at_observation(lab: Lab) -> str:
     """Parse the observations of the agents strictly."""
     async with lab.playing() as players:
@@ -193,9 +191,8 @@ async def look_at_observation(lab: Lab) -> str:
     return f"{len(exchanges)} observations of {len(exchanges[0].content)} bytes are objects"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "time",
-    "should",
     "Observations state the simulated time, as a number time or tick at the top level.",
 )
 async def look_at_observed_time(lab: Lab) -> str:
@@ -210,9 +207,8 @@ async def look_at_observed_time(lab: Lab) -> str:
     return f"the time was {time:g}"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "input",
-    "must",
     "An accepted input is answered with a fresh observation, in which time has not gone back; in a"
     " world that stands still between inputs, inputs let time pass.",
 )
@@ -246,9 +242,8 @@ async def look_at_inputs(lab: Lab) -> str:
     )
 
 
-@CHECKS.add(
+@CHECKS.must(
     "malformed",
-    "must",
     f"A malformed POST {INPUT_ROUTE} is refused with 4xx, and the world continues.",
 )
 async def look_at_malformed_inputs(lab: Lab) -> str:
@@ -265,11 +260,7 @@ async def look_at_malformed_inputs(lab: Lab) -> str:
     return f"{len(_MALFORMED)} malformed inputs were refused"
 
 
-@CHECKS.add(
-    "chat",
-    "must",
-    "A chat message reaches the other agents, with its content and a created_at.",
-)
+@CHECKS.must("chat", "A chat message reaches the other agents, with its content and a created_at.")
 async def look_at_chat(lab: Lab) -> str:
     """Let one agent talk and the other listen."""
     async with lab.playing() as players:
@@ -300,7 +291,7 @@ def _find_message(exchange: Exchange) -> dict[str, Any] | None:
     return None
 
 
-@CHECKS.add("leave", "must", "After POST /leave the session is over.")
+@CHECKS.must("leave", "After POST /leave the session is over.")
 async def look_at_leave(lab: Lab) -> str:
     """Let an agent leave, and observe with its session."""
     async with lab.playing() as players:
@@ -316,9 +307,8 @@ async def look_at_leave(lab: Lab) -> str:
     return f"the session was refused with {after.status}"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "keep_alive",
-    "must",
     "After a POST with a body of some KB, refused or not, the connection can be used for the next"
     " request, or its end is announced with Connection: close.",
 )
@@ -380,9 +370,8 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
         connection.close()
 
 
-@CHECKS.add(
+@CHECKS.must(
     "environment",
-    "must",
     "WORLD_HOST and WORLD_PORT decide where a world listens, and nothing else.",
     needs_directory=True,
 )
@@ -396,12 +385,7 @@ async def look_at_environment(lab: Lab) -> str:
     return f"it listened on port {port} of 127.0.0.1, and not on {_OTHER_LOOPBACK}"
 
 
-@CHECKS.add(
-    "base_path",
-    "should",
-    "WORLD_BASE_PATH is the prefix of every route.",
-    needs_directory=True,
-)
+@CHECKS.should("base_path", "WORLD_BASE_PATH is the prefix of every route.", needs_directory=True)
 async def look_at_base_path(lab: Lab) -> str:
     """Start the world with a base path, and play below it."""
     async with lab.probe():  # shows how long a start takes
@@ -416,9 +400,8 @@ async def look_at_base_path(lab: Lab) -> str:
     return f"an agent joined and observed below {_BASE_PATH}"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "flags",
-    "should",
     "Flags of the world's command override the environment: --port decides, not WORLD_PORT.",
     needs_directory=True,
 )
@@ -462,9 +445,8 @@ async def look_at_flags(lab: Lab) -> str:
     raise Failed(reason)
 
 
-@CHECKS.add(
+@CHECKS.should(
     "snapshot_header",
-    "should",
     "A snapshot is strict JSON with a text as format and a number as time at the top level.",
 )
 async def look_at_snapshot_header(lab: Lab) -> str:
@@ -484,9 +466,8 @@ async def look_at_snapshot_header(lab: Lab) -> str:
     return f"its format is {header.format}, its time {header.time:g}"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "scene_identity",
-    "should",
     "A snapshot identifies the content of its world, for example by a scene hash.",
     needs_directory=True,
 )

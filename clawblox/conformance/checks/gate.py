@@ -63,9 +63,8 @@ def _make_wrong_tokens(token: str) -> dict[str, str]:
     return {what: value for what, value in wrong.items() if value != token}
 
 
-@CHECKS.add(
+@CHECKS.must(
     "snapshot_token",
-    "must",
     f"GET {SNAPSHOT_ROUTE} is accepted with the right {OPERATOR_HEADER} only.",
 )
 async def look_at_snapshot_tokens(lab: Lab) -> str:
@@ -79,9 +78,8 @@ async def look_at_snapshot_tokens(lab: Lab) -> str:
     return f"the right token was accepted, none and {len(wrong)} wrong ones were refused"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "token_forms",
-    "should",
     f"The operator's token counts in the header {OPERATOR_HEADER} only: queries and cookies end up"
     " in logs, or are sent by browsers.",
 )
@@ -143,11 +141,7 @@ async def _ask_everything(
     return [(what, exchange) for what, exchange in exchanges if not is_missing(exchange)]
 
 
-@CHECKS.add(
-    "sessions",
-    "must",
-    f"Agents observe, act, talk and leave with their {SESSION_HEADER} only.",
-)
+@CHECKS.must("sessions", f"Agents observe, act, talk and leave with their {SESSION_HEADER} only.")
 async def look_at_missing_sessions(lab: Lab) -> str:
     """Send the requests of agents without a session."""
     async with _acting(lab) as (player, action):
@@ -158,7 +152,7 @@ async def look_at_missing_sessions(lab: Lab) -> str:
     return f"{len(exchanges)} requests without a session were refused"
 
 
-@CHECKS.add("unknown_session", "must", "A session that the world never issued is refused.")
+@CHECKS.must("unknown_session", "A session that the world never issued is refused.")
 async def look_at_unknown_sessions(lab: Lab) -> str:
     """Send the requests of agents with made-up sessions, one of which looks like a real one."""
     count = 0
@@ -178,9 +172,8 @@ def _make_session(like: str) -> str:
     return made if made != like else f"{like}0"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "adoption",
-    "should",
     "POST /join with an unknown session is refused, or answers a fresh session: a session that an"
     " agent chooses itself can be chosen by another one too.",
 )
@@ -201,9 +194,8 @@ async def look_at_adoption(lab: Lab) -> str:
     return "the world issued another session instead"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "fresh_sessions",
-    "should",
     "Sessions that are issued after a restore were never issued before: an agent of another life"
     " must not know them.",
     needs_directory=True,
@@ -219,9 +211,8 @@ async def look_at_fresh_sessions(lab: Lab) -> str:
     return f"{len(newcomers)} lives of one save issued different sessions to their next agents"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "foreign_host",
-    "should",
     "Requests with a foreign Host are refused, so that a web page whose name resolves to this"
     " machine cannot play.",
 )
@@ -237,11 +228,7 @@ async def look_at_foreign_hosts(lab: Lab) -> str:
     return f"2 requests with Host: {_FOREIGN_HOST} were refused"
 
 
-@CHECKS.add(
-    "foreign_origin",
-    "should",
-    "Requests with the Origin of a foreign web page are refused.",
-)
+@CHECKS.should("foreign_origin", "Requests with the Origin of a foreign web page are refused.")
 async def look_at_foreign_origins(lab: Lab) -> str:
     """Send requests of an agent with a foreign ``Origin``."""
     async with _acting(lab) as (player, action):
@@ -254,7 +241,7 @@ async def look_at_foreign_origins(lab: Lab) -> str:
     return f"2 requests with Origin: {_FOREIGN_ORIGIN} were refused"
 
 
-@CHECKS.add("large_body", "should", "A body of 1 MB is refused, and the world continues.")
+@CHECKS.should("large_body", "A body of 1 MB is refused, and the world continues.")
 async def look_at_large_bodies(lab: Lab) -> str:
     """Send an input with much padding."""
     async with _acting(lab) as (player, action):
@@ -271,9 +258,8 @@ async def look_at_large_bodies(lab: Lab) -> str:
     return f"it was refused with {exchange.status}"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "limits",
-    "should",
     "No more agents than max_players of world.toml can join.",
     needs_directory=True,
 )
@@ -289,9 +275,7 @@ async def look_at_limits(lab: Lab) -> str:
     return f"after {limit} agents, the next was refused with {ordinary.overflow.status}"
 
 
-@CHECKS.add(
-    "session_ids", "should", "Sessions cannot be guessed: they are long, and count nothing."
-)
+@CHECKS.should("session_ids", "Sessions cannot be guessed: they are long, and count nothing.")
 async def look_at_session_ids(lab: Lab) -> str:
     """Compare the sessions of three agents."""
     async with lab.playing() as players:

@@ -23,16 +23,13 @@ from clawblox.results import StopResult
 from clawblox.world.sources import digest_sources
 
 CHECKS: Final = Checks("hygiene")
-_check = partial(CHECKS.add, needs_directory=True)
+_must = partial(CHECKS.must, needs_directory=True)
+_should = partial(CHECKS.should, needs_directory=True)
 
 _SHOWN: Final = 5
 
 
-@_check(
-    "growth",
-    "should",
-    "A snapshot has the state, not the history: it does not grow with every input.",
-)
+@_should("growth", "A snapshot has the state, not the history: it does not grow with every input.")
 async def look_at_growth(lab: Lab) -> str:
     """Compare the sizes of snapshots, and of what an agent sees, between blocks of equal inputs."""
     await lab.require_actions()
@@ -85,7 +82,7 @@ async def _search(content: bytes, find: Callable[[str, Any], HostTrace | None]) 
     return count
 
 
-@_check("secrets", "must", "A snapshot has no token and no secret variable of the environment.")
+@_must("secrets", "A snapshot has no token and no secret variable of the environment.")
 async def look_at_secrets(lab: Lab) -> str:
     """Search a snapshot for the secrets that the world got."""
     live, content = await _read_snapshots(lab)
@@ -94,9 +91,7 @@ async def look_at_secrets(lab: Lab) -> str:
     return f"{len(content)} bytes have none of {len(secrets)} secrets"
 
 
-@_check(
-    "paths", "should", "A snapshot has no absolute path of its machine, so that it fits any other."
-)
+@_should("paths", "A snapshot has no absolute path of its machine, so that it fits any other.")
 async def look_at_paths(lab: Lab) -> str:
     """Search a snapshot for paths."""
     _, content = await _read_snapshots(lab)
@@ -104,9 +99,8 @@ async def look_at_paths(lab: Lab) -> str:
     return f"none of {count} values is a path"
 
 
-@_check(
+@_must(
     "token_on_disk",
-    "must",
     "A world writes no token and no secret variable to its files.",
     is_last=True,
 )
@@ -137,9 +131,8 @@ async def _find_changed_files(lab: Lab) -> list[str]:
     return sorted(name for name, digest in now.items() if lab.files.get(name) != digest)
 
 
-@_check(
+@_should(
     "files",
-    "should",
     "A world leaves no files in its directory: recordings belong to WORLD_RECORD_DIR.",
     is_last=True,
 )
@@ -164,7 +157,7 @@ def _is_process(pid: int, described: str) -> bool:
     return described.partition(" ")[0] == str(pid)
 
 
-@_check("stop", "must", "SIGTERM ends a world within the grace.")
+@_must("stop", "SIGTERM ends a world within the grace.")
 async def look_at_stop(lab: Lab) -> str:
     """Look how the world's own process ended."""
     pid, stopped = await _find_stop(lab)
@@ -175,7 +168,7 @@ async def look_at_stop(lab: Lab) -> str:
     return f"SIGTERM ended it with {stopped.exit} in {stopped.elapsed_s:.2f} s"
 
 
-@_check("processes", "must", "Nothing of a world runs on after its stop.")
+@_must("processes", "Nothing of a world runs on after its stop.")
 async def look_at_processes(lab: Lab) -> str:
     """Look for other processes that had to be killed."""
     pid, stopped = await _find_stop(lab)

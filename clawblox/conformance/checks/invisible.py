@@ -122,11 +122,7 @@ def _body_leaves(exchange: Exchange) -> Iterator[tuple[str, Any]]:
     return find_body_leaves(exchange.content)
 
 
-@CHECKS.add(
-    "host_time",
-    "must",
-    "What agents get has simulated time only, never the host's time.",
-)
+@CHECKS.must("host_time", "What agents get has simulated time only, never the host's time.")
 async def look_at_host_time(lab: Lab) -> str:
     """Search every body that agents get for times near now."""
     seen = await _see(lab)
@@ -140,9 +136,8 @@ async def look_at_host_time(lab: Lab) -> str:
     return f"none of {count} values in {len(answers)} answers is a time within a day of now"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "headers",
-    "must",
     "Headers of answers to agents state no host time, and equal requests get equal headers: a date"
     " or a count shows agents that the world was restored.",
 )
@@ -171,9 +166,8 @@ async def look_at_headers(lab: Lab) -> str:
     return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "operator",
-    "must",
     "Agents get nothing of the operator: no token, no variable of the environment, no path of the"
     " host.",
 )
@@ -192,9 +186,8 @@ async def look_at_operator(lab: Lab) -> str:
     return f"{count} headers and {len(answers)} bodies have none of {len(secrets)} secrets, no path"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "process_ids",
-    "should",
     "What agents see after a restore has no ids of the process: agents and chat messages get the"
     " same ids as without the restore, and no other value belongs to one process.",
     needs_directory=True,

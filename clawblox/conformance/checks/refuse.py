@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from clawblox.concurrency.threads import run_blocking
@@ -18,6 +19,8 @@ from clawblox.protocol import RESUME_ENV
 from clawblox.system.regular_files import read_regular
 
 CHECKS: Final = Checks("refuse")
+_must = partial(CHECKS.must, needs_directory=True)
+_should = partial(CHECKS.should, needs_directory=True)
 
 _MAX_BYTES: Final = 256 << 20
 _MAX_MEMBERS: Final = 4 << 20
@@ -76,12 +79,10 @@ def _inherits_listener(lab: Lab) -> bool:
     return bool(run.get("listen", usual) == "inherit")
 
 
-@CHECKS.add(
+@_must(
     "corrupt",
-    "must",
     "A world that is given a damaged snapshot ends with an error before it opens its port; it does"
     " not start fresh.",
-    needs_directory=True,
 )
 async def look_at_corrupt(lab: Lab) -> str:
     """Overwrite bytes in the middle of a snapshot."""
@@ -93,11 +94,9 @@ async def look_at_corrupt(lab: Lab) -> str:
     )
 
 
-@CHECKS.add(
+@_must(
     "truncated",
-    "must",
     "A world that is given a truncated snapshot ends with an error before it opens its port.",
-    needs_directory=True,
 )
 async def look_at_truncated(lab: Lab) -> str:
     """Cut a snapshot off."""
@@ -107,11 +106,9 @@ async def look_at_truncated(lab: Lab) -> str:
     return await _require_refusal(lab, "truncated.json", content[:kept], what)
 
 
-@CHECKS.add(
+@_must(
     "empty",
-    "must",
     "A world that is given an empty snapshot ends with an error before it opens its port.",
-    needs_directory=True,
 )
 async def look_at_empty(lab: Lab) -> str:
     """Give the world an empty file."""
@@ -130,11 +127,9 @@ async def _alter(lab: Lab, change: Callable[[dict[str, Any]], None]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode(errors="surrogatepass")
 
 
-@CHECKS.add(
+@_should(
     "foreign",
-    "should",
     "A world refuses a snapshot of other content: one whose scene hash is not its own.",
-    needs_directory=True,
 )
 async def look_at_foreign(lab: Lab) -> str:
     """Change what identifies the content of the world in a snapshot."""
@@ -150,12 +145,7 @@ async def look_at_foreign(lab: Lab) -> str:
     return await _require_refusal(lab, "foreign.json", content, f"{', '.join(identity)} changed")
 
 
-@CHECKS.add(
-    "newer",
-    "should",
-    "A world refuses a snapshot of a newer version of its format.",
-    needs_directory=True,
-)
+@_should("newer", "A world refuses a snapshot of a newer version of its format.")
 async def look_at_newer(lab: Lab) -> str:
     """Raise the version number of a snapshot."""
     raised: list[str] = []
@@ -181,11 +171,9 @@ async def look_at_newer(lab: Lab) -> str:
     return await _require_refusal(lab, "newer.json", content, raised[0])
 
 
-@CHECKS.add(
+@_must(
     "missing",
-    "must",
     f"A world whose {RESUME_ENV} names no file ends with an error; it does not start fresh.",
-    needs_directory=True,
 )
 async def look_at_missing(lab: Lab) -> str:
     """Start a copy of the world whose command sets the variable to a path that does not exist."""

@@ -24,7 +24,7 @@ from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplic
 from clawblox.extras import install_command
 
 CHECKS: Final = Checks("restore")
-_check = partial(CHECKS.add, needs_directory=True)
+_must = partial(CHECKS.must, needs_directory=True)
 
 NOTHING_CHANGED: Final = (
     "no answer to an accepted input ever changed, so nothing was seen that a restore could lose"
@@ -33,9 +33,8 @@ _EXAMPLES: Final = 5
 """Cut points that are tried before the search ends."""
 
 
-@_check(
+@_must(
     "trace",
-    "must",
     "A restored world answers as the world that was saved would have answered: the same bytes to"
     " the same inputs, or the same documents at the same simulated times.",
 )
@@ -78,9 +77,8 @@ async def _saving_is_harmless(lab: Lab) -> bool:
     return True
 
 
-@_check(
+@_must(
     "landings",
-    "must",
     "Lives of a running world are equal after an input that landed at the same simulated time.",
 )
 async def look_at_landings(lab: Lab) -> str:
@@ -121,9 +119,8 @@ def _require_equal_pairs(
     return count, times
 
 
-@_check(
+@_must(
     "pending",
-    "must",
     "A save keeps the inputs that wait for the next tick, in the world and in the snapshot.",
 )
 async def look_at_pending(lab: Lab) -> str:
@@ -147,11 +144,7 @@ async def look_at_pending(lab: Lab) -> str:
     return f"after a restore with a waiting input, {times} simulated times were equal"
 
 
-@_check(
-    "second",
-    "must",
-    "Every restore of a save continues in the same way.",
-)
+@_must("second", "Every restore of a save continues in the same way.")
 async def look_at_second(lab: Lab) -> str:
     """Compare two restores of the same save."""
     who = "the second restore"
@@ -163,11 +156,7 @@ async def look_at_second(lab: Lab) -> str:
     return f"documents of {count} simulated times were equal"
 
 
-@_check(
-    "again",
-    "must",
-    "A restore of a restored world is exact too.",
-)
+@_must("again", "A restore of a restored world is exact too.")
 async def look_at_again(lab: Lab) -> str:
     """Compare a restored world with a restore of its own save."""
     who = "the restore of a restored world"
@@ -181,9 +170,8 @@ async def look_at_again(lab: Lab) -> str:
     return f"documents of {count} simulated times were equal"
 
 
-@_check(
+@_must(
     "fresh_places",
-    "must",
     "A restore is exact also where nothing of an earlier life is left but the save: no file, no"
     " process and no listener.",
 )
@@ -198,11 +186,7 @@ async def look_at_fresh_places(lab: Lab) -> str:
     return compared.evidence
 
 
-@_check(
-    "save_changes_nothing",
-    "must",
-    "A save changes nothing that the world does afterwards.",
-)
+@_must("save_changes_nothing", "A save changes nothing that the world does afterwards.")
 async def look_at_saves(lab: Lab) -> str:
     """Compare two restores of the same save, of which one is saved in between."""
     who = "a restored world that was saved in between"
@@ -216,9 +200,8 @@ async def look_at_saves(lab: Lab) -> str:
     return f"observations of {count} simulated times were equal, with and without saves in between"
 
 
-@_check(
+@_must(
     "resnapshot",
-    "must",
     "The snapshot of a restored world, where time stands still, has the bytes of the save.",
 )
 async def look_at_resnapshot(lab: Lab) -> str:
@@ -233,11 +216,7 @@ async def look_at_resnapshot(lab: Lab) -> str:
     return f"{len(first.content)} bytes were equal"
 
 
-@_check(
-    "cut_points",
-    "must",
-    "A restore is exact wherever in its life the world was saved.",
-)
+@_must("cut_points", "A restore is exact wherever in its life the world was saved.")
 async def look_at_cut_points(lab: Lab) -> str:
     """Restore saves from before random steps of a script; a failure is reduced to the first."""
     await lab.require_clock("lockstep")
@@ -305,22 +284,14 @@ async def _find_arrivals(lab: Lab) -> tuple[Arrival, Arrival]:
     return before, (await realtime.live_restored(lab, saving=False)).arrival
 
 
-@_check(
-    "sessions",
-    "must",
-    "The sessions of all agents keep working after a restore, without a new join.",
-)
+@_must("sessions", "The sessions of all agents keep working after a restore, without a new join.")
 async def look_at_sessions(lab: Lab) -> str:
     """Observe with every session of the original."""
     _, arrival = await _find_arrivals(lab)
     return f"{len(arrival.observed)} sessions were accepted"
 
 
-@_check(
-    "chat",
-    "must",
-    "The chat history is the same after a restore.",
-)
+@_must("chat", "The chat history is the same after a restore.")
 async def look_at_chat(lab: Lab) -> str:
     """Compare the chat of each agent before the save and after the restore."""
     before, after = await _find_arrivals(lab)
@@ -350,9 +321,8 @@ async def _find_first_message(lab: Lab) -> Exchange | None:
     return None if newcomer is None else newcomer.said
 
 
-@_check(
+@_must(
     "joins",
-    "must",
     "An agent that joins a restored world finds what it would have found without the restore.",
 )
 async def look_at_joins(lab: Lab) -> str:

@@ -13,9 +13,8 @@ CHECKS: Final = Checks("contract")
 _LIMIT: Final = f"{MAX_ANSWER_BYTES >> 20} MiB"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "answer_size",
-    "must",
     f"An answer to an agent has at most {_LIMIT}: no more is read, by clawblox or for an agent that"
     " it runs.",
     is_last=True,

@@ -18,9 +18,8 @@ _HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
 """What the documentation for agents must not mention; compared without regard to case."""
 
 
-@CHECKS.add(
+@CHECKS.must(
     "world_toml",
-    "must",
     "A world has a world.toml that is valid TOML, with values of valid types.",
     needs_start=False,
 )
@@ -32,9 +31,8 @@ async def look_at_world_toml(lab: Lab) -> str:
     return f"it is valid, with {len(world.config)} keys at the top level"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "spelling",
-    "should",
     "No unknown key of world.toml looks like a misspelled one.",
     needs_directory=True,
     needs_start=False,
@@ -46,9 +44,8 @@ async def look_at_spelling(lab: Lab) -> str:
     return "no key looks misspelled"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "api_doc",
-    "must",
     "The document that world.toml names as the documentation for agents exists, and the world"
     f" serves one at {API_ROUTE} that is not empty.",
 )
@@ -70,9 +67,8 @@ async def look_at_api_doc(lab: Lab) -> str:
     return f"{len(exchange.content)} bytes are served"
 
 
-@CHECKS.add(
+@CHECKS.must(
     "hidden_routes",
-    "must",
     f"The documentation for agents mentions neither {SNAPSHOT_ROUTE} nor the operator's token.",
 )
 async def look_at_hidden_routes(lab: Lab) -> str:
@@ -95,9 +91,8 @@ async def look_at_hidden_routes(lab: Lab) -> str:
     return f"{sum(map(len, texts.values()))} characters mention none of {', '.join(_HIDDEN)}"
 
 
-@CHECKS.add(
+@CHECKS.should(
     "actions",
-    "should",
     "The inputs are known: the documentation for agents shows each as JSON that can be sent as it"
     " stands, or world.toml lists them as [conformance] actions.",
 )
