@@ -87,9 +87,19 @@ class Driver:
         self.tell(command)
         return self.answer()
 
+    def stop(self) -> None:
+        """Stop all its threads: one that runs on for a moment could renew the lease."""
+        self.process.send_signal(signal.SIGSTOP)
+        stats = list(Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
+        wait_until(lambda: all(is_stopped(stat) for stat in stats))
+
     def end(self) -> None:
         self.process.kill()
         self.process.communicate(timeout=HANG_S)
+
+
+def is_stopped(stat: Path) -> bool:
+    return stat.read_text().rpartition(")")[2].split()[0] == "T"
 
 
 @contextlib.contextmanager
@@ -141,7 +151,7 @@ def test_a_driver_that_was_stopped_while_another_took_over_writes_nothing(tmp_pa
     with drivers(tmp_path, "node1", "node2") as [first, second]:
         assert first.ask("take") == "taken 0"
         assert first.ask("write saved") == "written 1"
-        first.process.send_signal(signal.SIGSTOP)
+        first.stop()
         assert second.ask("take") == "taken 1"
         first.process.send_signal(signal.SIGCONT)
         assert first.ask("write opened").startswith("JournalLostError ")
@@ -157,7 +167,7 @@ def test_a_driver_that_was_stopped_while_another_took_over_writes_nothing(tmp_pa
 def test_a_driver_whose_successor_has_come_and_gone_writes_nothing(tmp_path: Path) -> None:
     with drivers(tmp_path, "node1", "node2") as [first, second]:
         assert first.ask("take") == "taken 0"
-        first.process.send_signal(signal.SIGSTOP)
+        first.stop()
         assert second.ask("take") == "taken 0"
         assert second.ask("leave") == "left"
         first.process.send_signal(signal.SIGCONT)
@@ -169,16 +179,11 @@ def test_a_driver_whose_successor_has_come_and_gone_writes_nothing(tmp_path: Pat
 def test_a_driver_that_was_stopped_and_continued_in_time_goes_on(tmp_path: Path) -> None:
     with drivers(tmp_path, "node1", "node2") as [first, second]:
         assert first.ask("take") == "taken 0"
-        first.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: is_stopped(first))
+        first.stop()
         second.tell("take")
         first.process.send_signal(signal.SIGCONT)
         assert second.answer().startswith("RunLockedError ")
         assert first.ask("write saved") == "written 1"
-
-
-def is_stopped(driver: Driver) -> bool:
-    return Path(f"/proc/{driver.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def kill_before(number: int, directory: Path) -> bool:
