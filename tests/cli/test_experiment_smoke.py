@@ -76,6 +76,6 @@ def test_a_score_that_fails_is_a_failure(plan: Path, call: Start) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_smoke_run_is_not_a_dry_run_and_stays_in_the_foreground(call: Start) -> None:
-    for option in ("--dry-run", "--detach"):
-        assert "without --dry-run and --detach" in refuse(call, *SMOKE[1:], option)
+def test_a_smoke_run_is_new_and_no_dry_run_and_stays_in_the_foreground(call: Start) -> None:
+    for option in ("--continue", "--dry-run", "--detach"):
+        assert "without --continue, --dry-run and --detach" in refuse(call, *SMOKE[1:], option)
