@@ -73,6 +73,7 @@ class Session:
         self._hooks = hooks or {}
         self._warn = warn
         self._scope = anyio.CancelScope()
+        self._checking = anyio.CancelScope()
         self._error: Exception | None = None
         self._is_stopped = False
         self._chosen = None if chosen is None else set(chosen)
@@ -108,7 +109,10 @@ class Session:
         begun_at = self._clock.monotonic()
         try:
             with self._scope:
-                await self._check()
+                with self._checking:
+                    await self._check()
+                if self._checking.cancelled_caught:
+                    return
                 if await self._begin():
                     self._recall_limits()
                     await self._scheduler.run(self._chains())
@@ -212,9 +216,10 @@ class Session:
         return self._outcome()
 
     def halt(self) -> None:
-        """Ask everything to make checkpoints and to stop."""
+        """Ask everything to make checkpoints and to stop; before that began, begin nothing."""
         self._is_stopped = True
         self._scheduler.halt(_REQUEST)
+        self._checking.cancel()  # on a cluster without room it would wait forever
 
     def pause(self, chains: Collection[str] | None) -> None:
         """Ask chains to make checkpoints and to stop; None means all."""

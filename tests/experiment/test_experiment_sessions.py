@@ -21,7 +21,7 @@ from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble
 from tests.experiment.test_experiment import Scene, run
-from tests.support import wait_until_async
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -186,6 +186,22 @@ async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
         tasks.cancel_scope.cancel()
     assert (outcome.status, outcome.exit_status) == ("stopped", 130)
     assert outcome.text == "r1: stopped on request"
+
+
+async def test_a_stop_ends_a_check_that_waits_for_a_node(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scene.experiment(scene.plan()) as exp:
+
+        async def wait(*_: object, **__: object) -> None:
+            await exp.pause()
+            await anyio.sleep_forever()
+
+        monkeypatch.setattr(scene.workshop, "survey", wait)
+        with anyio.fail_after(HANG_S):
+            outcome = await exp.run()
+        assert [line.type for line in exp.record.lines] == ["experiment.begun"]
+    assert (outcome.status, outcome.exit_status) == ("stopped", 130)
 
 
 @pytest.mark.parametrize(
