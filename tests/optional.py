@@ -27,6 +27,7 @@ PACKAGES: Mapping[str, str] = {
     "curl": "curl",
     "git": "git",
     "initdb": "postgresql",
+    "ip": "iproute2",
     "npm": "npm",
     "openssl": "openssl",
     "rg": "ripgrep",

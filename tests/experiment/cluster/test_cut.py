@@ -1,0 +1,148 @@
+"""A node whose network is cut: driver and node each end on their own, and agree that they have.
+
+Each node is a network namespace. Between it and the driver are a cable and a TCP connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from clawblox.system.guard import GUARD_NAME
+from clawblox.system.process_tree import command_line
+from tests.experiment.cluster.test_local_cluster import lines
+from tests.experiment.real import trials
+from tests.experiment.real.trials import Trial
+from tests.support import wait_until
+
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.needs("curl", "ip"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
+
+LEASE_S = 30.0
+SHORT_CUT_S = 12.0
+"""TCP sends again after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 seconds."""
+
+NAMESPACES = """
+import socket, threading
+from pathlib import Path
+from types import SimpleNamespace
+from clawblox.experiment.cluster import local_engine
+from clawblox.experiment.cluster.local_engine import LocalHost
+from clawblox.system.outer_user import call
+
+start, end = LocalHost.start, LocalHost.end
+
+def start_on_node(self, node):
+    with socket.create_server((f"198.18.{int(node[-1])}.1", 0)) as server:
+        thread = threading.Thread(target=start_in_namespace, args=(self, node, server))
+        thread.start()
+        thread.join()
+
+def start_in_namespace(self, node, server):
+    with open(f"/run/netns/{node}") as namespace:
+        call("setns", "setns", namespace.fileno(), 0x40000000)
+
+    def connect():
+        theirs = socket.create_connection(server.getsockname())
+        return server.accept()[0], theirs
+
+    local_engine.socket = SimpleNamespace(socketpair=connect)
+    start(self, node)
+
+def end_if_connected(self):
+    if not self.node or Path(f"/sys/class/net/to-{self.node}/operstate").read_text() == "up\\n":
+        end(self)
+
+LocalHost.start, LocalHost.end = start_on_node, end_if_connected
+"""
+"""A host is in the namespace of its node, and is ended only while a cable leads there."""
+
+
+@attrs.frozen
+class Node:
+    """A network namespace, and the cable to it.
+
+    Attributes:
+        name: Its name.
+    """
+
+    name: str
+
+    @classmethod
+    @contextlib.contextmanager
+    def made(cls, number: int) -> Iterator[Node]:
+        """Make a node; remove it at the end of the block."""
+        node = cls(f"cbx{os.getpid()}-{number}")
+        network = f"198.18.{number}"
+        inside = ("-n", node.name)
+        ip("netns", "add", node.name)
+        try:
+            ip("link", "add", node.cable, "type", "veth", "peer", "eth0", "netns", node.name)
+            ip("address", "add", f"{network}.1/24", "dev", node.cable)
+            ip(*inside, "address", "add", f"{network}.2/24", "dev", "eth0")
+            for where in ((*inside, "link", "set", "lo"), (*inside, "link", "set", "eth0")):
+                ip(*where, "up")
+            node.mend()
+            yield node
+        finally:
+            ip("netns", "delete", node.name)
+
+    @property
+    def cable(self) -> str:
+        return f"to-{self.name}"
+
+    def cut(self) -> None:
+        ip("link", "set", self.cable, "down")
+
+    def mend(self) -> None:
+        ip("link", "set", self.cable, "up")
+
+    def processes(self) -> list[str]:
+        """Return the processes of its hosts, but for their guards."""
+        found = map(command_line, map(int, ip("netns", "pids", self.name).split()))
+        return [text for text in found if text and f" {GUARD_NAME} " not in text]
+
+
+def ip(*arguments: str) -> str:
+    return subprocess.run(["ip", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_short_cut_is_survived_and_a_longer_one_ends_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "PROGRAM", NAMESPACES + trials.PROGRAM)
+    with Node.made(1) as near, Node.made(2) as far:
+        nodes = {near.name: 1, far.name: 1}
+        trial = Trial.make(
+            tmp_path, agents=["Eko"], generations=1, nodes=nodes, cluster={"lease": LEASE_S}
+        )
+        program = trial.start()
+        wait_until(lambda: lines(trial, "checkpoint"))
+        near.cut()
+        time.sleep(SHORT_CUT_S)
+        saved = len(lines(trial, "checkpoint"))
+        near.mend()
+        wait_until(lambda: len(lines(trial, "checkpoint")) > saved + 1)
+        assert near.processes()
+        near.cut()
+        wait_until(lambda: lines(trial, "failed"))
+        assert near.processes() == []
+        wait_until(lambda: len(lines(trial, "working")) == 2)
+        trial.close(1)
+        near.mend()
+        program.communicate()
+        trial.wait_for_silence()
+    lost, last = trial.attempts("r1", 1)
+    assert [lost.outcome, lost.ending.data["cause"]] == ["failed", "node"]
+    assert last.outcome == "committed"
+    assert [each.opened.data["host"]["node"] for each in (lost, last)] == [near.name, far.name]
