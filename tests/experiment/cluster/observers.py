@@ -1,0 +1,170 @@
+"""An observer of what lives: worlds send datagrams, and the kernel notes when each was sent.
+
+A world under observation has two processes that send one every few milliseconds: a child, and a
+daemon of its own session that ignores SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import attrs
+
+from tests.support import wait_until
+
+_TIMESTAMP = 35
+"""SO_TIMESTAMPNS of socket(7), which Python does not name."""
+
+INTERVAL_S = 0.005
+"""Seconds between two datagrams of a process."""
+
+CONTROL = "control"
+"""The chain of processes that belong to no world."""
+
+_BEACON = f"""
+import contextlib, os, signal, socket, sys, time
+
+def send(chain, life):
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    number = 0
+    while True:
+        number += 1
+        text = f"{{chain}}|{{life}}|{{os.getpid()}}|{{number}}"
+        with contextlib.suppress(OSError):
+            client.sendto(text.encode(), ("127.0.0.1", port))
+        time.sleep({INTERVAL_S})
+
+port, command = int(sys.argv[1]), sys.argv[2:]
+if not command:
+    send("{CONTROL}", "")
+life = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], ".."))
+chain = os.path.basename(os.path.realpath(os.path.join(life, "../..")))
+if os.fork() == 0:
+    send(chain, life)
+helper = os.fork()
+if helper == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        send(chain, life)
+    os._exit(0)
+os.waitpid(helper, 0)
+os.execv(command[0], command)
+"""
+_PYTHON = (sys.executable, "-I", "-S", "-c")
+
+
+class Act(NamedTuple):
+    """A datagram.
+
+    Attributes:
+        at: When it was sent: seconds since the epoch.
+        pid: The process that sent it.
+        number: Counts those of the process.
+    """
+
+    at: float
+    pid: int
+    number: int
+
+
+@attrs.define
+class Observer:
+    """Takes all datagrams.
+
+    Attributes:
+        lags: Each time, how many seconds after its SIGKILL a process was seen to act.
+    """
+
+    lags: list[float] = attrs.field(factory=list, init=False)
+    _socket: socket.socket
+    _received: list[tuple[float, bytes]] = attrs.field(factory=list, init=False)
+    _sorted: int = attrs.field(default=0, init=False)
+    _acts: dict[tuple[str, str], list[Act]] = attrs.field(factory=dict, init=False)
+
+    @property
+    def command(self) -> list[str]:
+        """What runs a command that follows, and lets its processes be observed."""
+        return [*_PYTHON, _BEACON, str(self._socket.getsockname()[1])]
+
+    def receive(self) -> None:
+        """Receive until an empty datagram."""
+        while True:
+            text, [(_, _, stamp)], *_ = self._socket.recvmsg(1024, 256)
+            if not text:
+                return
+            seconds, nanoseconds = struct.unpack("@ll", stamp)
+            self._received.append((seconds + nanoseconds / 1e9, text))
+
+    def _sort(self) -> dict[tuple[str, str], list[Act]]:
+        for at, text in self._received[self._sorted :]:
+            self._sorted += 1
+            chain, life, pid, number = text.decode().split("|")
+            self._acts.setdefault((chain, life), []).append(Act(at, int(pid), int(number)))
+        return self._acts
+
+    def lives(self, chain: str) -> dict[str, list[Act]]:
+        """Return what the lives of a chain have done, in the order of their first acts.
+
+        A life is named by the run directory of the attempt on its node.
+        """
+        return {life: acts for (whose, life), acts in self._sort().items() if whose == chain}
+
+    def measure_lag(self) -> None:
+        """Kill a process that acts, and note how long after that it was seen to act."""
+        with subprocess.Popen(self.command) as control:
+
+            def acts() -> list[Act]:
+                known = self.lives(CONTROL).get("", [])
+                return [act for act in known if act.pid == control.pid]
+
+            wait_until(acts)
+            killed_at = time.time()
+            control.kill()
+        self.lags.append(max(0.0, acts()[-1].at - killed_at))
+
+    def count_missed(self) -> int:
+        """Return how many datagrams were lost on their way."""
+        latest: Counter[int] = Counter()
+        seen: Counter[int] = Counter()
+        for act in itertools.chain(*self._sort().values()):
+            latest[act.pid] = max(latest[act.pid], act.number)
+            seen[act.pid] += 1
+        return (latest - seen).total()
+
+    def watch_world(self, directory: Path) -> None:
+        """Let the world in a directory be observed."""
+        file = directory / "world.toml"
+        before = "command = ["
+        watched = json.dumps(self.command)[:-1]
+        file.write_text(file.read_text().replace(before, f"{before[:-1]}{watched}, ", 1))
+
+
+@contextlib.contextmanager
+def observer() -> Iterator[Observer]:
+    """Observe until the end of the block."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        server.setsockopt(socket.SOL_SOCKET, _TIMESTAMP, 1)
+        server.bind(("127.0.0.1", 0))
+        made = Observer(server)
+        thread = threading.Thread(target=made.receive)
+        thread.start()
+        try:
+            yield made
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+                client.sendto(b"", server.getsockname())
+            thread.join()
