@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import pickle
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -234,6 +235,30 @@ def test_a_chunk_through_a_link_is_not_read(place: Path) -> None:
     (place / "link").symlink_to("secret")
     with pytest.raises(OSError, match="is a symbolic link"):
         read_chunk(place / "link", 0, 4)
+
+
+def test_a_chunk_travels_beside_its_pickle_where_that_is_possible(place: Path) -> None:
+    content = CONTENT * 100
+    (place / "sent").write_bytes(content)
+    chunk = read_chunk(place / "sent", 0, len(content))
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(chunk, 5, buffer_callback=buffers.append)
+    assert len(pickled) < 100
+    assert [*map(bytes, buffers)] == [content]
+    arrived = pickle.loads(pickled, buffers=[memoryview(content)])
+    sha256 = hashlib.sha256(content).hexdigest()
+    with closing(IncomingFile(place / "file", len(content), sha256)) as incoming:
+        for offset in range(0, len(content), 4):
+            incoming.write(offset, arrived[offset : offset + 4])
+        incoming.publish()
+    assert (place / "file").read_bytes() == content
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_chunk_travels_by_each_protocol(place: Path, protocol: int) -> None:
+    (place / "sent").write_bytes(CONTENT)
+    chunk = read_chunk(place / "sent", 0, len(CONTENT))
+    assert pickle.loads(pickle.dumps(chunk, protocol)) == CONTENT
 
 
 def test_the_error_travels() -> None:
