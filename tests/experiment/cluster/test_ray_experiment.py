@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -50,8 +51,9 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
         trial = connect(trial, cluster, TOKEN)
         program = trial.start()
         wait_until(lambda: all(lines(trial, "checkpoint", chain=chain) for chain in CHAINS))
-        hosts = find_hosts()
+        hosts = find_hosts(tmp_path)
         assert len(hosts) == len(CHAINS)
+        assert not find_variables_of_ray(hosts)
 
         os.kill(beta, signal.SIGKILL)
         paused = pause(gamma)
@@ -64,7 +66,7 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
         trial.close(1)
         wait_until(lambda: len(lines(trial, "committed", generation=1)) == len(CHAINS))
         wait_until(lambda: count_saved(trial) == 4)
-        hosts += find_hosts()
+        hosts += find_hosts(tmp_path)
         program.kill()
         program.communicate()
         wait_for_silence(tmp_path, hosts)
@@ -128,9 +130,20 @@ def clawblox(cluster: RayCluster, trial: Trial, command: str, *flags: str) -> st
     return done.stdout
 
 
-def find_hosts() -> list[int]:
+def find_hosts(root: Path) -> list[int]:
     """Return the processes of the hosts that run."""
-    return [pid for pid in all_processes() if command_line(pid).startswith(HOST)]
+    return [pid for pid in processes_in(root) if command_line(pid).startswith(HOST)]
+
+
+def find_variables_of_ray(hosts: list[int]) -> set[bytes]:
+    """Return the variables of Ray that worlds and agents have."""
+    found = set()
+    for pid in find_node(*hosts):
+        if not command_line(pid).startswith(HOST):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                found |= {word for word in words if word.startswith(b"RAY_")}
+    return found
 
 
 def pause(raylet: int) -> list[int]:
@@ -150,13 +163,14 @@ def count_saved(trial: Trial) -> int:
 def wait_for_silence(root: Path, hosts: list[int]) -> None:
     """Wait until the nodes have no process of an attempt."""
     wait_until(
-        lambda: not (find_hosts() or processes_in(root / "scratch") or guards_of(*hosts)),
+        lambda: not (find_hosts(root) or processes_in(root / "scratch") or guards_of(*hosts)),
         what="nothing is left on a node",
     )
 
 
 def check_sweep(trial: Trial) -> None:
     """Check that the next host on a node removes what lost hosts have left there."""
-    subprocess.run([sys.executable, "-c", SWEEP], env={**os.environ, **trial.environment})
+    env = {**os.environ, **trial.environment}
+    subprocess.run([sys.executable, "-c", SWEEP], env=env, check=True)
     (place,) = (trial.root / "scratch").glob("clawblox-hosts-*/hosts/*")
     assert [path.name for path in place.iterdir()] == ["lock"]
