@@ -39,8 +39,8 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
     trial = Trial.make(
         tmp_path,
         repeats=len(CHAINS),
-        faults={"turn_s": 0.5},
-        checkpoint={"every": 2.0, "idle_quiet": 0.0, "idle_wait": 10.0},
+        faults={"turn_s": 1.0},
+        checkpoint={"every": 3.0, "idle_quiet": 0.0, "idle_wait": 10.0},
         limits={"min_free": None, "worlds": len(CHAINS)},
         cluster={"lease": LEASE_S, "cpus": 1},
     )
@@ -71,7 +71,7 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
         program.communicate()
         wait_for_silence(tmp_path, hosts)
 
-        trial.close(2, 2)
+        trial.close(2, 1)
         program = trial.start()
         output, _ = program.communicate(timeout=HANG_S)
         assert (program.returncode, json.loads(output)["status"]) == (0, "done")
