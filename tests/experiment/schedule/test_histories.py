@@ -154,6 +154,21 @@ def check_journal(history: History) -> None:
         assert recorded[made.order.run_id] == describe_host(made.room)
 
 
+def has_outlasted_hosts(history: History) -> bool:
+    """Return whether the last session ran until no host of an earlier one could live."""
+    begun, ended = (
+        next(line for line in reversed(history.journal.lines) if line.type == name)
+        for name in ("session.begun", "session.ended")
+    )
+    return not any(
+        attempt.ending is None
+        and attempt.opened.seq < begun.seq
+        and ended.data["elapsed_s"] <= attempt.host.get("bound_s", 0.0)
+        for chain in history.state.chains.values()
+        for attempt in chain.attempts
+    )
+
+
 def check_rest(history: History) -> None:
     """Check what must be true after a session that was not killed."""
     state = history.state
@@ -227,7 +242,7 @@ async def play(plan: Plan, scripts: list[SessionScript], *, has_score: bool) -> 
         spent = sum_ledgers(history) * USD_PER_TOKEN
         outcome = await history.play(script)
         check_journal(history)
-        if outcome is not None:
+        if outcome is not None and has_outlasted_hosts(history):
             check_rest(history)
             check_money(history, script, spent)
     history.workshop.is_logged_in = True
