@@ -121,13 +121,15 @@ def test_short_cut_is_survived_and_a_longer_one_ends_both_sides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PROGRAM", NAMESPACES + trials.PROGRAM)
-    with Node.made(1) as near, Node.made(2) as far:
-        nodes = {near.name: 1, far.name: 1}
+    with Node.made(1) as first, Node.made(2) as second:
+        nodes = {first.name: 1, second.name: 1}
         trial = Trial.make(
             tmp_path, agents=["Eko"], generations=1, nodes=nodes, cluster={"lease": LEASE_S}
         )
         program = trial.start()
         wait_until(lambda: lines(trial, "checkpoint"))
+        is_first = trial.attempts("r1", 1)[0].opened.data["host"]["node"] == first.name
+        near, far = (first, second) if is_first else (second, first)
         near.cut()
         time.sleep(SHORT_CUT_S)
         saved = len(lines(trial, "checkpoint"))
