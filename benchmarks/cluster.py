@@ -21,19 +21,15 @@ Where Ray is not installed, its rows say so. All nodes are this machine.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
-import shutil
 import signal
-import site
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,13 +37,11 @@ import anyio
 import attrs
 
 from benchmarks import cluster_hosts
+from benchmarks.cluster_before import measure_before
 from benchmarks.cluster_hosts import LEASE_S
 from benchmarks.experiments import ENV, begin, count, cpu_seconds, make_plan, wait_for
 from benchmarks.fresh import call_in_fresh_process
-from benchmarks.measure import Row, median, report
-from benchmarks.paired import ENV as CLEAN_ENV
-from benchmarks.paired import measure_imports
-from benchmarks.worlds import write_world
+from benchmarks.measure import Row, median, print_rows, take_rounds, write_json
 from clawblox.experiment import Experiment
 from clawblox.experiment.cluster import connect
 from clawblox.experiment.cluster.local_engine import LocalEngine
@@ -63,31 +57,15 @@ from tests.support import (
     processes_in,
 )  # fmt: skip
 
-BEFORE: Final = "d6ac0aa5"
-"""The last commit without clusters."""
-
-_ROOT: Final = Path(__file__).parents[1]
+_TITLE: Final = "experiments on a cluster"
 _KB: Final = 1024
 _MB: Final = 1 << 20
 _MANY: Final = 64
+_HOSTS: Final = 4
 _PAUSED_LEASE_S: Final = 10.0
 _DEADLINE_S: Final = 60.0
 _NAMES: Final = {"ray": "Ray", "local": "socket"}
 _NO_RAY: Final = "Ray is not installed"
-_FIRST_START: Final = """
-import json, sys, time
-import anyio
-from clawblox import AsyncWorld
-
-async def main():
-    async with AsyncWorld(dir=sys.argv[1]) as world:
-        wall, cpu = time.perf_counter(), time.process_time()
-        await world.start(run_dir=sys.argv[2])
-        taken = {"wall_ms": time.perf_counter() - wall, "cpu_ms": time.process_time() - cpu}
-        print(json.dumps({name: 1e3 * value for name, value in taken.items()}))
-
-anyio.run(main)
-"""
 
 
 @attrs.frozen
@@ -96,7 +74,7 @@ class Scale:
 
     rounds: int = 3
     seconds: float = 3.0
-    idle_s: float = 30.0
+    idle_s: float = 20.0
     callers: Sequence[int] = (1, 8, 64)
     transfers: Sequence[tuple[int, int]] = ((64, _MB), (4, 300 * _MB))
     at_once: Sequence[int] = (1, 8)
@@ -133,11 +111,6 @@ class Bench:
         """Return a row that tells why there is none for Ray, if there is none."""
         return [] if "ray" in self.kinds else [Row(what, None, "", note=_NO_RAY)]
 
-    def take_rounds(self, function: Callable[..., Any], *arguments: object) -> dict[str, float]:
-        """Return the medians of what a function returns."""
-        taken = [self.call(function, *arguments) for _ in range(self.scale.rounds)]
-        return {name: median(sample[name] for sample in taken) for name in taken[0]}
-
 
 # -- calls ---------------------------------------------------------------------------------------
 
@@ -147,10 +120,13 @@ def bench_calls(bench: Bench, _scratch: Path) -> list[Row]:
     rows: list[Row] = []
     for callers in bench.scale.callers:
         what = f"calls of 1 kB, {callers} {'caller' if callers == 1 else 'callers'}"
-        arguments = (_KB, callers, bench.scale.seconds)
+        seconds = bench.scale.seconds
+        call = partial(bench.call, cluster_hosts.call_often)
+        takers = {kind: partial(call, kind, _KB, callers, seconds) for kind in bench.kinds}
+        samples = take_rounds(bench.scale.rounds, takers)
         taken = {
-            kind: bench.take_rounds(cluster_hosts.call_often, kind, *arguments)
-            for kind in bench.kinds
+            kind: {name: median(values) for name, values in found.items()}
+            for kind, found in samples.items()
         }
         rows += _call_rows(what, taken, goal_ms=2.0 if callers == 1 else None)
     return [*rows, *bench.without_ray("calls of 1 kB through Ray")]
@@ -176,34 +152,28 @@ def _call_rows(what: str, taken: dict[str, dict[str, float]], goal_ms: float | N
 def bench_files(bench: Bench, scratch: Path) -> list[Row]:
     """Measure files that come to the driver."""
     rows: list[Row] = []
-    hosts = 4
     for files, size in bench.scale.transfers:
-        what = f"{files} x {size // _MB} MB"
-        samples: dict[str, list[dict[str, float]]] = {kind: [] for kind in (*bench.kinds, "floor")}
-        for _ in range(bench.scale.rounds):
-            for kind, found in samples.items():
-                with tempfile.TemporaryDirectory(dir=scratch) as place:
-                    shape = (hosts, files // hosts, size, place)
-                    if kind == "floor":
-                        found.append({"s": bench.call(cluster_hosts.pull_floor, *shape)})
-                    else:
-                        found.append(bench.call(cluster_hosts.pull, kind, *shape))
-        floor = median(sample["s"] for sample in samples.pop("floor"))
-        for kind, found in samples.items():
-            name, goals = (
-                f"{what} through {_NAMES[kind]}",
-                (2.0, 32.0) if kind == "ray" else (None, None),
-            )
-            seconds = median(sample["s"] for sample in found)
-            peak, private = (
-                max(sample[f] for sample in found) / 1e6 for f in ("peak_bytes", "private_bytes")
-            )
+
+        def take(kind: str, files: int = files, size: int = size) -> dict[str, float]:
+            with tempfile.TemporaryDirectory(dir=scratch) as place:
+                shape = (_HOSTS, files // _HOSTS, size, place)
+                if kind == "floor":
+                    return {"s": bench.call(cluster_hosts.pull_floor, *shape)}
+                pulled: dict[str, float] = bench.call(cluster_hosts.pull, kind, *shape)
+                return pulled
+
+        takers = {kind: partial(take, kind) for kind in ("floor", *bench.kinds)}
+        taken = take_rounds(bench.scale.rounds, takers)
+        floor = median(taken["floor"]["s"])
+        for kind in bench.kinds:
+            what = f"{files} x {size // _MB} MB through {_NAMES[kind]}"
+            seconds = median(taken[kind]["s"])
+            peak, own = (max(taken[kind][name]) / 1e6 for name in ("peak_bytes", "private_bytes"))
+            most, largest = (2.0, 32.0) if kind == "ray" else (None, None)
             rows += [
-                Row(f"{name}, against bare sockets", seconds, "s", floor, goals[0]),
-                Row(
-                    f"{name}: peak growth of the driver's own memory", private, "MB", goal=goals[1]
-                ),
-                Row(f"{name}: peak growth, shared memory included", peak, "MB"),
+                Row(f"{what}, against bare sockets", seconds, "s", floor, most),
+                Row(f"{what}: peak growth of the driver's own memory", own, "MB", goal=largest),
+                Row(f"{what}: peak growth, shared memory included", peak, "MB"),
             ]
     return [*rows, *bench.without_ray("files through Ray")]
 
@@ -216,11 +186,12 @@ def bench_starts(bench: Bench, _scratch: Path) -> list[Row]:
     rows: list[Row] = []
     for kind in bench.kinds:
         for at_once in bench.scale.at_once:
-            samples, floors = [], []
-            for _ in range(bench.scale.rounds):
-                samples.append(bench.call(cluster_hosts.start_hosts, kind, at_once))
-                floors.append(bench.call(cluster_hosts.start_floor, kind, at_once))
-            seconds, floor = median(sample["start_s"] for sample in samples), median(floors)
+            takers = {
+                "hosts": partial(bench.call, cluster_hosts.start_hosts, kind, at_once),
+                "floor": partial(bench.call, cluster_hosts.start_floor, kind, at_once),
+            }
+            taken = take_rounds(bench.scale.rounds, takers)
+            seconds, floor = (median(taken[name]["start_s"]) for name in ("hosts", "floor"))
             what = f"{at_once} {'host' if at_once == 1 else 'hosts at once'}, {_NAMES[kind]}: start"
             goal = 3.0 if (kind, at_once) == ("ray", 1) else None
             rows += [
@@ -228,7 +199,7 @@ def bench_starts(bench: Bench, _scratch: Path) -> list[Row]:
                 Row(f"{what}, against the imports of a host", seconds, "s", floor),
             ]
         if kind == "ray":
-            rows.append(Row("connecting to Ray", median(s["connect_s"] for s in samples), "s"))
+            rows.append(Row("connecting to Ray", median(taken["hosts"]["connect_s"]), "s"))
     return [*rows, *bench.without_ray("start of a host, Ray")]
 
 
@@ -347,10 +318,12 @@ def bench_pause(bench: Bench, _scratch: Path) -> list[Row]:
                 node = [*filter(is_alive, (host, *descendants(host)))]
                 for pid in (driver.pid, *node, guard):  # the driver would end the host with force
                     os.kill(pid, signal.SIGSTOP)
-                time.sleep(_PAUSED_LEASE_S + 1.0)
-                assert all(map(is_alive, node))
-                for pid in (*node, guard):
-                    os.kill(pid, signal.SIGCONT)
+                try:
+                    time.sleep(_PAUSED_LEASE_S + 1.0)
+                    assert all(map(is_alive, node))
+                finally:
+                    for pid in (*node, guard):
+                        os.kill(pid, signal.SIGCONT)
                 taken.append(seconds_until_gone(node))
         what = f"paused node, {_NAMES[kind]}: from SIGCONT until nothing is left"
         rows.append(
@@ -365,59 +338,6 @@ def bench_pause(bench: Bench, _scratch: Path) -> list[Row]:
     return [*rows, *bench.without_ray("paused, Ray")]
 
 
-# -- without a cluster ---------------------------------------------------------------------------
-
-
-def bench_before(bench: Bench, scratch: Path) -> list[Row]:
-    """Compare imports and first starts with the last commit without clusters."""
-    try:
-        pythons = install_both(scratch)
-    except subprocess.CalledProcessError as error:
-        return [Row("against the commit before", None, "", note=f"no commit {BEFORE}: {error}")]
-    rounds = bench.scale.import_rounds
-    rows = [
-        Row(f"{pair.what}, against {BEFORE}", pair.after, pair.unit, pair.before, 1.03)
-        for pair in measure_imports(pythons, rounds)
-    ]
-    world = write_world(scratch / "light", "light")
-    samples: dict[str, list[dict[str, float]]] = {name: [] for name in pythons}
-    for number in range(rounds + 1):
-        for name in random.Random(number).sample(list(pythons), len(pythons)):
-            run_dir = scratch / f"run-{name}-{number}"
-            words = [pythons[name], "-P", "-c", _FIRST_START, str(world), str(run_dir)]
-            done = subprocess.run(words, env=CLEAN_ENV, stdout=subprocess.PIPE, check=True)
-            if number:  # the first round compiles
-                samples[name].append(json.loads(done.stdout))
-    for what, field in (("first start of a world", "wall_ms"), ("CPU of it", "cpu_ms")):
-        after, before = (
-            median(sample[field] for sample in samples[name]) for name in ("after", "before")
-        )
-        rows.append(Row(f"{what}, against {BEFORE}", after, "ms", before, 1.03))
-    return rows
-
-
-def install_both(scratch: Path) -> dict[str, str]:
-    """Return interpreters with copies of both states of the package and the same requirements."""
-    pythons = {}
-    for name in ("before", "after"):
-        state = scratch / name
-        state.mkdir()
-        if name == "before":
-            words = ["git", "archive", BEFORE, "clawblox"]
-            packed = subprocess.run(words, cwd=_ROOT, stdout=subprocess.PIPE, check=True).stdout
-            subprocess.run(["tar", "x"], cwd=state, input=packed, check=True)
-        else:
-            leave = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(_ROOT / "clawblox", state / "clawblox", ignore=leave)
-        home = scratch / f"python-{name}"
-        venv.create(home, symlinks=True)
-        (packages,) = home.glob("lib/python*/site-packages")
-        lines = [str(state), *site.getsitepackages()]
-        (packages / "bench.pth").write_text("\n".join(lines) + "\n")
-        pythons[name] = str(home / "bin" / "python")
-    return pythons
-
-
 # -- all of it -----------------------------------------------------------------------------------
 
 _BENCHES: Final[dict[str, Callable[[Bench, Path], list[Row]]]] = {
@@ -426,7 +346,7 @@ _BENCHES: Final[dict[str, Callable[[Bench, Path], list[Row]]]] = {
     "starts": bench_starts,
     "attempts": bench_attempts,
     "pause": bench_pause,
-    "before": bench_before,
+    "before": lambda bench, scratch: measure_before(scratch, bench.scale.import_rounds),
 }
 
 
@@ -455,6 +375,7 @@ def main() -> None:
     """Measure, print the targets, and write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", choices=list(_BENCHES))
+    parser.add_argument("--rounds", type=int, default=Scale().rounds)
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--quick", action="store_true", help="show that it works")
     parser.add_argument("--drive", nargs=2, help=argparse.SUPPRESS)
@@ -463,7 +384,8 @@ def main() -> None:
         anyio.run(drive, *options.drive)
         return
     rows: list[Row] = []
-    with prepare(QUICK if options.quick else Scale()) as bench:
+    scale = QUICK if options.quick else Scale(options.rounds)
+    with prepare(scale) as bench:
         for name, measure in _BENCHES.items():
             if options.only in (None, name):
                 with tempfile.TemporaryDirectory(prefix="clawblox-cluster-") as scratch:
@@ -471,7 +393,9 @@ def main() -> None:
                     rows += measure(bench, Path(scratch))
                     after, note = os.getloadavg()[0], f"{before:.1f} before"
                     rows.append(Row(f"load of the machine after: {name}", after, "", note=note))
-    report("experiments on a cluster", rows, options.json)
+                if options.json:  # also if a later part fails
+                    write_json(options.json, _TITLE, rows)
+    print_rows(_TITLE, rows)
     print_checks(rows)
 
 

@@ -42,8 +42,8 @@ _WARM_UP_S: Final = 0.5
 _BLOCK_BYTES: Final = 1 << 20
 _SEND: Final = """
 import socket, sys
-connection, source = socket.socket(fileno=int(sys.argv[1])), open(sys.argv[2], "rb")
-connection.sendall(b".")
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+source = open(sys.argv[2], "rb")
 connection.recv(1)
 buffer = memoryview(bytearray(1 << 20))
 for _ in range(int(sys.argv[3])):
@@ -88,7 +88,7 @@ def write_file(path: Path, size: int) -> None:
 
 def serve() -> None:
     """Run a host of the local engine."""
-    local_engine.Host = EchoHost  # type: ignore[misc]
+    local_engine.Host = EchoHost  # type: ignore[attr-defined,misc]
     local_engine.main()
 
 
@@ -191,13 +191,17 @@ async def start_hosts(kind: str, count: int) -> dict[str, float]:
     return {"connect_s": connected_at - begun_at, "start_s": max(has_answered) - connected_at}
 
 
-def start_floor(kind: str, count: int) -> float:
-    """Start as many interpreters at once that import what a host does; return the seconds."""
+def start_floor(kind: str, count: int) -> dict[str, float]:
+    """Start as many interpreters at once that import what a host does.
+
+    Returns:
+        Seconds until all of them have ended.
+    """
     begun_at = time.monotonic()
     processes = [subprocess.Popen([sys.executable, "-c", _IMPORTS[kind]]) for _ in range(count)]
     for process in processes:
         process.wait()
-    return time.monotonic() - begun_at
+    return {"start_s": time.monotonic() - begun_at}
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -246,22 +250,20 @@ async def _pull_files(
 
 
 def pull_floor(hosts: int, count: int, size: int, directory: str) -> float:
-    """Bring the same files here over a bare socket for each host; return the seconds.
+    """Bring the same files here over a bare TCP connection for each host; return the seconds.
 
-    Each socket has a process that reads the files, and a thread that writes and syncs them. There
-    are no digests.
+    Each connection has a process that reads the files, and a thread that writes and syncs them.
+    There are no digests.
     """
     targets = _make_targets(hosts, directory)
     senders = []
     for target in targets:
         source = target / "source"
         write_file(source, size)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            words = [sys.executable, "-c", _SEND, str(theirs.fileno()), str(source), str(count)]
-            process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
-        senders.append((process, ours))
-        assert ours.recv(1)  # it has started
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            words = [sys.executable, "-c", _SEND, str(listener.getsockname()[1])]
+            process = subprocess.Popen([*words, str(source), str(count)])
+            senders.append((process, listener.accept()[0]))
     with ThreadPoolExecutor(hosts) as pool:
         begun_at = time.monotonic()
         for (_, ours), target in zip(senders, targets, strict=True):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import random
 import re
 import resource
 import statistics
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -32,6 +34,7 @@ __all__ = [
     "report",
     "reset_peak",
     "resident_bytes",
+    "take_rounds",
     "watch",
     "write_json",
 ]
@@ -97,6 +100,22 @@ def measure_loops(
             taken[name].append((time.process_time() - begun) / turns * 1e9)
     empty = min(taken.pop(""))
     return {name: max(0.0, min(times) - empty) for name, times in taken.items()}
+
+
+def take_rounds(
+    rounds: int, takers: Mapping[str, Callable[[], dict[str, float]]]
+) -> dict[str, dict[str, list[float]]]:
+    """Take samples of all contenders in each round, in shuffled order.
+
+    Returns:
+        The values of each member of the samples, by contender.
+    """
+    taken: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in takers}
+    for number in range(rounds):
+        for name in random.Random(number).sample(list(takers), len(takers)):
+            for member, value in takers[name]().items():
+                taken[name][member].append(value)
+    return taken
 
 
 @attrs.define

@@ -43,6 +43,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
     "agents": ["-m", "benchmarks.agents"],
     "agents_io": ["-m", "benchmarks.agents_io"],
     "experiments": ["-m", "benchmarks.experiments"],
+    "cluster": ["-m", "benchmarks.cluster"],
     "luau": ["-m", "benchmarks.luau"],
     "engine": ["-m", "benchmarks.engine"],
     "floods": ["-m", "benchmarks.floods"],
