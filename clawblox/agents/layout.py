@@ -24,6 +24,16 @@ AGENTS_DIR: Final = "agents"
 
 
 @attrs.frozen
+class _Place:
+    """An attribute of :class:`AgentDir`: a path in it."""
+
+    _name: str
+
+    def __get__(self, directory: AgentDir, _: type[AgentDir]) -> Path:
+        return directory.path / self._name
+
+
+@attrs.frozen
 class AgentDir:
     """The directory of one agent.
 
@@ -33,65 +43,30 @@ class AgentDir:
 
     path: Path
 
-    @property
-    def workspace(self) -> Path:
-        """The agent's own files; the working directory of its program."""
-        return self.path / "workspace"
-
-    @property
-    def runtime(self) -> Path:
-        """Files that clawblox writes for the program."""
-        return self.path / "runtime"
-
-    @property
-    def home(self) -> Path:
-        """The program's ``HOME``."""
-        return self.path / "home"
-
-    @property
-    def state(self) -> Path:
-        """Where the program keeps its conversations."""
-        return self.path / STATE_DIR
-
-    @property
-    def log_file(self) -> Path:
-        """The program's standard output, unchanged."""
-        return self.path / "logs" / "agent.log"
-
-    @property
-    def errors_file(self) -> Path:
-        """The program's standard error, unchanged."""
-        return self.path / "logs" / "agent.stderr.log"
-
-    @property
-    def events_file(self) -> Path:
-        """Events of the agent's processes and turns, one JSON object a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def usage_file(self) -> Path:
-        """Usage of the agent so far."""
-        return self.path / "usage.json"
-
-    @property
-    def command_file(self) -> Path:
-        """Script that reruns the latest start by hand, without secrets."""
-        return self.runtime / "start.sh"
-
-    @property
-    def system_prompt_file(self) -> Path:
-        """The system prompt."""
-        return self.runtime / "system_prompt.md"
-
-    @property
-    def access_file(self) -> Path:
-        """The address by which the agent knows its world; a resume needs the same address."""
-        return self.path / "world_access.json"
-
-    @property
-    def status_file(self) -> Path:
-        """Status of the agent for other processes."""
-        return self.runtime / "status.json"
+    workspace = _Place("workspace")
+    """The agent's own files; the working directory of its program."""
+    runtime = _Place("runtime")
+    """Files that clawblox writes for the program."""
+    home = _Place("home")
+    """The program's ``HOME``."""
+    state = _Place(STATE_DIR)
+    """Where the program keeps its conversations."""
+    log_file = _Place("logs/agent.log")
+    """The program's standard output, unchanged."""
+    errors_file = _Place("logs/agent.stderr.log")
+    """The program's standard error, unchanged."""
+    events_file = _Place("events.jsonl")
+    """Events of the agent's processes and turns, one JSON object a line."""
+    usage_file = _Place("usage.json")
+    """Usage of the agent so far."""
+    command_file = _Place("runtime/start.sh")
+    """Script that reruns the latest start by hand, without secrets."""
+    system_prompt_file = _Place("runtime/system_prompt.md")
+    """The system prompt."""
+    access_file = _Place("world_access.json")
+    """The address by which the agent knows its world; a resume needs the same address."""
+    status_file = _Place("runtime/status.json")
+    """Status of the agent for other processes."""
 
     def id_file(self, driver: str) -> Path:
         """Return the file that records the id of the agent's conversation."""

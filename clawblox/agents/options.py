@@ -80,7 +80,8 @@ def check_word(value: object, key: str) -> None:
         raise mismatch(key, "printable text, not empty", value)
 
 
-_IS_TEXT: Final = checked(check_word, optional=True)
+OPTIONAL_WORD: Final = checked(check_word, optional=True)
+"""Validates a field with printable text, or None."""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,10 +122,10 @@ class AgentOptions:
     agent: str = attrs.field(validator=checked(check_name))
     name: str = attrs.field(validator=checked(check_name))
     dir: Path = attrs.field(converter=_to_dir)
-    model: str | None = attrs.field(default=None, validator=_IS_TEXT)
+    model: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
     binary: Path | None = attrs.field(default=None, converter=to_binary)
-    permission_mode: str | None = attrs.field(default=None, validator=_IS_TEXT)
-    tmux: str | None = attrs.field(default=None, validator=_IS_TEXT)
+    permission_mode: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
+    tmux: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
     sandbox: SandboxChoice = attrs.field(
         default=False, validator=checked(check_choice, choices=(True, False, "strict"))
     )

@@ -15,10 +15,12 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.synchronous import (
+    Mirrored,
     OpenTwin,
     constructing,
     converting,
     immediate,
+    mirrored,
     streaming,
     synchronous,
 )
@@ -63,70 +65,19 @@ class Agent(OpenTwin[AsyncAgent]):
 
     __init__ = constructing(AsyncAgent)
 
-    @property
-    def name(self) -> str:
-        """See :attr:`AsyncAgent.name`."""
-        return self._async.name
-
-    @property
-    def dir(self) -> Path:
-        """See :attr:`AsyncAgent.dir`."""
-        return self._async.dir
-
-    @property
-    def driver(self) -> str:
-        """See :attr:`AsyncAgent.driver`."""
-        return self._async.driver
-
-    @property
-    def sandbox(self) -> SandboxLevel:
-        """See :attr:`AsyncAgent.sandbox`."""
-        return self._async.sandbox
-
-    @property
-    def visible_workspace_dir(self) -> Path:
-        """See :attr:`AsyncAgent.visible_workspace_dir`."""
-        return self._async.visible_workspace_dir
-
-    @property
-    def state(self) -> AgentState:
-        """See :attr:`AsyncAgent.state`."""
-        return self._async.state
-
-    @property
-    def session_id(self) -> str | None:
-        """See :attr:`AsyncAgent.session_id`."""
-        return self._async.session_id
-
-    @property
-    def usage(self) -> Usage:
-        """See :attr:`AsyncAgent.usage`."""
-        return self._async.usage
-
-    @property
-    def failure(self) -> Exception | None:
-        """See :attr:`AsyncAgent.failure`."""
-        return self._async.failure
-
-    @property
-    def budget(self) -> Budget | None:
-        """See :attr:`AsyncAgent.budget`."""
-        return self._async.budget
-
-    @property
-    def is_between_turns(self) -> bool:
-        """See :attr:`AsyncAgent.is_between_turns`."""
-        return self._async.is_between_turns
-
-    @property
-    def is_waiting_for_provider(self) -> bool:
-        """See :attr:`AsyncAgent.is_waiting_for_provider`."""
-        return self._async.is_waiting_for_provider
-
-    @property
-    def provider_wait_s(self) -> float:
-        """See :attr:`AsyncAgent.provider_wait_s`."""
-        return self._async.provider_wait_s
+    name: Mirrored[str] = mirrored(AsyncAgent.name)
+    dir: Mirrored[Path] = mirrored(AsyncAgent.dir)
+    driver: Mirrored[str] = mirrored(AsyncAgent.driver)
+    sandbox: Mirrored[SandboxLevel] = mirrored(AsyncAgent.sandbox)
+    visible_workspace_dir: Mirrored[Path] = mirrored(AsyncAgent.visible_workspace_dir)
+    state: Mirrored[AgentState] = mirrored(AsyncAgent.state)
+    session_id: Mirrored[str | None] = mirrored(AsyncAgent.session_id)
+    usage: Mirrored[Usage] = mirrored(AsyncAgent.usage)
+    failure: Mirrored[Exception | None] = mirrored(AsyncAgent.failure)
+    budget: Mirrored[Budget | None] = mirrored(AsyncAgent.budget)
+    is_between_turns: Mirrored[bool] = mirrored(AsyncAgent.is_between_turns)
+    is_waiting_for_provider: Mirrored[bool] = mirrored(AsyncAgent.is_waiting_for_provider)
+    provider_wait_s: Mirrored[float] = mirrored(AsyncAgent.provider_wait_s)
 
     def hold_turns(self) -> AbstractContextManager[None]:
         """See :meth:`AsyncAgent.hold_turns`."""

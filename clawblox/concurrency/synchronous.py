@@ -168,6 +168,24 @@ def synchronous(
     return _bridge(method, lambda awaitable: awaitable, returns)
 
 
+class Mirrored(Protocol[_T_co]):
+    """A property of a twin, as type checkers see it."""
+
+    def __get__(self, twin: Any, kind: type, /) -> _T_co: ...  # noqa: ANN401
+
+
+def mirrored(getter: Callable[[Any], _T]) -> Mirrored[_T]:
+    """Return a property of a twin: the property of the async class that is given.
+
+    Args:
+        getter: The property, as an attribute of the class.
+    """
+    read = cast(property, getter).fget
+    assert read is not None
+    doc = f"See :attr:`{read.__qualname__}`."
+    return cast(Any, property(lambda twin: read(twin._async), doc=doc))  # type: ignore[no-any-return]
+
+
 def converting(
     method: Callable[Concatenate[_Target, _P], Awaitable[_T]],
     convert: Callable[[_T], _U],

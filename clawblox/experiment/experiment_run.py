@@ -46,6 +46,7 @@ class RunOutcome:
         return "\n".join(filter(None, (f"{self.status}: {generations}{scores}", self.text)))
 
 
+@attrs.define(eq=False)
 class ExperimentRun:
     """A session that begins when this is awaited or iterated.
 
@@ -62,20 +63,13 @@ class ExperimentRun:
     Cancellation: of ``await run`` pauses the session, and waits for its checkpoints.
     """
 
-    def __init__(
-        self,
-        begin: Callable[[Callable[[Row | None], object]], None],
-        wait: Callable[[], Awaitable[RunOutcome]],
-        pause: Callable[[], object],
-        is_over: anyio.Event,
-    ) -> None:
-        self._begin = begin
-        self._wait = wait
-        self._pause = pause
-        self._is_over = is_over
-        self._is_begun = False
-        self._rows: deque[Row] = deque()
-        self._news = anyio.Event()
+    _begin: Callable[[Callable[[Row | None], object]], None]
+    _wait: Callable[[], Awaitable[RunOutcome]]
+    _pause: Callable[[], object]
+    _is_over: anyio.Event
+    _is_begun: bool = attrs.field(default=False, init=False)
+    _rows: deque[Row] = attrs.field(factory=deque, init=False)
+    _news: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __await__(self) -> Generator[Any, Any, RunOutcome]:
         """Run the session and return its outcome.

@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -284,7 +284,7 @@ def _copy_template(path: Path, directory: Path, check: Callable[[], None]) -> Pa
         with _reading("template", path):
             source = Path(os.path.realpath(path))
             _digest_template(source, check)  # refuses what is too large to be copied
-            copy_tree(source, partial, is_kept=_is_no_cache, check=check)
+            copy_tree(source, partial, is_kept=lambda name, _: not is_cache(str(name)), check=check)
             digest = _digest_template(partial, check)
         copy = directory / copy_name(digest, path.name)
         if not copy.exists():
@@ -292,10 +292,6 @@ def _copy_template(path: Path, directory: Path, check: Callable[[], None]) -> Pa
     finally:
         discard_tree(partial)
     return copy
-
-
-def _is_no_cache(path: PurePath, _is_dir: bool) -> bool:  # noqa: FBT001, RUF100 - copy_tree's
-    return not is_cache(str(path))
 
 
 def _publish_tree(partial: Path, copy: Path) -> None:

@@ -48,6 +48,7 @@ class ScoreSink(Protocol):
         """Take the scores of a generation, as data of a line ``rescored``."""
 
 
+@attrs.define(eq=False)
 class Rescoring:
     """Restores the world of each committed generation alone, and scores it.
 
@@ -62,25 +63,21 @@ class Rescoring:
             these.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        workshop: Workshop,
-        recorder: ScoreSink,
-        callbacks: Callbacks,
-        clock: Clock,
-        *,
-        wanted: Callable[[GenerationState], bool] = lambda _generation: True,
-        world_dir: Path | None = None,
-    ) -> None:
-        self._plan = plan
-        self._workshop = workshop
-        self._recorder = recorder
-        self._callbacks = callbacks
-        self._stamp = format_stamp(clock.utc())
-        self._wanted = wanted
-        self._world_dir = world_dir
-        self._places = anyio.CapacityLimiter(plan.limits.worlds)
+    _plan: Plan
+    _workshop: Workshop
+    _recorder: ScoreSink
+    _callbacks: Callbacks
+    _clock: Clock
+    _wanted: Callable[[GenerationState], bool] = attrs.field(
+        default=lambda _generation: True, kw_only=True
+    )
+    _world_dir: Path | None = attrs.field(default=None, kw_only=True)
+    _stamp: str = attrs.field(init=False)
+    _places: anyio.CapacityLimiter = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._stamp = format_stamp(self._clock.utc())
+        self._places = anyio.CapacityLimiter(self._plan.limits.worlds)
 
     async def run(self, on_progress: OnRescored = ignore_rescored) -> None:
         """Score all generations that have a checkpoint at the end.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,11 +58,9 @@ async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
     """
     if plan.cluster is None:
         return await survey_plan(plan, directory, **how)
-    workshop = _make_remote(directory, plan.layout, os.environ, plan.cluster)
-    try:
+    remote = _make_remote(directory, plan.layout, os.environ, plan.cluster)
+    async with aclosing(remote) as workshop:
         return await workshop.look(plan, **how)
-    finally:
-        await workshop.aclose()
 
 
 def _make_remote(

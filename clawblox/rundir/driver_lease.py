@@ -127,9 +127,8 @@ class DriverLease:
         while not self._claim(*_follow(self._root)):
             pass
         self._keeper.start()
-        for other in set(self._root.parent.glob("driver.*.json")) - {
-            _next(self._root, self.driver)
-        }:
+        own_next = _next(self._root, self.driver)
+        for other in set(self._root.parent.glob("driver.*.json")) - {own_next}:
             other.unlink(missing_ok=True)
 
     def interrupt(self) -> None:
@@ -144,9 +143,8 @@ class DriverLease:
         file = PartialFile(self._root.parent, _NAME)
         try:
             write_all(file.fd, data)
-            with contextlib.suppress(
-                FileExistsError
-            ):  # a file server may have carried it out twice
+            # A file server may have carried the link out twice.
+            with contextlib.suppress(FileExistsError):
                 file.publish(path, overwrite=False)
             # The driver before may have renewed its lease, or ended, since it was watched.
             if is_file_at(path, file.fd) and _follow(self._root)[0] == [*claims, data]:

@@ -101,6 +101,16 @@ class Update:
 
 
 @attrs.frozen
+class _Entries:
+    """An attribute of :class:`Manifest`: a list of entries in its document."""
+
+    _name: str
+
+    def __get__(self, manifest: Manifest, _: type[Manifest]) -> list[ManifestEntry]:
+        return manifest._entries(self._name)
+
+
+@attrs.frozen
 class Manifest:
     """An immutable state of a run's manifest; merging returns a new value.
 
@@ -122,35 +132,18 @@ class Manifest:
         """What run this is; empty when that was never recorded."""
         return self.document.get("run") or {}
 
-    @property
-    def instances(self) -> list[ManifestEntry]:
-        """The instances of a run directory with many; each has a manifest in its ``dir``."""
-        return self._entries("instances")
-
-    @property
-    def agents(self) -> list[ManifestEntry]:
-        """The agents of the run, in the order of their registration."""
-        return self._entries("agents")
-
-    @property
-    def recordings(self) -> list[ManifestEntry]:
-        """The recordings of the run; their files may be gone."""
-        return self._entries("recordings")
-
-    @property
-    def checkpoints(self) -> list[ManifestEntry]:
-        """The snapshots that were saved, oldest first; their files may be gone."""
-        return self._entries("checkpoints")
-
-    @property
-    def restarts(self) -> list[ManifestEntry]:
-        """How often, when and from what its instance was brought back, oldest first."""
-        return self._entries("restarts")
-
-    @property
-    def world_files(self) -> list[ManifestEntry]:
-        """The files that its worlds were started with, a version for each change, oldest first."""
-        return self._entries("world_files")
+    instances = _Entries("instances")
+    """The instances of a run directory with many; each has a manifest in its ``dir``."""
+    agents = _Entries("agents")
+    """The agents of the run, in the order of their registration."""
+    recordings = _Entries("recordings")
+    """The recordings of the run; their files may be gone."""
+    checkpoints = _Entries("checkpoints")
+    """The snapshots that were saved, oldest first; their files may be gone."""
+    restarts = _Entries("restarts")
+    """How often, when and from what its instance was brought back, oldest first."""
+    world_files = _Entries("world_files")
+    """The files that its worlds were started with, a version for each change, oldest first."""
 
     def resolve(self, written: str) -> Path:
         """Return the absolute path that a path of the document means."""

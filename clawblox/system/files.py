@@ -139,12 +139,9 @@ def publish_bytes(
     Raises:
         OSError: It is not published, or perhaps not durable; see :meth:`PartialFile.publish`.
     """
-    partial = PartialFile(*os.path.split(destination))
-    try:
+    with contextlib.closing(PartialFile(*os.path.split(destination))) as partial:
         write_all(partial.fd, data)
         partial.publish(destination, overwrite=True, mode=mode, durable=durable)
-    finally:
-        partial.close()
 
 
 def publish_changed(destination: Path | str, data: bytes, *, durable: bool = True) -> None:

@@ -131,15 +131,12 @@ class DatabaseCopy:
         before = os.stat(name, dir_fd=self._parent, follow_symlinks=False)
         # The descriptor is the directory that was opened, even if its path leads elsewhere by now.
         place = f"/proc/self/fd/{self._parent}"
-        partial = PartialFile(place, name)
-        try:
+        with contextlib.closing(PartialFile(place, name)) as partial:
             with self._copy.open("rb") as content:
                 copy_content(content.fileno(), partial.fd)
             with contextlib.suppress(PermissionError):  # only root can give files away
                 os.fchown(partial.fd, before.st_uid, before.st_gid)
             partial.publish(f"{place}/{name}", overwrite=True, mode=before.st_mode & 0o777)
-        finally:
-            partial.close()
 
 
 @contextlib.contextmanager

@@ -27,13 +27,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clawblox.system.helper import await_end, detach_from_parent, open_same, spawn_detached
+from clawblox.system.helper import await_end, detach_from_parent, spawn_detached
 from clawblox.system.process_tree import (
     Mark,
     all_processes,
     command_line,
     find_tree,
     kill_tree,
+    open_same,
     read_start_time,
     signal_processes,
 )
@@ -112,12 +113,10 @@ class Guard:
             self._start()
 
     def _is_running(self) -> bool:
-        if self._pidfd < 0:
-            return False
-        if not await_end(self._pidfd, 0):
-            return True
-        self._close()
-        return False
+        is_running = self._pidfd >= 0 and not await_end(self._pidfd, 0)
+        if not is_running:
+            self._close()
+        return is_running
 
     def _start(self) -> None:
         read_end, write_end = os.pipe()

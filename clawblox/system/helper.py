@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
-from clawblox.system.process_tree import is_same_process, parse_identity
+from clawblox.system.process_tree import open_same, parse_identity
 
 _LEAVE_BEHIND = (
     '{ env -i "PATH=$PATH" "$@" <&3 3<&- >/dev/null & } 3<&0; '
@@ -221,26 +221,6 @@ def open_parent(parent: int) -> int | None:
     except ProcessLookupError:
         return None
     if os.getppid() == parent:
-        return pidfd
-    os.close(pidfd)
-    return None
-
-
-def open_same(pid: int, start_time: int) -> int | None:
-    """Return a pidfd of the process that began at ``start_time``; None if it is gone.
-
-    Args:
-        pid: Its pid, which may be another process's by now.
-        start_time: In clock ticks since boot.
-
-    Raises:
-        OSError: This process lacks descriptors or memory.
-    """
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return None
-    if is_same_process(pid, start_time):
         return pidfd
     os.close(pidfd)
     return None

@@ -24,6 +24,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from clawblox.system.regular_files import closing_fd
+
 OUTER_DIR = "/tmp"  # noqa: S108 - in the helper's own mount namespace
 """Where the files are bound, as ``0``, ``1`` and so on. bubblewrap needs that directory, too."""
 
@@ -105,13 +107,10 @@ def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
     Raises:
         OSError: A system call is refused; the text names it.
     """
-    namespace = _open_mapping(uid)
-    try:
+    with closing_fd(_open_mapping(uid)) as namespace:
         _own_streams(uid, namespace)
         trees = [_open_tree(path, namespace, must_map=True) for path in own]
         trees += [_open_tree(path, namespace, must_map=False) for path in shown]
-    finally:
-        os.close(namespace)
     call("unshare(CLONE_NEWNS)", "unshare", _CLONE_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", OUTER_DIR, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
@@ -215,13 +214,10 @@ def _own_streams(uid: int, namespace: int) -> None:
 def _reopen(descriptor: int, namespace: int) -> None:
     """Open a regular file again, through a mount with its owner mapped."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH
-    tree = call("", "syscall", _OPEN_TREE, descriptor, b"", flags)
-    try:
+    with closing_fd(call("", "syscall", _OPEN_TREE, descriptor, b"", flags)) as tree:
         _map_owner(tree, namespace)
         mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_APPEND)
         again = os.open(f"/proc/self/fd/{tree}", mode | os.O_CLOEXEC)
-    finally:
-        os.close(tree)
     os.dup2(again, descriptor)
     os.close(again)
 

@@ -8,6 +8,7 @@ that a recycled pid is never taken for the old process.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -166,6 +167,25 @@ def is_same_process(pid: int, start_time: int) -> bool:
     return stat is not None and stat[1].start_time == start_time
 
 
+def open_same(pid: int, start_time: int) -> int | None:
+    """Return a pidfd of the process that began at ``start_time``; None if it is gone.
+
+    Args:
+        pid: Its pid, which may be another process's by now.
+        start_time: In clock ticks since boot.
+
+    Raises:
+        OSError: This process lacks descriptors or memory.
+    """
+    with contextlib.suppress(ProcessLookupError), contextlib.ExitStack() as stack:
+        pidfd = os.pidfd_open(pid)
+        stack.callback(os.close, pidfd)
+        if is_same_process(pid, start_time):
+            stack.pop_all()
+            return pidfd
+    return None
+
+
 def parse_identity(stat: bytes) -> tuple[int, int]:
     """Return pid and start time of a process from what its ``/proc/<pid>/stat`` showed."""
     return int(stat.split(None, 1)[0]), int(stat[stat.rindex(b")") + 2 :].split()[_START_TIME])
@@ -299,10 +319,8 @@ def find_variables(name: str) -> Iterator[dict[str, str]]:
         OSError: This process lacks descriptors or memory.
     """
     for pid in all_processes():
-        if _is_own(pid):
-            variables = read_variables(pid)
-            if name in variables:
-                yield variables
+        if _is_own(pid) and name in (variables := read_variables(pid)):
+            yield variables
 
 
 def _is_own(pid: int) -> bool:
@@ -453,16 +471,9 @@ def signal_processes(processes: Iterable[Proc], number: int) -> None:
         OSError: This process lacks descriptors.
     """
     for proc in processes:
-        try:
-            pidfd = os.pidfd_open(proc.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            if is_same_process(proc.pid, proc.start_time):
+        if (pidfd := open_same(proc.pid, proc.start_time)) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(pidfd, number)
-        except (ProcessLookupError, PermissionError):
-            continue
-        finally:
             os.close(pidfd)
 
 

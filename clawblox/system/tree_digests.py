@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from clawblox.system.regular_files import (
     closing_fd,
     digest_open,
@@ -75,22 +77,16 @@ def digest_tree(
     return total.hexdigest()
 
 
+@attrs.define(eq=False)
 class _Digests:
     """One reading of a tree."""
 
-    def __init__(
-        self,
-        root: Path,
-        max_bytes: int,
-        max_total_bytes: int,
-        skip: Callable[[str], bool],
-        check: Callable[[], object],
-    ) -> None:
-        self._root = root
-        self._max_bytes = max_bytes
-        self._max_total_bytes = max_total_bytes
-        self._skip = skip
-        self._check = check
+    _root: Path
+    _max_bytes: int
+    _max_total_bytes: int
+    _skip: Callable[[str], bool]
+    _check: Callable[[], object]
+    _left: int = attrs.field(default=0, init=False)
 
     def read(self) -> Iterator[tuple[str, str]]:
         """Yield the paths and digests of files and links; no file is read before all fit."""

@@ -8,11 +8,11 @@ own transcript is read instead, as far as the driver can parse it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from clawblox.agents.drivers.driver import Driver, RecordedUsage
+from clawblox.agents.drivers.driver import Conversation, Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
@@ -78,6 +78,7 @@ def read_history(directory: AgentDir, driver: Driver, session_id: str | None) ->
             yield history.add(recorded, session_id)
 
 
+@attrs.define(eq=False)
 class History:
     """Merges the log of an agent with its records.
 
@@ -89,25 +90,21 @@ class History:
         first_start: Offset at which the first process in this directory began to write.
     """
 
-    def __init__(
-        self,
-        directory: AgentDir,
-        driver: Driver,
-        records: Sequence[Record],
-        arrivals: LogArrivals,
-        first_start: int,
-    ) -> None:
-        self._directory = directory
-        self._driver = driver
-        self._records = records
-        self._times = {record.raw_offset: record.time for record in records}
-        self._first_start = first_start
-        self._arrivals = arrivals
-        self._conversation = open_reading(driver, directory)
-        self._has_turn = False
-        self._time: str | None = None
-        self._turn = 0
-        self._session_id: str | None = None
+    _directory: AgentDir
+    _driver: Driver
+    _records: Sequence[Record]
+    _arrivals: LogArrivals
+    _first_start: int
+    _times: Mapping[int | None, str | None] = attrs.field(init=False)
+    _conversation: Conversation = attrs.field(init=False)
+    _has_turn: bool = attrs.field(default=False, init=False)
+    _time: str | None = attrs.field(default=None, init=False)
+    _turn: int = attrs.field(default=0, init=False)
+    _session_id: str | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._times = {record.raw_offset: record.time for record in self._records}
+        self._conversation = open_reading(self._driver, self._directory)
 
     def join(self, context: Context, lines: Sequence[Line]) -> None:
         """Begin in the middle of the log, instead of at its start.

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import anyio.lowlevel
+import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import Journal
@@ -14,6 +15,7 @@ from clawblox.experiment.history.lines import EXPERIMENT, About, Line, LineType
 from clawblox.experiment.history.state import ExperimentState
 
 
+@attrs.define(eq=False)
 class Recorder:
     """Writes lines; see :class:`~clawblox.experiment.history.journal.Journal`.
 
@@ -25,20 +27,12 @@ class Recorder:
         derive: Brings the files of the chains up to date with the lines.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        state: ExperimentState,
-        on_line: Callable[[Line], object],
-        call: Callable[[Callable[[], Line]], Awaitable[Line]] = run_blocking,
-        derive: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
-    ) -> None:
-        self._journal = journal
-        self.state = state
-        self._on_line = on_line
-        self._call = call
-        self.derive = derive
-        self._writing = anyio.Lock()
+    _journal: Journal
+    state: ExperimentState
+    _on_line: Callable[[Line], object]
+    _call: Callable[[Callable[[], Line]], Awaitable[Line]] = run_blocking
+    derive: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint
+    _writing: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
     async def write(
         self,

@@ -292,6 +292,10 @@ class ExperimentState:
         """Return the state of a chain; an empty one if it has no line."""
         return self.chains.get(name) or ChainState(name=name)
 
+    def is_of_session(self, line: Line) -> bool:
+        """Return whether a line is one of the session that runs now."""
+        return self.session is not None and line.seq > self.session.seq
+
     def apply(self, line: Line) -> None:
         """Take the next line into account; lines that change nothing are ignored."""
         self.seq = line.seq

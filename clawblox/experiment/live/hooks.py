@@ -310,8 +310,7 @@ class LiveGeneration(_GenerationView):
         Args:
             call: Runs a function of this view in the event loop, and returns its result.
         """
-        agents = tuple(map(EndedAgent, self._viewed_agents))
-        return GenerationEnd(self._order, self._seed, agents, self, call)
+        return GenerationEnd(self, tuple(map(EndedAgent, self._viewed_agents)), call)
 
     def _find(self, name: str | None) -> ViewedAgent:
         for agent in self._viewed_agents:
@@ -328,22 +327,15 @@ class GenerationEnd(_GenerationView):
     function; after the time limit of the function they fail.
 
     Args:
-        order: The attempt.
-        seed: Seed of the world's random state.
-        agents: Its agents.
         live: The view of async hooks.
+        agents: Its agents.
         call: Runs a function of that view in the event loop, and returns its result.
     """
 
     def __init__(
-        self,
-        order: Order,
-        seed: int | None,
-        agents: Sequence[EndedAgent],
-        live: LiveGeneration,
-        call: Callable[..., Any],
+        self, live: LiveGeneration, agents: Sequence[EndedAgent], call: Callable[..., Any]
     ) -> None:
-        super().__init__(order, seed)
+        super().__init__(live._order, live._seed)
         self._agents = agents
         self._live = live
         self._call = call

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from clawblox.agents.values import Usage
 from clawblox.checkpoint.archive import registry
 from clawblox.concurrency.threads import run_blocking, run_checked
@@ -54,6 +56,7 @@ from clawblox.system.trees import discard_tree
 from clawblox.world.async_world import AsyncWorld
 
 
+@attrs.define(eq=False)
 class LiveWorkshop:
     """Makes attempts on real worlds and agents, as ``schedule.ports.Workshop`` describes it.
 
@@ -68,23 +71,19 @@ class LiveWorkshop:
         directory: The same as the argument.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        layout: Layout,
-        env: Mapping[str, str],
-        *,
-        grace_s: float = DEFAULT_GRACE_S,
-        on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
-    ) -> None:
-        self.directory = directory
-        self._layout = layout
-        self._env = env
-        self._credentials = Credentials(env)
-        self._worlds = SharedWorlds()
-        self._taken_names: set[str] = set()
-        self._grace_s = grace_s
-        self._on_event = on_event
+    directory: Path
+    _layout: Layout
+    _env: Mapping[str, str]
+    _grace_s: float = attrs.field(default=DEFAULT_GRACE_S, kw_only=True)
+    _on_event: Callable[[Order, Event], object] = attrs.field(
+        default=lambda _order, _event: None, kw_only=True
+    )
+    _credentials: Credentials = attrs.field(init=False)
+    _worlds: SharedWorlds = attrs.field(factory=SharedWorlds, init=False)
+    _taken_names: set[str] = attrs.field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._credentials = Credentials(self._env)
 
     async def serve(self) -> None:
         """Keep the worlds of the attempts open; to be run as a task while attempts are made.
@@ -327,21 +326,18 @@ class LiveWorkshop:
         if record.agents_of is not None:
             home = layout.attempt_dir(chain_dir, record.agents_of)
         recorded = list(zip(plan.agents, record.agents, strict=True))
+        is_started = order.phase != "score"
         if order.branch is not None:
             agents = [await self._fork(order, run_dir, *pair, tmux) for pair in recorded]
             await run_blocking(discard_tree, source_dir(run_dir))
         else:
             agents = [
                 self._make_agent(
-                    spec,
-                    agent,
-                    home / "agents" / agent.name,
-                    tmux,
-                    is_started=_starts_agents(order),
+                    spec, agent, home / "agents" / agent.name, tmux, is_started=is_started
                 )
                 for spec, agent in recorded
             ]
-        specs = plan.agents if _starts_agents(order) else ()
+        specs = plan.agents if is_started else ()
         secrets = [value for spec in specs for value in self._credentials.secrets(spec)]
         return LiveAttempt(
             order=order,
@@ -392,7 +388,3 @@ class LiveWorkshop:
             env=self._credentials.env(spec) if is_started else {},
             grace_s=self._grace_s,
         )
-
-
-def _starts_agents(order: Order) -> bool:
-    return order.phase != "score"

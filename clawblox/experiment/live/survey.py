@@ -111,15 +111,15 @@ async def survey_plan(
     """
     credentials = Credentials(dict(os.environ if env is None else env))
     needed = credentials if are_variables_needed and takes_driver_keys(plan) else None
-    find = partial(_find_static_faults, plan, directory, needed, stage)
-    faults = await run_blocking(lambda: list(find()))
+    faults = await run_blocking(lambda: [*_find_static_faults(plan, directory, needed, stage)])
     programs: dict[str, str | None] = {}
     check = check_program or partial(check_program_here, credentials)
     async for spec, answer in _check_programs(plan, check):
         if isinstance(answer, AgentError):
             is_login_needed = stage != "worked" and not credentials.missing(spec)
             if is_login_needed or answer.kind != "auth":
-                faults.append(_as_fault(spec, answer))
+                key = f"agents.{spec.name}"
+                faults.append(ConfigError(answer.message, key=key, hint=answer.hint))
         elif isinstance(answer, ConfigError):
             faults.append(below(answer, f"agents.{spec.name}"))
         else:
@@ -239,10 +239,6 @@ def _check_version(spec: AgentSpec, version: str | None) -> Iterator[ConfigError
         )
 
 
-def _as_fault(spec: AgentSpec, error: AgentError) -> ConfigError:
-    return ConfigError(error.message, key=f"agents.{spec.name}", hint=error.hint)
-
-
 # -- what it takes ------------------------------------------------------------------------------
 
 
@@ -270,7 +266,7 @@ def _estimate_disk(plan: Plan) -> int:
     """Return the size of all copies of the templates: workspaces, and archives of them."""
     chains = plan.chains()
     templates = {agent.template for chain in chains for agent in chain.plan.agents}
-    sizes = {template: _measure_template(template) for template in templates}
+    sizes = {path: 0 if path is None else tree_size(path.resolve()) for path in templates}
     return sum(
         chain.plan.generations * (1 + _count_archives(chain.plan)) * sizes[agent.template]
         for chain in chains
@@ -284,7 +280,3 @@ def _count_archives(plan: Plan) -> int:
     periodic = 0.0 if policy.every is None else plan.duration // policy.every
     kept = periodic if policy.keep is None else min(periodic, policy.keep)
     return int(kept) + policy.boundary + policy.end
-
-
-def _measure_template(template: Path | None) -> int:
-    return 0 if template is None else tree_size(template.resolve())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import attrs
 
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
@@ -28,6 +29,7 @@ _MAX_TEXT_CHARS: Final = 1000
 _log = OwnLog(__name__)
 
 
+@attrs.define(eq=False)
 class Notifier:
     """Calls the hooks of a plan for events of its experiment.
 
@@ -39,22 +41,19 @@ class Notifier:
         status: Returns the status of the experiment.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        plans: Sequence[Plan],
-        lines: Sequence[Line],
-        recorder: Recorder,
-        status: Callable[[], ExperimentStatus],
-    ) -> None:
-        self._directory = directory
-        self._plans = plans
-        self._recorder = recorder
-        self._status = status
-        self._book = NoticeBook(lines)
-        self._pending = self._book.take_due(plans, recorder.state)
-        self._news = anyio.Event()
-        self._delivering = anyio.Lock()
+    _directory: Path
+    _plans: Sequence[Plan]
+    _lines: Sequence[Line]
+    _recorder: Recorder
+    _status: Callable[[], ExperimentStatus]
+    _book: NoticeBook = attrs.field(init=False)
+    _pending: list[Notice] = attrs.field(init=False)
+    _news: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _delivering: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._book = NoticeBook(self._lines)
+        self._pending = self._book.take_due(self._plans, self._recorder.state)
 
     def note(self, line: Line) -> None:
         """Take a line into account that was written."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -22,6 +21,7 @@ from clawblox.config.arguments import (
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.values import (
     build,
+    check_not_negative,
     join_keys,
     to_duration,
     to_frozen,
@@ -53,18 +53,12 @@ def _check_address(value: object, key: str) -> None:
         raise mismatch(key, expected, value)
 
 
-def _check_amount(value: object, key: str) -> None:
-    is_number = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    if not is_number or value < 0:  # type: ignore[operator]
-        raise mismatch(key, "a number, 0 or more", value)
-
-
 def _check_resources(value: object, key: str) -> None:
     check_kind(value, key, kind=Mapping, expected="a mapping of names to amounts")
     for name, amount in value.items():  # type: ignore[attr-defined]
         if not isinstance(name, str) or not name:
             raise mismatch(key, "names of resources", name)
-        _check_amount(amount, join_keys(key, name))
+        check_not_negative(amount, join_keys(key, name))
 
 
 def _check_lease(value: object, key: str) -> None:
@@ -104,7 +98,9 @@ class Cluster:
     """
 
     address: str = attrs.field(default="auto", validator=checked(_check_address))
-    cpus: float = attrs.field(default=1.0, converter=to_number, validator=checked(_check_amount))
+    cpus: float = attrs.field(
+        default=1.0, converter=to_number, validator=checked(check_not_negative)
+    )
     memory: int | None = attrs.field(default=None, converter=_to_bytes)
     gpus: int = attrs.field(default=0, validator=checked(check_count, at_least=0))
     resources: Mapping[str, Any] = attrs.field(

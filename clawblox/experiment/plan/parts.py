@@ -7,7 +7,6 @@ looked for there, and is in the workspace of its agent otherwise.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,7 +16,13 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import attrs
 
 from clawblox import protocol
-from clawblox.agents.options import DRIVER_NAMES, SandboxChoice, check_word, to_binary
+from clawblox.agents.options import (
+    DRIVER_NAMES,
+    OPTIONAL_WORD,
+    SandboxChoice,
+    check_word,
+    to_binary,
+)
 from clawblox.agents.prompts import check_prompt
 from clawblox.agents.usage import Budget
 from clawblox.config.arguments import (
@@ -50,6 +55,7 @@ from clawblox.experiment.plan.values import (
     build,
     check_display_name,
     check_names,
+    check_not_negative,
     freeze,
     to_duration,
     to_frozen,
@@ -78,10 +84,9 @@ OnChainFailure: TypeAlias = Literal["keep_others", "stop_all"]
 _CONDITION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,37}")
 
 _FLAG: Final = checked(check_flag)
-_WORD: Final = checked(check_word, optional=True)
 _PROMPT: Final = checked(check_prompt)
-_SECONDS: Final = checked(check_duration)
-_OPTIONAL_SECONDS: Final = checked(check_duration, optional=True)
+DURATION: Final = checked(check_duration)
+"""Validates a field with seconds above 0."""
 _ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
 _NO_LIMIT: Final = {HINT: LEFT_OUT}
 _OWN_PROGRAM: Final = 'a program of your own has driver = "command", and the program in command'
@@ -91,7 +96,7 @@ def _seconds_or_none(default: float | None, **metadata: str) -> Any:  # noqa: AN
     return attrs.field(
         default=default,
         converter=to_optional_duration,
-        validator=_OPTIONAL_SECONDS,
+        validator=checked(check_duration, optional=True),
         metadata=metadata,
     )
 
@@ -170,7 +175,7 @@ class AgentSpec:
         validator=checked(check_display_name, optional=True),
     )
     model: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=_WORD
+        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
     )
     binary: Path | None = attrs.field(default=None, kw_only=True, converter=_to_binary)
     template: Path | None = attrs.field(default=None, kw_only=True, converter=_to_template)
@@ -182,7 +187,7 @@ class AgentSpec:
         default=(), kw_only=True, converter=freeze, validator=checked(check_names)
     )
     version: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=_WORD
+        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
     )
     sandbox: SandboxChoice = attrs.field(
         default=False,
@@ -191,7 +196,7 @@ class AgentSpec:
     )
     claude_native_sandbox: bool = attrs.field(default=False, kw_only=True, validator=_FLAG)
     permission_mode: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=_WORD
+        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
     )
     bare: bool = attrs.field(default=False, kw_only=True, validator=_FLAG)
     auto_continue: bool = attrs.field(default=True, kw_only=True, validator=_FLAG)
@@ -263,7 +268,7 @@ class WorldSpec:
     )
     host: str = attrs.field(default=DEFAULT_HOST, kw_only=True, converter=check_host)
     health_timeout: float = attrs.field(
-        default=DEFAULT_HEALTH_TIMEOUT_S, kw_only=True, converter=to_duration, validator=_SECONDS
+        default=DEFAULT_HEALTH_TIMEOUT_S, kw_only=True, converter=to_duration, validator=DURATION
     )
     datastore: DataStoreBackend | None = attrs.field(
         default=None,
@@ -439,17 +444,12 @@ class Retry:
         validator=checked(check_choice, choices=("keep_others", "stop_all")),
     )
     pause_after: float = attrs.field(default=120.0, converter=to_duration, validator=_ANY_SECONDS)
-    longest_pause: float = attrs.field(default=43200.0, converter=to_duration, validator=_SECONDS)
+    longest_pause: float = attrs.field(default=43200.0, converter=to_duration, validator=DURATION)
 
 
-def _check_price(value: object, key: str) -> None:
-    is_number = isinstance(value, float)
-    if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise mismatch(key, "dollars per million tokens, 0 or more", value)
-
-
-_PRICE: Final = checked(_check_price)
-_OPTIONAL_PRICE: Final = checked(_check_price, optional=True)
+_A_PRICE: Final = "dollars per million tokens, 0 or more"
+_PRICE: Final = checked(check_not_negative, expected=_A_PRICE)
+_OPTIONAL_PRICE: Final = checked(check_not_negative, expected=_A_PRICE, optional=True)
 
 
 @attrs.frozen(kw_only=True)

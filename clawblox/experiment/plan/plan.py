@@ -10,11 +10,10 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import attrs
 
-from clawblox.agents.options import check_word
+from clawblox.agents.options import OPTIONAL_WORD, check_word
 from clawblox.config.arguments import (
     check_choice,
     check_count,
-    check_duration,
     check_flag,
     check_kind,
     check_labels,
@@ -28,6 +27,7 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.plan.cluster import Cluster, require_fit, to_cluster
 from clawblox.experiment.plan.naming import NAMINGS, chain_name, display_name, safe_name
 from clawblox.experiment.plan.parts import (
+    DURATION,
     MAX_SAVING_SHARE,
     USUAL_SAVING_S,
     AgentSpec,
@@ -160,6 +160,9 @@ def _check_name(value: object, key: str) -> None:
         raise mismatch(key, expected, value)
 
 
+_OPTIONAL_NAME: Final = checked(_check_name, optional=True)
+
+
 @attrs.frozen
 class Plan:
     """An experiment: one world with some agents, in a number of chains of generations.
@@ -213,17 +216,11 @@ class Plan:
     world: WorldSpec = attrs.field(converter=_to_world)
     agents: Sequence[AgentSpec] = attrs.field(converter=_to_agents)
     name: str = attrs.field(
-        default=None,
-        kw_only=True,
-        converter=_to_name,
-        validator=checked(_check_name, optional=True),
+        default=None, kw_only=True, converter=_to_name, validator=_OPTIONAL_NAME
     )
     generations: int = attrs.field(default=1, kw_only=True, validator=checked(check_count))
     duration: float = attrs.field(
-        default=_DEFAULT_DURATION_S,
-        kw_only=True,
-        converter=to_duration,
-        validator=checked(check_duration),
+        default=_DEFAULT_DURATION_S, kw_only=True, converter=to_duration, validator=DURATION
     )
     repeats: int = attrs.field(
         default=1, kw_only=True, validator=checked(check_count, at_most=MAX_CHAINS)
@@ -274,19 +271,13 @@ class Plan:
         default="chains", kw_only=True, validator=checked(check_choice, choices=("chains", "flat"))
     )
     run_prefix: str | None = attrs.field(
-        default=None,
-        kw_only=True,
-        converter=_to_name,
-        validator=checked(_check_name, optional=True),
+        default=None, kw_only=True, converter=_to_name, validator=_OPTIONAL_NAME
     )
     cluster: Cluster | None = attrs.field(
         default=None, kw_only=True, converter=to_cluster, metadata={PART: Cluster}
     )
     tmux: str | None = attrs.field(
-        default=None,
-        kw_only=True,
-        converter=to_optional,
-        validator=checked(check_word, optional=True),
+        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
     )
     prune: bool = attrs.field(default=True, kw_only=True, validator=checked(check_flag))
     naming: int = attrs.field(

@@ -9,6 +9,7 @@ name the field.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -301,6 +302,22 @@ def check_display_name(value: object, key: str) -> None:
             f"a letter, then letters, digits, '_', '-' or blanks, {_MAX_DISPLAY_CHARS} at most,"
             " without '-r'"
         )
+        raise mismatch(key, expected, value)
+
+
+def check_not_negative(value: object, key: str, *, expected: str = "a number, 0 or more") -> None:
+    """Check that a value is a finite number, 0 or more.
+
+    Args:
+        value: The value.
+        key: The argument, for the error.
+        expected: What it must be, for the error.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    is_number = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    if not is_number or value < 0:  # type: ignore[operator]
         raise mismatch(key, expected, value)
 
 

@@ -6,7 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from clawblox.concurrency.synchronous import Twin, suggesting, synchronous, unwrap
+from clawblox.concurrency.synchronous import (
+    Mirrored,
+    Twin,
+    mirrored,
+    suggesting,
+    synchronous,
+    unwrap,
+)
 from clawblox.config.agent_arguments import Agents
 from clawblox.experiment.runs.async_checkpointer import (
     DEFAULT_CHECKPOINTER_IDLE_WAIT_S,
@@ -66,10 +73,6 @@ class Checkpointer(Twin[AsyncCheckpointer]):
         del arguments["self"]
         Twin.__init__(self, AsyncCheckpointer(**arguments))
 
-    @property
-    def latest(self) -> SavedCheckpoint | None:
-        """See :attr:`AsyncCheckpointer.latest`."""
-        return self._async.latest
-
+    latest: Mirrored[SavedCheckpoint | None] = mirrored(AsyncCheckpointer.latest)
     run = synchronous(AsyncCheckpointer.run)
     save = synchronous(AsyncCheckpointer.save)

@@ -16,10 +16,18 @@ import attrs
 
 from clawblox.agents.values import Usage
 from clawblox.errors import CheckpointSecretError, ClawbloxError, WorldExitedError
-from clawblox.experiment.history.lines import About, CheckpointKind, FailureCause, Line, usage_data
+from clawblox.experiment.history.lines import (
+    About,
+    CheckpointKind,
+    FailureCause,
+    Line,
+    LineType,
+    usage_data,
+)
 from clawblox.experiment.history.machine import Begin
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.layout import failed_name
+from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from clawblox.experiment.schedule.mailbox import Mailbox
@@ -61,6 +69,7 @@ _FULL_DISK_BYTES: Final = 1 << 20
 _log = OwnLog(__name__)
 
 
+@attrs.define(eq=False)
 class GenerationRunner:
     """Runs one attempt at a generation, until a line has ended it.
 
@@ -82,37 +91,32 @@ class GenerationRunner:
         world_time: Simulation time when it was last known; None before.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        begin: Begin,
-        workshop: Workshop,
-        recorder: Recorder,
-        clock: Clock,
-        callbacks: Callbacks,
-        room: Room = THIS_MACHINE,
-        usage: tuple[Usage, ...] = (),
-        on_progress: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.order = order
-        self._room = room
-        self.mailbox: Mailbox[Message] = Mailbox(clock)
-        self.meter = Meter(clock, begin.elapsed_s, begin.idle_s)
-        self._begin = begin
-        self._plan = order.chain.plan
-        self._workshop = workshop
-        self._recorder = recorder
-        self._clock = clock
-        self._callbacks = callbacks
-        self._attempt: Attempt
-        self._closing = begin.closing
-        self.usage = usage
-        self._on_progress = on_progress
-        self.world_time = begin.world_time
-        self._failed_saves = 0
-        self._save_at = math.inf
-        self._look_at = math.inf
-        self._ended: set[str] = set()
+    order: Order
+    _begin: Begin
+    _workshop: Workshop
+    _recorder: Recorder
+    _clock: Clock
+    _callbacks: Callbacks
+    _room: Room = THIS_MACHINE
+    usage: tuple[Usage, ...] = ()
+    _on_progress: Callable[[], object] = lambda: None
+    mailbox: Mailbox[Message] = attrs.field(init=False)
+    meter: Meter = attrs.field(init=False)
+    world_time: float | None = attrs.field(init=False)
+    _plan: Plan = attrs.field(init=False)
+    _closing: str = attrs.field(init=False)
+    _attempt: Attempt = attrs.field(init=False)
+    _failed_saves: int = attrs.field(default=0, init=False)
+    _save_at: float = attrs.field(default=math.inf, init=False)
+    _look_at: float = attrs.field(default=math.inf, init=False)
+    _ended: set[str] = attrs.field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.mailbox = Mailbox(self._clock)
+        self.meter = Meter(self._clock, self._begin.elapsed_s, self._begin.idle_s)
+        self.world_time = self._begin.world_time
+        self._plan = self.order.chain.plan
+        self._closing = self._begin.closing
 
     # -- facts for tables -----------------------------------------------------------------
 
@@ -487,14 +491,7 @@ class GenerationRunner:
         return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}
 
     async def _write(
-        self,
-        type: Any,  # noqa: A002, ANN401
-        data: Mapping[str, Any] | None = None,
-        **options: Any,
+        self, kind: LineType, data: Mapping[str, Any] | None = None, **options: Any
     ) -> Line | None:
-        return await self._recorder.write(
-            type,
-            data,
-            About(self.order.chain.name, self.order.generation, self.order.run_id),
-            **options,
-        )
+        about = About(self.order.chain.name, self.order.generation, self.order.run_id)
+        return await self._recorder.write(kind, data, about, **options)

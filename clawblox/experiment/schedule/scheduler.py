@@ -16,7 +16,7 @@ import anyio.abc
 import attrs
 
 from clawblox.agents.drivers import find_driver
-from clawblox.experiment.history.lines import About, Line
+from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.machine import (
     Begin,
     Commit,
@@ -317,27 +317,22 @@ class Scheduler:
         """Return whether the chain must pause now; note why."""
         name = running.chain.name
         ending = last_ending(self.state.chain(name))
-        if ending is not None and ending.type == "paused" and self._is_of_session(ending):
-            if ending.data["reason"] in _BLOCKING:
-                self.pauses[name] = Pause(
-                    reason=ending.data["reason"], text=str(ending.data["text"])
-                )
-            elif ending.data["reason"] == "disk":
-                self.halt(Pause(reason="disk", text=str(ending.data["text"])))
+        if ending is not None and ending.type == "paused" and self.state.is_of_session(ending):
+            cause = Pause(reason=ending.data["reason"], text=str(ending.data.get("text", "")))
+            if cause.reason in _BLOCKING:
+                self.pauses[name] = cause
+            elif cause.reason == "disk":
+                self.halt(cause)
         pause = running.pause or self.halted or self.pauses.get(name)
         if pause is not None:
             self.pauses.setdefault(name, pause)
         return pause is not None
 
-    def _is_of_session(self, line: Line) -> bool:
-        session = self.state.session
-        return session is not None and line.seq > session.seq
-
     async def _await_turn(self, running: RunningChain) -> None:
         """Wait until the chain may start an attempt, as far as it does not need a place."""
         chain = running.chain
         ending = last_ending(self.state.chain(chain.name))
-        if ending is not None and ending.type == "failed" and self._is_of_session(ending):
+        if ending is not None and ending.type == "failed" and self.state.is_of_session(ending):
             self._slots.grant()
             await self._clock.sleep_until(self._clock.monotonic() + chain.plan.retry.delay)
 

@@ -35,6 +35,7 @@ class _Waiting:
     is_granted: anyio.Event = attrs.field(factory=anyio.Event)
 
 
+@attrs.define(eq=False)
 class Slots:
     """Gives places to attempts, as many as the limits of the plan allow.
 
@@ -47,17 +48,11 @@ class Slots:
         taken: The places that are taken.
     """
 
-    def __init__(
-        self,
-        limits: Callable[[], Limits],
-        can_start: Callable[[Place], bool],
-        on_wait: Callable[[], object],
-    ) -> None:
-        self._limits = limits
-        self._can_start = can_start
-        self._on_wait = on_wait
-        self._waiting: list[_Waiting] = []
-        self.taken: list[Place] = []
+    _limits: Callable[[], Limits]
+    _can_start: Callable[[Place], bool]
+    _on_wait: Callable[[], object]
+    _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
+    taken: list[Place] = attrs.field(factory=list, init=False)
 
     @property
     def waiting(self) -> Sequence[Place]:

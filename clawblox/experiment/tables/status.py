@@ -389,8 +389,7 @@ class _View:
 
     def _is_of_session(self, line: Line) -> bool:
         """Return whether the process that runs the experiment wrote a line."""
-        session = self.state.session if self.is_run else None
-        return session is not None and line.seq > session.seq
+        return self.is_run and self.state.is_of_session(line)
 
     def _active_s(self, generation: GenerationState) -> float:
         if self.live.active_s is not None:
