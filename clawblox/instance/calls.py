@@ -8,6 +8,7 @@ from functools import partial
 from http import HTTPStatus
 
 import anyio
+import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldError, WorldExitedError
@@ -23,6 +24,7 @@ _EXIT_NOTICE_S = 0.25
 """How long to wait for the exit of a world after a call to it broke, in seconds."""
 
 
+@attrs.define(eq=False)
 class Calls:
     """The calls to one instance.
 
@@ -36,18 +38,12 @@ class Calls:
         pacer: Hurries its liveness probes; a call that is answered 503 does.
     """
 
-    def __init__(
-        self,
-        instance: SupervisedInstance,
-        lifecycle: Lifecycle[State],
-        on_over: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._instance = instance
-        self._on_over = on_over
-        self._lifecycle = lifecycle
-        self._scopes: set[anyio.CancelScope] = set()
-        self._changed = anyio.Event()
-        self.pacer = ProbePacer()
+    _instance: SupervisedInstance
+    _lifecycle: Lifecycle[State]
+    _on_over: Callable[[], None] = lambda: None
+    _scopes: set[anyio.CancelScope] = attrs.field(init=False, factory=set)
+    _changed: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    pacer: ProbePacer = attrs.field(init=False, factory=ProbePacer)
 
     @property
     def life(self) -> int | None:

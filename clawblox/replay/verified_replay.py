@@ -225,6 +225,7 @@ def _write_script(
         return write_script(reader, file, digest_ticks=digest_ticks, saved=saved)
 
 
+@attrs.define(eq=False)
 class _Follower:
     """Follows a new process while it repeats a recording.
 
@@ -235,14 +236,11 @@ class _Follower:
         plan: The parts that are repeated.
     """
 
-    def __init__(
-        self, live: LiveWorld, made: NewRecording, comparison: Comparison, plan: ReplayPlan
-    ) -> None:
-        self._live = live
-        self._made = made
-        self._comparison = comparison
-        self._plan = plan
-        self._is_done = False
+    _live: LiveWorld
+    _made: NewRecording
+    _comparison: Comparison
+    _plan: ReplayPlan
+    _is_done: bool = attrs.field(init=False, default=False)
 
     async def follow(
         self, world: AsyncWorld, stall_timeout: float, on_progress: OnProgress

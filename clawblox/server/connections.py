@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, Final, Literal
 
 import anyio
+import attrs
 import h11
 import uvicorn
 from anyio.abc import TaskGroup
@@ -184,6 +185,7 @@ def _count_unsent(transport: asyncio.Transport) -> int:
     return unwritten + int.from_bytes(queued, sys.byteorder)
 
 
+@attrs.define(eq=False)
 class Acceptor:
     """Accepts connections while there is room for them.
 
@@ -194,19 +196,13 @@ class Acceptor:
         settings: Maximum number of connections, and how long a client may take to read.
     """
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        make_connection: Callable[[], Connection],
-        connections: Collection[Any],
-        settings: Settings,
-    ) -> None:
-        self._listener = listener
-        self._make_connection = make_connection
-        self._connections = connections
-        self._settings = settings
-        self._unread = _UnreadAnswers()
-        self._failures, self._shortages = Throttle(), Throttle()
+    _listener: socket.socket
+    _make_connection: Callable[[], Connection]
+    _connections: Collection[Any]
+    _settings: Settings
+    _unread: _UnreadAnswers = attrs.field(init=False, factory=_UnreadAnswers)
+    _failures: Throttle = attrs.field(init=False, factory=Throttle)
+    _shortages: Throttle = attrs.field(init=False, factory=Throttle)
 
     async def run(self) -> None:
         """Accept connections until cancelled.

@@ -5,6 +5,7 @@ Answers come from other machines: one of an unexpected form fails its checks, an
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -51,10 +52,8 @@ def find_cluster_checks(address: str) -> list[Check]:
         engine = connect(Cluster(address=address))
     except ConfigError as error:
         raise error.but(key="--cluster") from error.__cause__
-    try:
+    with contextlib.closing(engine):
         return [*_make_checks(*gather(engine, look_at_node, _ANSWERS_S))]
-    finally:
-        engine.close()
 
 
 def _make_checks(answers: _Answers, failures: Mapping[str, str]) -> Iterator[Check]:

@@ -47,14 +47,14 @@ _SHARED: Final = re.compile("nfs|lustre|cifs|smb|ceph|beegfs|gpfs|glusterfs|fuse
 """File systems that several machines may have, by the beginnings of their types."""
 
 CHECKS: Final = Checks()
-_check_here = partial(CHECKS.add, "Current directory")
+_check_here = partial(CHECKS.add, "Current directory", remedy=_MOVE)
 _network_check = partial(CHECKS.add, "Network")
 
 
 @_check_here(
     "space",
     "Runs in this directory cannot write their logs, records and snapshots.",
-    "Free some space, or put run directories elsewhere: --run-dir.",
+    remedy="Free some space, or put run directories elsewhere: --run-dir.",
     is_required=True,
 )
 def look_at_space(directory: Path = _HERE) -> CheckResult:
@@ -76,7 +76,6 @@ def look_at_space(directory: Path = _HERE) -> CheckResult:
 @_check_here(
     "file locks",
     "Nothing can run here: two orchestrators could use one run directory.",
-    _MOVE,
     is_required=True,
 )
 def look_for_locks(directory: Path = _HERE) -> CheckResult:
@@ -89,11 +88,7 @@ def look_for_locks(directory: Path = _HERE) -> CheckResult:
     return ok("flock")
 
 
-@_check_here(
-    "file system",
-    "Experiments here end with the machine.",
-    _MOVE,
-)
+@_check_here("file system", "Experiments here end with the machine.")
 def look_at_file_system(directory: Path = _HERE) -> CheckResult:
     """Name the type of a file system, and what keeps a second driver of an experiment away."""
     mounts = {
@@ -111,7 +106,6 @@ def look_at_file_system(directory: Path = _HERE) -> CheckResult:
 @_check_here(
     "replaced files",
     "Nothing can run here: files would be incomplete, and two could drive one experiment.",
-    _MOVE,
     is_required=True,
 )
 def look_for_replacing(directory: Path = _HERE) -> CheckResult:
@@ -133,7 +127,6 @@ def look_for_replacing(directory: Path = _HERE) -> CheckResult:
 @_check_here(
     "hard links",
     "Nothing can run here: manifests and snapshots cannot be written.",
-    _MOVE,
     is_required=True,
 )
 def look_for_links(directory: Path = _HERE) -> CheckResult:
@@ -146,15 +139,10 @@ def look_for_links(directory: Path = _HERE) -> CheckResult:
 @_check_here(
     "exchange of files",
     "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
-    _MOVE,
 )
 def look_for_exchange(directory: Path = _HERE) -> CheckResult:
     """Let two files change places."""
-    with (
-        _scratch(directory) as scratch,
-        _created(scratch / "one"),
-        _created(scratch / "other"),
-    ):
+    with _scratch(directory) as scratch, _created(scratch / "one"), _created(scratch / "other"):
         is_possible = rename_with(EXCHANGE, scratch / "one", scratch / "other")
     return ok("renameat2") if is_possible else missing("renameat2 cannot exchange files here")
 
@@ -162,7 +150,6 @@ def look_for_exchange(directory: Path = _HERE) -> CheckResult:
 @_check_here(
     "sockets",
     "Nothing can run here: orchestrators cannot listen for other commands.",
-    _MOVE,
     is_required=True,
 )
 def look_for_sockets(directory: Path = _HERE) -> CheckResult:
@@ -179,7 +166,7 @@ def look_for_sockets(directory: Path = _HERE) -> CheckResult:
 @_check_here(
     "speed",
     "Each save and each start waits for the disk.",
-    "Put run directories on a faster disk: --run-dir.",
+    remedy="Put run directories on a faster disk: --run-dir.",
 )
 def look_at_durability(directory: Path = _HERE) -> CheckResult:
     """Measure how long it takes to make a small file durable."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
+import attrs
+
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
@@ -31,6 +33,7 @@ PartPair = tuple[Instance, Instance]
 TOUCHES_SHAPE: Final = [(shapes.whole, shapes.whole)]
 
 
+@attrs.define(eq=False)
 class Touches:
     """The pairs of parts that touch.
 
@@ -40,16 +43,10 @@ class Touches:
         characters: The root parts of characters.
     """
 
-    def __init__(
-        self,
-        model: DataModel,
-        members: Mapping[int, Instance],
-        characters: Mapping[int, None],
-    ) -> None:
-        self._model = model
-        self._members = members
-        self._characters = characters
-        self._touching: dict[Pair, PartPair] = {}
+    _model: DataModel
+    _members: Mapping[int, Instance]
+    _characters: Mapping[int, None]
+    _touching: dict[Pair, PartPair] = attrs.field(init=False, factory=dict)
 
     def report(self, overlapping: Iterable[Pair]) -> None:
         """Fire the events of pairs that have begun, then of those that have ended.
