@@ -31,13 +31,19 @@ from clawblox.system.ports import MAX_LEASES
 from clawblox.views.formatting import format_json, shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_Command = TypeVar("_Command", bound=click.Command)
 _RECORDS_PATIENCE_S: Final = 3.0
 """An orchestrator writes lost records again within a second."""
 
 
-def examples(text: str) -> str:
-    """Return the epilog of a command: lines of examples as they are, then paragraphs."""
-    return f"\b\n    Examples:{text}"
+def examples(text: str) -> Callable[[_Command], _Command]:
+    """End the help of a command with lines of examples as they are, then paragraphs."""
+
+    def decorate(command: _Command) -> _Command:
+        command.epilog = f"\b\nExamples:{text}"
+        return command
+
+    return decorate
 
 
 class _CheckedType(click.types.UnprocessedParamType):

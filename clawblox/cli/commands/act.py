@@ -56,21 +56,19 @@ class _Wish:
         return self.leaves and self.kind is None and self.text is None
 
 
-@click.command(
-    "act",
-    epilog=examples("""
-      clawblox act runs/r001                          only look
-      clawblox act runs/r001 Walk north               in the only instance
-      clawblox act runs/r001 w000 Wait
-      clawblox act runs/r001 w000 Walk north
-      clawblox act runs/r001 w000 Steer '{"direction": [1, 0]}'
-      clawblox act runs/r001 w000 Steer @input.json
-      clawblox act runs/r001 w000 --as red --say hello
-      clawblox act runs/r001 w000 --as red --leave
+@examples("""
+  clawblox act runs/r001                          only look
+  clawblox act runs/r001 Walk north               in the only instance
+  clawblox act runs/r001 w000 Wait
+  clawblox act runs/r001 w000 Walk north
+  clawblox act runs/r001 w000 Steer '{"direction": [1, 0]}'
+  clawblox act runs/r001 w000 Steer @input.json
+  clawblox act runs/r001 w000 --as red --say hello
+  clawblox act runs/r001 w000 --as red --leave
 
-    The exit status is 1 if the world refuses; its reason is on standard error.
-    """),
-)
+The exit status is 1 if the world refuses; its reason is on standard error.
+""")
+@click.command("act")
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.argument("words", metavar="[INSTANCE] [TYPE] [DATA]", nargs=-1)
 @agent_option

@@ -26,17 +26,15 @@ from clawblox.errors import UsageError
 from clawblox.views.rows import describe_agent, plain_facts
 
 
-@click.group(
-    "agent",
-    epilog=examples("""
-      clawblox agent status runs/r001/agents/Eko
-      clawblox agent send runs/r001/agents/Eko "Come back to the camp."
-      clawblox agent stop runs/r001/agents/Eko
-      clawblox agent trajectory runs/r001/agents/Eko
+@examples("""
+  clawblox agent status runs/r001/agents/Eko
+  clawblox agent send runs/r001/agents/Eko "Come back to the camp."
+  clawblox agent stop runs/r001/agents/Eko
+  clawblox agent trajectory runs/r001/agents/Eko
 
-    DIR is the directory of an agent, or a run directory with one agent.
-    """),
-)
+DIR is the directory of an agent, or a run directory with one agent.
+""")
+@click.group("agent")
 def command() -> None:
     """Send a message to a running agent, stop it, or show its state.
 
@@ -44,12 +42,10 @@ def command() -> None:
     """
 
 
-@command.command(
-    "send",
-    epilog=examples("""
-      clawblox agent send runs/r001 "Come back to the camp."
-    """),
-)
+@examples("""
+  clawblox agent send runs/r001 "Come back to the camp."
+""")
+@command.command("send")
 @directory_argument
 @click.argument("text", metavar="TEXT")
 def send(directory: str, text: str) -> None:
@@ -73,14 +69,11 @@ def send(directory: str, text: str) -> None:
     click.echo(f"{answer.name}: {answer.state}")
 
 
-@command.command(
-    "stop",
-    cls=OptionsCommand,
-    epilog=examples("""
-      clawblox agent stop runs/r001
-      clawblox agent stop runs/r001/agents/Eko --grace 0     kill immediately
-    """),
-)
+@examples("""
+  clawblox agent stop runs/r001
+  clawblox agent stop runs/r001/agents/Eko --grace 0     kill immediately
+""")
+@command.command("stop", cls=OptionsCommand)
 @directory_argument
 @options_from(StopOptions, "options")
 def stop(directory: str, options: StopOptions) -> None:
@@ -99,13 +92,11 @@ def stop(directory: str, options: StopOptions) -> None:
     click.echo(f"{agent.name}: {'was not running' if answer is None else answer.state}")
 
 
-@command.command(
-    "status",
-    epilog=examples("""
-      clawblox agent status runs/r001
-      clawblox agent status runs/r001 --json     every field, for programs
-    """),
-)
+@examples("""
+  clawblox agent status runs/r001
+  clawblox agent status runs/r001 --json     every field, for programs
+""")
+@command.command("status")
 @directory_argument
 @json_option
 def status(directory: str, as_json: bool) -> None:

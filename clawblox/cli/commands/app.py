@@ -15,20 +15,18 @@ from clawblox.extras import find_missing, install_command
 from clawblox.views.formatting import shorten_path
 
 
-@click.command(
-    "app",
-    epilog=examples("""
-      clawblox app                   the runs below the current directory
-      clawblox app runs/r001         a single run
-      clawblox app runs --port 9000
-      clawblox app runs --open '#r001/agent/Ada/o12345'
-      clawblox app runs/r001 --bundle pages   the same pages as files, to send
+@examples("""
+  clawblox app                   the runs below the current directory
+  clawblox app runs/r001         a single run
+  clawblox app runs --port 9000
+  clawblox app runs --open '#r001/agent/Ada/o12345'
+  clawblox app runs/r001 --bundle pages   the same pages as files, to send
 
-    The pages read files, so they show running and ended runs, and stop nothing. They start nothing
-    but the viewer of a world, when you ask for it, and end it. They can be seen on this machine
-    only; from another machine, forward the port with ssh -L.
-    """),
-)
+The pages read files, so they show running and ended runs, and stop nothing. They start nothing
+but the viewer of a world, when you ask for it, and end it. They can be seen on this machine
+only; from another machine, forward the port with ssh -L.
+""")
+@click.command("app")
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
 @click.option(
     "--port",

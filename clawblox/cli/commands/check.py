@@ -48,21 +48,18 @@ _STYLES: Final[dict[Kind, dict[str, Any]]] = {
 }
 
 
-@click.command(
-    "check",
-    cls=OptionsCommand,
-    epilog=examples("""
-      clawblox check worlds/panda                     all checks
-      clawblox check worlds/panda restore             the checks of one area
-      clawblox check worlds/panda restore.trace -v    one check, with its evidence
-      clawblox check worlds/panda --html report.html  the report as a web page too
-      clawblox check http://127.0.0.1:8080            what agents can reach
-      clawblox check --list                           the checks
+@examples("""
+  clawblox check worlds/panda                     all checks
+  clawblox check worlds/panda restore             the checks of one area
+  clawblox check worlds/panda restore.trace -v    one check, with its evidence
+  clawblox check worlds/panda --html report.html  the report as a web page too
+  clawblox check http://127.0.0.1:8080            what agents can reach
+  clawblox check --list                           the checks
 
-    The exit status is 0 if the world meets every requirement, 1 if not, 3 if it does not start or
-    a check itself failed.
-    """),
-)
+The exit status is 0 if the world meets every requirement, 1 if not, 3 if it does not start or
+a check itself failed.
+""")
+@click.command("check", cls=OptionsCommand)
 @world_argument
 @click.argument("names", metavar="[ID]...", nargs=-1)
 @options_from(CheckOptions, "options")

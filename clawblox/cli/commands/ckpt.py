@@ -53,15 +53,13 @@ from clawblox.views.formatting import format_json, shorten_path
 _T = TypeVar("_T")
 
 
-@click.group(
-    "ckpt",
-    epilog=examples("""
-      clawblox ckpt inspect runs/r001/checkpoints/gen001.ckpt
-      clawblox ckpt verify runs/r001/checkpoints/*.ckpt
-      clawblox ckpt diff gen001.ckpt gen002.ckpt
-      clawblox ckpt extract gen001.ckpt runs/r002
-    """),
-)
+@examples("""
+  clawblox ckpt inspect runs/r001/checkpoints/gen001.ckpt
+  clawblox ckpt verify runs/r001/checkpoints/*.ckpt
+  clawblox ckpt diff gen001.ckpt gen002.ckpt
+  clawblox ckpt extract gen001.ckpt runs/r002
+""")
+@click.group("ckpt")
 def command() -> None:
     """Inspect, verify, extract, compare, scan and repair checkpoint archives.
 
@@ -73,16 +71,14 @@ def command() -> None:
 _archive = click.argument("archive", type=PATH, metavar="FILE")
 
 
-@command.command(
-    "inspect",
-    epilog=examples("""
-      clawblox ckpt inspect gen001.ckpt           world, agents, lineage
-      clawblox ckpt inspect gen001.ckpt --files   with every file
-      clawblox ckpt inspect gen001.ckpt --json    all metadata, for programs
+@examples("""
+  clawblox ckpt inspect gen001.ckpt           world, agents, lineage
+  clawblox ckpt inspect gen001.ckpt --files   with every file
+  clawblox ckpt inspect gen001.ckpt --json    all metadata, for programs
 
-    Only metadata is read, and nothing is extracted; clawblox ckpt verify reads everything.
-    """),
-)
+Only metadata is read, and nothing is extracted; clawblox ckpt verify reads everything.
+""")
+@command.command("inspect")
 @_archive
 @click.option("--files", "with_files", is_flag=True, help="List every file.")
 @json_option
@@ -101,15 +97,13 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
             click.echo(describe(opened, with_files=with_files))
 
 
-@command.command(
-    "verify",
-    epilog=examples("""
-      clawblox ckpt verify gen001.ckpt
-      clawblox ckpt verify runs/*/checkpoints/*.ckpt
+@examples("""
+  clawblox ckpt verify gen001.ckpt
+  clawblox ckpt verify runs/*/checkpoints/*.ckpt
 
-    The exit status is 1 if an archive is damaged.
-    """),
-)
+The exit status is 1 if an archive is damaged.
+""")
+@command.command("verify")
 @click.argument("archives", type=PATH, metavar="FILE...", nargs=-1, required=True)
 @json_option
 def verify(archives: tuple[str, ...], as_json: bool) -> int:
@@ -132,17 +126,15 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
     return {**plain, "path": str(path), "metadata": dict(result.metadata), "error": None}
 
 
-@command.command(
-    "extract",
-    epilog=examples("""
-      clawblox ckpt extract gen001.ckpt runs/r002
-      clawblox ckpt extract gen001.ckpt runs/r002 --json
-      clawblox ckpt extract gen001.ckpt runs/r002 --keep .helix/languages.toml
+@examples("""
+  clawblox ckpt extract gen001.ckpt runs/r002
+  clawblox ckpt extract gen001.ckpt runs/r002 --json
+  clawblox ckpt extract gen001.ckpt runs/r002 --keep .helix/languages.toml
 
-    Credentials, and configuration that makes a program run commands, are never extracted. If a
-    file is in the way, that is an error and nothing is changed.
-    """),
-)
+Credentials, and configuration that makes a program run commands, are never extracted. If a
+file is in the way, that is an error and nothing is changed.
+""")
+@command.command("extract")
 @_archive
 @click.argument("run_dir", type=PATH, metavar="DIR")
 @click.option(
@@ -185,14 +177,12 @@ def _find_world_dir(archive: Path) -> Path | None:
     return present[0] if len(present) == 1 else None
 
 
-@command.command(
-    "diff",
-    epilog=examples("""
-      clawblox ckpt diff gen001.ckpt gen002.ckpt
+@examples("""
+  clawblox ckpt diff gen001.ckpt gen002.ckpt
 
-    The exit status is 1 if they differ.
-    """),
-)
+The exit status is 1 if they differ.
+""")
+@command.command("diff")
 @click.argument("first", type=PATH, metavar="FILE1")
 @click.argument("second", type=PATH, metavar="FILE2")
 @json_option
@@ -209,15 +199,13 @@ def diff(first: str, second: str, as_json: bool) -> int:
     return 1 if difference else 0
 
 
-@command.command(
-    "scan",
-    epilog=examples("""
-      clawblox ckpt scan gen001.ckpt
-      clawblox ckpt scan gen001.ckpt --allow secret-allow.json
+@examples("""
+  clawblox ckpt scan gen001.ckpt
+  clawblox ckpt scan gen001.ckpt --allow secret-allow.json
 
-    The exit status is 1 if something is found. The secrets themselves are never shown.
-    """),
-)
+The exit status is 1 if something is found. The secrets themselves are never shown.
+""")
+@command.command("scan")
 @_archive
 @click.option(
     "--allow",
@@ -243,14 +231,12 @@ def scan(archive: str, allow_file: str | None, as_json: bool) -> int:
     return 1 if result.findings else 0
 
 
-@command.command(
-    "repair",
-    epilog=examples("""
-      clawblox ckpt repair runs/r001
+@examples("""
+  clawblox ckpt repair runs/r001
 
-    The exit status is 1 if an archive is damaged. Archives and existing entries are not changed.
-    """),
-)
+The exit status is 1 if an archive is damaged. Archives and existing entries are not changed.
+""")
+@command.command("repair")
 @run_dir_argument
 @json_option
 def repair(run_dir: str, as_json: bool) -> int:

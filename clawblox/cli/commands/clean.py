@@ -21,18 +21,16 @@ from clawblox.views.formatting import (
 )
 
 
-@click.command(
-    "clean",
-    epilog=examples("""
-      clawblox clean runs/r001 --dry-run   list what would be removed, with sizes
-      clawblox clean runs/*                remove it
-      clawblox clean runs/r001 --all       remove requested saves, too
+@examples("""
+  clawblox clean runs/r001 --dry-run   list what would be removed, with sizes
+  clawblox clean runs/*                remove it
+  clawblox clean runs/r001 --all       remove requested saves, too
 
-    These always stay: the last good save of each instance and each run, the latest archive, the
-    archive that checkpoint.json names, and every save that a run, restart or fork began from, in
-    any known run (clawblox ps -a). Logs, recordings and the files of agents stay, too.
-    """),
-)
+These always stay: the last good save of each instance and each run, the latest archive, the
+archive that checkpoint.json names, and every save that a run, restart or fork began from, in
+any known run (clawblox ps -a). Logs, recordings and the files of agents stay, too.
+""")
+@click.command("clean")
 @click.argument("run_dirs", type=PATH, nargs=-1, required=True, metavar="RUN_DIR...")
 @click.option("--all", "all_saves", is_flag=True, help="Remove requested saves, too.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")

@@ -25,17 +25,15 @@ _TIMEOUT_S = 12.0
 ALL_CHECKS = [check for module in (machine, software, agents, resources) for check in module.CHECKS]
 
 
-@click.command(
-    "doctor",
-    epilog=examples("""
-      clawblox doctor           a table, with remedies
-      clawblox doctor --json    the same for programs
-      clawblox doctor --cluster auto
-      clawblox doctor --dir /data    what the file system of a directory can do
+@examples("""
+  clawblox doctor           a table, with remedies
+  clawblox doctor --json    the same for programs
+  clawblox doctor --cluster auto
+  clawblox doctor --dir /data    what the file system of a directory can do
 
-    The exit status is 1 if a requirement is missing.
-    """),
-)
+The exit status is 1 if a requirement is missing.
+""")
+@click.command("doctor")
 @click.option(
     "--cluster",
     "address",

@@ -67,21 +67,19 @@ _JOB_VARIABLE: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Variable that Ray sets for the command of a job; it removes RAY_JOB_ID there."""
 
 
-@click.group(
-    "experiment",
-    epilog=examples("""
-      clawblox experiment run exp.toml --dry-run
-      clawblox experiment run exp.toml
-      clawblox experiment list
-      clawblox experiment status experiments/m1 --watch
-      clawblox experiment resume experiments/m1
-      clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
-      clawblox experiment results experiments/m1 --by model
+@examples("""
+  clawblox experiment run exp.toml --dry-run
+  clawblox experiment run exp.toml
+  clawblox experiment list
+  clawblox experiment status experiments/m1 --watch
+  clawblox experiment resume experiments/m1
+  clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
+  clawblox experiment results experiments/m1 --by model
 
-    A plan is a TOML file; clawblox experiment run --help has a small one. DIR is the directory of
-    an experiment, by default experiments/<name>.
-    """),
-)
+A plan is a TOML file; clawblox experiment run --help has a small one. DIR is the directory of
+an experiment, by default experiments/<name>.
+""")
+@click.group("experiment")
 def command() -> None:
     """Run, resume, fork and score experiments of many generations.
 
@@ -95,33 +93,31 @@ def command() -> None:
 # -- run and resume -----------------------------------------------------------------------------
 
 
-@command.command(
-    "run",
-    epilog=examples("""
-      clawblox experiment run exp.toml --dry-run    start nothing
-      clawblox experiment run exp.toml --smoke      try all conditions
-      clawblox experiment run exp.toml
-      clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
-      clawblox experiment run exp.toml --detach
-      clawblox experiment run exp.toml --continue --pause-on-term    in a job
+@examples("""
+  clawblox experiment run exp.toml --dry-run    start nothing
+  clawblox experiment run exp.toml --smoke      try all conditions
+  clawblox experiment run exp.toml
+  clawblox experiment run exp.toml --name memory-2 --set limits.worlds=8
+  clawblox experiment run exp.toml --detach
+  clawblox experiment run exp.toml --continue --pause-on-term    in a job
 
-    \b
-    A small plan:
-      generations = 10
-      duration = "1h"
-      repeats = 3
-      world = { dir = "worlds/panda" }
-      [[agents]]
-      driver = "claude"
-      env = ["ANTHROPIC_API_KEY"]
-      [sweep]
-      "agents.*.model" = ["claude-fable-5", "claude-opus-4-8"]
+\b
+A small plan:
+  generations = 10
+  duration = "1h"
+  repeats = 3
+  world = { dir = "worlds/panda" }
+  [[agents]]
+  driver = "claude"
+  env = ["ANTHROPIC_API_KEY"]
+  [sweep]
+  "agents.*.model" = ["claude-fable-5", "claude-opus-4-8"]
 
-    Ctrl-C saves and stops, a second one kills; clawblox experiment resume continues. Exit status:
-    0 all generations are committed, 1 a chain has failed, 75 paused (usage limit, login, disk, time
-    or money), 130 interrupted, 2 wrong usage.
-    """),
-)
+Ctrl-C saves and stops, a second one kills; clawblox experiment resume continues. Exit status:
+0 all generations are committed, 1 a chain has failed, 75 paused (usage limit, login, disk, time
+or money), 130 interrupted, 2 wrong usage.
+""")
+@command.command("run")
 @click.argument("plan_file", type=PATH, metavar="PLAN")
 @click.option("--name", metavar="NAME", help="Name of the experiment, in place of the plan's.")
 @click.option(
@@ -260,18 +256,16 @@ def require_new(directory: Path) -> None:
         )
 
 
-@command.command(
-    "resume",
-    epilog=examples("""
-      clawblox experiment resume experiments/m1
-      clawblox experiment resume experiments/m1 --set generations=20
-      clawblox experiment resume experiments/m1 --plan exp.toml --accept save
+@examples("""
+  clawblox experiment resume experiments/m1
+  clawblox experiment resume experiments/m1 --set generations=20
+  clawblox experiment resume experiments/m1 --plan exp.toml --accept save
 
-    Limits, retries, checkpoints, labels, the cluster and the score may change freely, and
-    generations, repeats, seeds and conditions may be added. The changes that --accept names apply
-    to generations that begin later. Other changes, such as another driver, need a new experiment.
-    """),
-)
+Limits, retries, checkpoints, labels, the cluster and the score may change freely, and
+generations, repeats, seeds and conditions may be added. The changes that --accept names apply
+to generations that begin later. Other changes, such as another driver, need a new experiment.
+""")
+@command.command("resume")
 @directory_argument
 @click.option(
     "--plan",
@@ -338,16 +332,14 @@ def resume(
 # -- a running experiment -----------------------------------------------------------------------
 
 
-@command.command(
-    "stop",
-    epilog=examples("""
-      clawblox experiment stop experiments/m1               all chains
-      clawblox experiment stop experiments/m1 opus-r1       this chain
-      clawblox experiment stop experiments/m1 --now         without checkpoints
+@examples("""
+  clawblox experiment stop experiments/m1               all chains
+  clawblox experiment stop experiments/m1 opus-r1       this chain
+  clawblox experiment stop experiments/m1 --now         without checkpoints
 
-    clawblox experiment resume continues.
-    """),
-)
+clawblox experiment resume continues.
+""")
+@command.command("stop")
 @directory_argument
 @click.argument("chains", nargs=-1, metavar="[CHAIN]...")
 @click.option("--now", is_flag=True, help="Stop immediately, without checkpoints.")

@@ -40,21 +40,19 @@ _CONTROL = "-"
 _number = partial(click.option, type=count_type(1), default=1, show_default=True)
 
 
-@click.command(
-    "fork",
-    epilog=examples("""
-      clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
-      clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
-      clawblox experiment fork experiments/m1 opus-r2@end --dry-run   only list
+@examples("""
+  clawblox experiment fork experiments/m1 opus-r2/g003@20m -n 4
+  clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
+  clawblox experiment fork experiments/m1 opus-r2@end --dry-run   only list
 
-    CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
-    checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it
-    is the latest, without a moment the last checkpoint.
+CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
+checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it
+is the latest, without a moment the last checkpoint.
 
-    The branches run in the process that runs the experiment. If none does, this command runs them,
-    with everything that is not complete.
-    """),
-)
+The branches run in the process that runs the experiment. If none does, this command runs them,
+with everything that is not complete.
+""")
+@click.command("fork")
 @directory_argument
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @_number("-n", "--count", help="Number of branches for each prompt.")

@@ -45,20 +45,18 @@ _USUAL_SCORE: Final = "output_tokens"
 """What a picture shows where generations have no scores."""
 
 
-@click.command(
-    "results",
-    epilog=examples("""
-      clawblox experiment results                            of the newest
-      clawblox experiment results experiments/m1              all generations
-      clawblox experiment results experiments/m1 --by model   means by model
-      clawblox experiment results experiments/m1 --by prompt  branches, controls
-      clawblox experiment results experiments/m1 --by model,generation
-      clawblox experiment results experiments/m1 --agents     a row for each agent
-      clawblox experiment results experiments/m1 --csv > results.csv
-      clawblox experiment results experiments/m1 --svg scores.svg
-      clawblox experiment results experiments/m1-* --csv      of several
-    """),
-)
+@examples("""
+  clawblox experiment results                            of the newest
+  clawblox experiment results experiments/m1              all generations
+  clawblox experiment results experiments/m1 --by model   means by model
+  clawblox experiment results experiments/m1 --by prompt  branches, controls
+  clawblox experiment results experiments/m1 --by model,generation
+  clawblox experiment results experiments/m1 --agents     a row for each agent
+  clawblox experiment results experiments/m1 --csv > results.csv
+  clawblox experiment results experiments/m1 --svg scores.svg
+  clawblox experiment results experiments/m1-* --csv      of several
+""")
+@click.command("results")
 @click.argument("directories", type=PATH, nargs=-1, metavar="[DIR]...")
 @click.option(
     "--by",
@@ -152,20 +150,18 @@ def _group(found: Results, keys: Sequence[str]) -> dict[str, Any]:
     return {"groups": groups, "differences": list(map(attrs.asdict, compared))}
 
 
-@click.command(
-    "rescore",
-    epilog=examples("""
-      clawblox experiment rescore experiments/m1    with the plan's score
-      clawblox experiment rescore experiments/m1 scores:cubes
+@examples("""
+  clawblox experiment rescore experiments/m1    with the plan's score
+  clawblox experiment rescore experiments/m1 scores:cubes
 
-    scores:cubes is the function cubes in scores.py, in the current directory. It takes a
-    generation, and returns a number, or numbers by name. It is called with the world of each
-    committed generation, restored from its checkpoint at the end, without agents.
+scores:cubes is the function cubes in scores.py, in the current directory. It takes a
+generation, and returns a number, or numbers by name. It is called with the world of each
+committed generation, restored from its checkpoint at the end, without agents.
 
-    New scores replace those of the same names. All others are kept, also where the function fails;
-    tables mark those that another version of the function has computed.
-    """),
-)
+New scores replace those of the same names. All others are kept, also where the function fails;
+tables mark those that another version of the function has computed.
+""")
+@click.command("rescore")
 @directory_argument
 @click.argument("function", metavar="[MODULE:FUNC]", required=False)
 def rescore(directory: str, function: str | None) -> int:
@@ -216,18 +212,16 @@ def _describe(row: Row, error: str) -> str:
     return "; ".join(filter(None, (scores, error))) or "no scores"
 
 
-@click.command(
-    "clean",
-    epilog=examples("""
-      clawblox experiment clean experiments/m1 --dry-run   only list it
-      clawblox experiment clean experiments/m1             ask, then remove
-      clawblox experiment clean experiments/m1 --yes       remove
+@examples("""
+  clawblox experiment clean experiments/m1 --dry-run   only list it
+  clawblox experiment clean experiments/m1             ask, then remove
+  clawblox experiment clean experiments/m1 --yes       remove
 
-    These always stay: committed generations with their checkpoints at the boundary and the end, the
-    checkpoints of all others, and every checkpoint at which a branch begins. Later forks of a
-    complete generation can only begin at what stays.
-    """),
-)
+These always stay: committed generations with their checkpoints at the boundary and the end, the
+checkpoints of all others, and every checkpoint at which a branch begins. Later forks of a
+complete generation can only begin at what stays.
+""")
+@click.command("clean")
 @directory_argument
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

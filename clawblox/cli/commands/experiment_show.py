@@ -44,18 +44,16 @@ _LINES: Final = 20
 _MAX_LINES: Final = 100_000
 
 
-@click.command(
-    "list",
-    epilog=examples("""
-      clawblox experiment list                in the current directory
-      clawblox experiment list ~/worlds
-      clawblox experiment list --json         every field
+@examples("""
+  clawblox experiment list                in the current directory
+  clawblox experiment list ~/worlds
+  clawblox experiment list --json         every field
 
-    SPENT is the cost of all attempts that have ended, CHANGED the age of the last change. A
-    directory that cannot be read as an experiment is a line with the reason. STATUS marks smoke
-    runs that were kept after a failure.
-    """),
-)
+SPENT is the cost of all attempts that have ended, CHANGED the age of the last change. A
+directory that cannot be read as an experiment is a line with the reason. STATUS marks smoke
+runs that were kept after a failure.
+""")
+@click.command("list")
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
 @json_option
 def list_experiments(directory: str, *, as_json: bool) -> None:
@@ -82,21 +80,19 @@ def list_experiments(directory: str, *, as_json: bool) -> None:
         note(f"{rest} that changed earlier: give a directory with fewer of them as DIR.")
 
 
-@click.command(
-    "status",
-    epilog=examples("""
-      clawblox experiment status                           the newest experiment
-      clawblox experiment status experiments/m1
-      clawblox experiment status experiments/m1 --watch
-      clawblox experiment status experiments/m1 --json     every field
+@examples("""
+  clawblox experiment status                           the newest experiment
+  clawblox experiment status experiments/m1
+  clawblox experiment status experiments/m1 --watch
+  clawblox experiment status experiments/m1 --json     every field
 
-    A chain is preparing, starting, working, saving or scoring; waiting for its turn; paused or
-    failed, with the reason; or done. ACTIVE is the time in which world and agents worked, of the
-    duration of a generation; WORLD the simulation time; SAVED the age of the last checkpoint; SCORE
-    the first of the latest scores. An agent is in a turn (●), waits for its model (◌), or has
-    ended (✓).
-    """),
-)
+A chain is preparing, starting, working, saving or scoring; waiting for its turn; paused or
+failed, with the reason; or done. ACTIVE is the time in which world and agents worked, of the
+duration of a generation; WORLD the simulation time; SAVED the age of the last checkpoint; SCORE
+the first of the latest scores. An agent is in a turn (●), waits for its model (◌), or has
+ended (✓).
+""")
+@click.command("status")
 @newest_directory
 @click.option("-w", "--watch", "is_watching", is_flag=True, help="Follow it until it has ended.")
 @json_option
@@ -152,17 +148,15 @@ def _choose(words: Sequence[str]) -> tuple[ExperimentRecord, str]:
     return read_experiment(choose_experiment(directory[0] if directory else None)), place
 
 
-@click.command(
-    "show",
-    epilog=examples("""
-      clawblox experiment show opus-r2/g003         of the newest experiment
-      clawblox experiment show experiments/m1 opus-r2/g003
-      clawblox experiment show experiments/m1 opus-r2 -n 100
-      clawblox experiment show experiments/m1 opus-r2/g003 --json
+@examples("""
+  clawblox experiment show opus-r2/g003         of the newest experiment
+  clawblox experiment show experiments/m1 opus-r2/g003
+  clawblox experiment show experiments/m1 opus-r2 -n 100
+  clawblox experiment show experiments/m1 opus-r2/g003 --json
 
-    The whole conversation of an agent: clawblox trajectory, with its directory.
-    """),
-)
+The whole conversation of an agent: clawblox trajectory, with its directory.
+""")
+@click.command("show")
 @_generation
 @click.option(
     "-n",
@@ -196,17 +190,15 @@ def show_generation(words: tuple[str, ...], *, lines: int, as_json: bool) -> Non
         click.echo("\n".join(describe_generation(found, table_width())))
 
 
-@click.command(
-    "logs",
-    epilog=examples("""
-      clawblox experiment logs opus-r2/g003         of the newest experiment
-      clawblox experiment logs experiments/m1 opus-r2/g003 -n 50
-      clawblox experiment logs experiments/m1 opus-r2/g003 --grep '(?i)error'
+@examples("""
+  clawblox experiment logs opus-r2/g003         of the newest experiment
+  clawblox experiment logs experiments/m1 opus-r2/g003 -n 50
+  clawblox experiment logs experiments/m1 opus-r2/g003 --grep '(?i)error'
 
-    They are the logs of the attempt with the results, or else of the latest attempt. Those of other
-    attempts: clawblox logs, with a run directory that clawblox experiment show names.
-    """),
-)
+They are the logs of the attempt with the results, or else of the latest attempt. Those of other
+attempts: clawblox logs, with a run directory that clawblox experiment show names.
+""")
+@click.command("logs")
 @_generation
 @log_options
 def generation_logs(words: tuple[str, ...], **options: Any) -> None:

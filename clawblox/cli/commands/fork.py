@@ -43,21 +43,18 @@ from clawblox.rundir.status import InstanceStatus, read_run
 from clawblox.views.formatting import shorten_path
 
 
-@click.command(
-    "fork",
-    cls=SectionedCommand,
-    epilog=examples("""
-      clawblox fork runs/r001 w003 -n 8             save w003 now, fork it 8 times
-      clawblox fork runs/r001 w003 -n 8 --reseed 7  with random seeds 7 to 14
-      clawblox fork runs/r001 runs/r001/worlds/w003/checkpoints/s1.json
-      clawblox fork runs/r001 w003 -n 8 --run-dir runs/r002
-      clawblox fork runs/r001 w003 --run-id w003-20260622T185925000000Z
+@examples("""
+  clawblox fork runs/r001 w003 -n 8             save w003 now, fork it 8 times
+  clawblox fork runs/r001 w003 -n 8 --reseed 7  with random seeds 7 to 14
+  clawblox fork runs/r001 runs/r001/worlds/w003/checkpoints/s1.json
+  clawblox fork runs/r001 w003 -n 8 --run-dir runs/r002
+  clawblox fork runs/r001 w003 --run-id w003-20260622T185925000000Z
 
-    If an orchestrator runs in RUN_DIR, it starts the new instances and stops them when it ends;
-    this command returns when they are ready. Otherwise, and with --run-dir, this command runs
-    them itself, like clawblox up.
-    """),
-)
+If an orchestrator runs in RUN_DIR, it starts the new instances and stops them when it ends;
+this command returns when they are ready. Otherwise, and with --run-dir, this command runs
+them itself, like clawblox up.
+""")
+@click.command("fork", cls=SectionedCommand)
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
 @click.argument("source", type=PATH, metavar="SOURCE")
 @count_option

@@ -268,25 +268,22 @@ _OPTIONS: Final = (
 )
 
 
-@click.command(
-    "generations",
-    cls=SectionedCommand,
-    epilog=examples("""
-      clawblox generations --world-dir worlds/panda --generations 10
-      clawblox generations --world-dir worlds/panda --experiment-id e1 --resume
-      clawblox generations --world-dir worlds/panda --parallel 4
+@examples("""
+  clawblox generations --world-dir worlds/panda --generations 10
+  clawblox generations --world-dir worlds/panda --experiment-id e1 --resume
+  clawblox generations --world-dir worlds/panda --parallel 4
 
-    The options and variables are those of the public script run_agent_generations.py, but --force
-    deletes nothing. So are the files: a table of the generations, a pointer to the latest archive,
-    and run directories. Either side continues what the other began.
+The options and variables are those of the public script run_agent_generations.py, but --force
+deletes nothing. So are the files: a table of the generations, a pointer to the latest archive,
+and run directories. Either side continues what the other began.
 
-    Where the environment has no CLAUDE_CODE_OAUTH_TOKEN, agents get that of the file .env in the
-    current directory, or of the file that CLAWBLOX_ENV_FILE names.
+Where the environment has no CLAUDE_CODE_OAUTH_TOKEN, agents get that of the file .env in the
+current directory, or of the file that CLAWBLOX_ENV_FILE names.
 
-    Ctrl-C saves and stops, a second one kills; --resume continues. Exit status: 0 all generations
-    are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
-    """),
-)
+Ctrl-C saves and stops, a second one kills; --resume continues. Exit status: 0 all generations
+are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
+""")
+@click.command("generations", cls=SectionedCommand)
 @add_options(*_OPTIONS)
 @background_option
 @click.pass_context

@@ -23,14 +23,12 @@ _ENGINE: Final = ("world.toml", "main.lua", "API.md", "renderer/index.js", ".git
 _NAME_LINE: Final = re.compile(r'^name = ".*"$', re.MULTILINE)
 
 
-@click.command(
-    "init",
-    epilog=examples("""
-      clawblox init                 create my-world in this directory
-      clawblox init worlds/panda    then run it: clawblox run worlds/panda
-      clawblox init --engine isle   a world of Luau scripts with physics
-    """),
-)
+@examples("""
+  clawblox init                 create my-world in this directory
+  clawblox init worlds/panda    then run it: clawblox run worlds/panda
+  clawblox init --engine isle   a world of Luau scripts with physics
+""")
+@click.command("init")
 @click.argument("name", type=PATH, default="my-world", metavar="[NAME]")
 @click.option(
     "--engine",

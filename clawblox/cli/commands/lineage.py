@@ -23,17 +23,15 @@ from clawblox.views.lineage_svg import draw_lineage
 from clawblox.views.lineage_text import render_lineage, to_ascii
 
 
-@click.command(
-    "lineage",
-    epilog=examples("""
-      clawblox lineage runs/r001                     as text
-      clawblox lineage runs/r001 --svg lineage.svg   as a picture
-      clawblox lineage runs/r001 --json              every field, for programs
+@examples("""
+  clawblox lineage runs/r001                     as text
+  clawblox lineage runs/r001 --svg lineage.svg   as a picture
+  clawblox lineage runs/r001 --json              every field, for programs
 
-    A lane shows an instance over simulated time, and begins where it was forked. A lane ends
-    shortly after its last save, because the time of the world after that is unknown.
-    """),
-)
+A lane shows an instance over simulated time, and begins where it was forked. A lane ends
+shortly after its last save, because the time of the world after that is unknown.
+""")
+@click.command("lineage")
 @run_dir_argument
 @click.option("--svg", type=PATH, metavar="FILE", help="Write a picture to this file, as SVG.")
 @json_option

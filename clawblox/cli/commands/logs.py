@@ -86,20 +86,18 @@ log_options = add_options(
 """Adds the options of ``logs`` to a command."""
 
 
-@click.command(
-    "logs",
-    epilog=examples("""
-      clawblox logs                        the logs of this directory
-      clawblox logs runs/r001 -f           and wait for more lines
-      clawblox logs runs/r001 w000 -n 20   the last 20 lines of w000
-      clawblox logs runs/r001 -t           with times, all logs merged
-      clawblox logs runs/r001 --since 10m  the last ten minutes
-      clawblox logs runs/r001 --grep '(?i)error|warning'
+@examples("""
+  clawblox logs                        the logs of this directory
+  clawblox logs runs/r001 -f           and wait for more lines
+  clawblox logs runs/r001 w000 -n 20   the last 20 lines of w000
+  clawblox logs runs/r001 -t           with times, all logs merged
+  clawblox logs runs/r001 --since 10m  the last ten minutes
+  clawblox logs runs/r001 --grep '(?i)error|warning'
 
-    Lines such as "-- exited: killed by SIGKILL --" are notes of clawblox where an instance ended
-    or came back. They are not in the log file.
-    """),
-)
+Lines such as "-- exited: killed by SIGKILL --" are notes of clawblox where an instance ended
+or came back. They are not in the log file.
+""")
+@click.command("logs")
 @run_dir_arguments
 @log_options
 def command(*, chosen: Selection, **options: Any) -> None:

@@ -47,21 +47,19 @@ from clawblox.world.input_examples import InputExample, find_examples
 from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
 
 
-@click.command(
-    "play",
-    epilog=examples("""
-      clawblox play worlds/panda          start the world, and play in it
-      clawblox play runs/r001             join the only instance of a run
-      clawblox play runs/r001 w003 --as red
-      echo 'Walk north' | clawblox play runs/r001
+@examples("""
+  clawblox play worlds/panda          start the world, and play in it
+  clawblox play runs/r001             join the only instance of a run
+  clawblox play runs/r001 w003 --as red
+  echo 'Walk north' | clawblox play runs/r001
 
-    In the session, help lists the commands and the inputs of the world. Ctrl-C clears the line,
-    Ctrl-D leaves.
+In the session, help lists the commands and the inputs of the world. Ctrl-C clears the line,
+Ctrl-D leaves.
 
-    Lines can also come from a pipe or a file, one command each. The exit status is then 1 if one
-    of them failed.
-    """),
-)
+Lines can also come from a pipe or a file, one command each. The exit status is then 1 if one
+of them failed.
+""")
+@click.command("play")
 @click.argument("source", type=PATH, default=".", metavar="[WORLD|RUN_DIR]")
 @click.argument("instance", metavar="[INSTANCE]", required=False)
 @agent_option

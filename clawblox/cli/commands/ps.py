@@ -26,24 +26,22 @@ from clawblox.views.lineage_text import format_forks
 from clawblox.views.rows import agent_columns, instance_columns, make_row, order_states
 
 
-@click.command(
-    "ps",
-    epilog=examples(f"""
-      clawblox ps                     running instances of all your runs
-      clawblox ps -a                  and ended instances
-      clawblox ps runs/r001           the instances of a run, running or ended
-      clawblox ps runs                all runs in a directory, {MAX_DEPTH} levels deep
-      clawblox ps runs/r001 -w        its live table
-      clawblox ps runs/r001 --tree    the tree of forks
-      clawblox ps runs/r001 --json    every field, for programs
+@examples(f"""
+  clawblox ps                     running instances of all your runs
+  clawblox ps -a                  and ended instances
+  clawblox ps runs/r001           the instances of a run, running or ended
+  clawblox ps runs                all runs in a directory, {MAX_DEPTH} levels deep
+  clawblox ps runs/r001 -w        its live table
+  clawblox ps runs/r001 --tree    the tree of forks
+  clawblox ps runs/r001 --json    every field, for programs
 
-    States: starting, ready, restarting, stopping; exited (with its status or signal), halted
-    (with the reason of the world), failed (it never became ready), interrupted (its
-    orchestrator was killed), unknown (only its manifest is left). SAVED is the age of the last
-    save, SIM TIME the simulation time in it.
-    The agents of a run follow its instances; clawblox agent status shows more of an agent.
-    """),
-)
+States: starting, ready, restarting, stopping; exited (with its status or signal), halted
+(with the reason of the world), failed (it never became ready), interrupted (its
+orchestrator was killed), unknown (only its manifest is left). SAVED is the age of the last
+save, SIM TIME the simulation time in it.
+The agents of a run follow its instances; clawblox agent status shows more of an agent.
+""")
+@click.command("ps")
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
 @click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show ended instances.")
 @filter_option

@@ -51,17 +51,15 @@ _WIDTH: Final = 100
 _MOST_LISTED: Final = 20
 
 
-@click.command(
-    "replay",
-    epilog=examples("""
-      clawblox replay runs/r001               all events, and what agents saw
-      clawblox replay runs/r001 --track inputs
-      clawblox replay runs/r001 --at 83.5     the world at 83.5 seconds
-      clawblox replay runs/r001 --json | jq 'select(.event == "chat")'
-      clawblox replay runs/r001/recordings/recording-0002.jsonl.zst
-      clawblox replay runs/r001 --viewer      in the viewer of the world
-    """),
-)
+@examples("""
+  clawblox replay runs/r001               all events, and what agents saw
+  clawblox replay runs/r001 --track inputs
+  clawblox replay runs/r001 --at 83.5     the world at 83.5 seconds
+  clawblox replay runs/r001 --json | jq 'select(.event == "chat")'
+  clawblox replay runs/r001/recordings/recording-0002.jsonl.zst
+  clawblox replay runs/r001 --viewer      in the viewer of the world
+""")
+@click.command("replay")
 @only_run
 @recording_option("Which recording of the run, counted from 1; needed if there are several.")
 @click.option(

@@ -24,19 +24,16 @@ from clawblox.rundir.requests import Restarted
 from clawblox.views.formatting import format_json, format_seconds, shorten_path
 
 
-@click.command(
-    "restart",
-    cls=OptionsCommand,
-    epilog=examples("""
-      clawblox restart runs/r001 w003            save it and continue from there
-      clawblox restart runs/r001 w003 --no-save  continue from its last good save
-      clawblox restart runs/r001 w003 --fresh    start it over
-      clawblox restart runs/r001 w003 --resume s1.json --reseed 7
-      clawblox restart runs/r001                 all instances
+@examples("""
+  clawblox restart runs/r001 w003            save it and continue from there
+  clawblox restart runs/r001 w003 --no-save  continue from its last good save
+  clawblox restart runs/r001 w003 --fresh    start it over
+  clawblox restart runs/r001 w003 --resume s1.json --reseed 7
+  clawblox restart runs/r001                 all instances
 
-    The exit status is 1 if an instance could not be restarted.
-    """),
-)
+The exit status is 1 if an instance could not be restarted.
+""")
+@click.command("restart", cls=OptionsCommand)
 @run_dir_arguments
 @click.option(
     "--save/--no-save",

@@ -45,24 +45,21 @@ if TYPE_CHECKING:
     from clawblox.cli.running.resume_sources import AgentResume
 
 
-@click.command(
-    "resume",
-    cls=SectionedCommand,
-    epilog=examples("""
-      clawblox resume runs/r001             all interrupted instances
-      clawblox resume runs/r001 --dry-run   only show which, and from which saves
-      clawblox resume runs/r001 w000 w003   these two, even if stopped on purpose
-      clawblox resume runs/r001 --autosave 300 --detach
+@examples("""
+  clawblox resume runs/r001             all interrupted instances
+  clawblox resume runs/r001 --dry-run   only show which, and from which saves
+  clawblox resume runs/r001 w000 w003   these two, even if stopped on purpose
+  clawblox resume runs/r001 --autosave 300 --detach
 
-    After a crash, a reboot or Ctrl-C, each instance continues with the same name, directory and
-    options, from the last good save of its run; without a save, as its run began. An instance that
-    was stopped on purpose, or whose world ended with status 0, is left alone. Values of --env are
-    not on disk: set these variables in the environment, or give --env again. The agent of a
-    clawblox run --agent continues too, in the foreground, from the latest checkpoint of both.
+After a crash, a reboot or Ctrl-C, each instance continues with the same name, directory and
+options, from the last good save of its run; without a save, as its run began. An instance that
+was stopped on purpose, or whose world ended with status 0, is left alone. Values of --env are
+not on disk: set these variables in the environment, or give --env again. The agent of a
+clawblox run --agent continues too, in the foreground, from the latest checkpoint of both.
 
-    Signals and the exit status are as for clawblox up; it is also 1 if there is nothing to resume.
-    """),
-)
+Signals and the exit status are as for clawblox up; it is also 1 if there is nothing to resume.
+""")
+@click.command("resume", cls=SectionedCommand)
 @run_dir_arguments
 @options_from(ResumeOptions, "options")
 @section_option(

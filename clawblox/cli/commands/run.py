@@ -45,24 +45,21 @@ if TYPE_CHECKING:
     from clawblox.cli.running.companion import Companion
 
 
-@click.command(
-    "run",
-    cls=SectionedCommand,
-    epilog=examples("""
-      clawblox run                          the world in this directory
-      clawblox run worlds/panda --port 0    on a free port
-      clawblox run worlds/panda --record --run-dir runs/r001
-      clawblox run worlds/panda --resume runs/r001/checkpoints/s1.json
-      clawblox run worlds/panda --resume gen001.ckpt --run-dir runs/r002
-      clawblox run --resume runs/r001       world, agent and options of that run
-      clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda
-      clawblox run worlds/panda --agent claude --max-turns 20
+@examples("""
+  clawblox run                          the world in this directory
+  clawblox run worlds/panda --port 0    on a free port
+  clawblox run worlds/panda --record --run-dir runs/r001
+  clawblox run worlds/panda --resume runs/r001/checkpoints/s1.json
+  clawblox run worlds/panda --resume gen001.ckpt --run-dir runs/r002
+  clawblox run --resume runs/r001       world, agent and options of that run
+  clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda
+  clawblox run worlds/panda --agent claude --max-turns 20
 
-    Ctrl-C, SIGTERM and SIGHUP stop the world, and a second one kills it; the exit status is then
-    130, 143 or 129. It is 1 if the world or its agent does not start or ends by itself, and 0 when
-    the agent has used up its budget, or clawblox stop has stopped the agent or the world.
-    """),
-)
+Ctrl-C, SIGTERM and SIGHUP stop the world, and a second one kills it; the exit status is then
+130, 143 or 129. It is 1 if the world or its agent does not start or ends by itself, and 0 when
+the agent has used up its budget, or clawblox stop has stopped the agent or the world.
+""")
+@click.command("run", cls=SectionedCommand)
 @world_argument
 @options_from(
     StartOptions,

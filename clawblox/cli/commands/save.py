@@ -22,17 +22,14 @@ from clawblox.views.event_lines import describe_error
 from clawblox.views.formatting import format_json, shorten_path
 
 
-@click.command(
-    "save",
-    cls=OptionsCommand,
-    epilog=examples("""
-      clawblox save runs/r001                 all instances that are ready
-      clawblox save runs/r001 w000 w003       these two
-      clawblox save runs/r001 --dir /backup   all of them, into one directory
+@examples("""
+  clawblox save runs/r001                 all instances that are ready
+  clawblox save runs/r001 w000 w003       these two
+  clawblox save runs/r001 --dir /backup   all of them, into one directory
 
-    The exit status is 1 if an instance could not be saved.
-    """),
-)
+The exit status is 1 if an instance could not be saved.
+""")
+@click.command("save", cls=OptionsCommand)
 @run_dir_arguments
 @options_from(SaveOptions, "options", without=("max_bytes",))
 @json_option

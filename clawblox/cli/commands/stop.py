@@ -30,16 +30,13 @@ _RUNG_TEXTS = {
 }
 
 
-@click.command(
-    "stop",
-    cls=OptionsCommand,
-    epilog=examples("""
-      clawblox stop runs/r001               all instances
-      clawblox stop runs/r001 w000 w003     these two
-      clawblox stop runs/r001 --save        save each instance first
-      clawblox stop runs/r001 --grace 0     kill immediately
-    """),
-)
+@examples("""
+  clawblox stop runs/r001               all instances
+  clawblox stop runs/r001 w000 w003     these two
+  clawblox stop runs/r001 --save        save each instance first
+  clawblox stop runs/r001 --grace 0     kill immediately
+""")
+@click.command("stop", cls=OptionsCommand)
 @run_dir_arguments
 @click.option(
     "--save",

@@ -20,17 +20,15 @@ from clawblox.printable import printable_json
 from clawblox.views.formatting import count_words, shorten_path
 
 
-@click.command(
-    "trajectory",
-    epilog=examples(f"""
-      clawblox trajectory runs/r001/agents/Eko        writes {FILE_NAME} there
-      clawblox trajectory runs/r001 -o eko.json       the only agent of a run
-      clawblox trajectory runs/r001 -o - | jq .final_metrics
-      clawblox trajectory runs/r001 --html eko.html   a page to send
+@examples(f"""
+  clawblox trajectory runs/r001/agents/Eko        writes {FILE_NAME} there
+  clawblox trajectory runs/r001 -o eko.json       the only agent of a run
+  clawblox trajectory runs/r001 -o - | jq .final_metrics
+  clawblox trajectory runs/r001 --html eko.html   a page to send
 
-    The format is ATIF 1.7, the Agent Trajectory Interchange Format.
-    """),
-)
+The format is ATIF 1.7, the Agent Trajectory Interchange Format.
+""")
+@click.command("trajectory")
 @directory_argument
 @click.option(
     "-o",

@@ -32,23 +32,20 @@ if TYPE_CHECKING:
     from clawblox.experiment.schedule.callbacks import Score
 
 
-@click.command(
-    "verify",
-    cls=OptionsCommand,
-    epilog=examples("""
-      clawblox verify runs/r001                   all recordings of a run
-      clawblox verify runs/r001 --recording 2     one of them
-      clawblox verify recording-0001.jsonl.zst --world worlds/panda
-      clawblox verify experiments/memory          all attempts, as one table
+@examples("""
+  clawblox verify runs/r001                   all recordings of a run
+  clawblox verify runs/r001 --recording 2     one of them
+  clawblox verify recording-0001.jsonl.zst --world worlds/panda
+  clawblox verify experiments/memory          all attempts, as one table
 
-    The exit status is 0 if every recording is equal to its replay, 1 if one differs, or was changed
-    after it was finished, 3 if none does and one was cut, cannot be verified, or with --strict has
-    an unchecked start. Recordings are also compared with each other: where a restored world
-    continues an earlier life, another attempt or the source of its branch, it must begin with the
-    state that the replay before it has reached. Values of --env of the run are not on disk: set
-    these variables in the environment, or give --env again.
-    """),
-)
+The exit status is 0 if every recording is equal to its replay, 1 if one differs, or was changed
+after it was finished, 3 if none does and one was cut, cannot be verified, or with --strict has
+an unchecked start. Recordings are also compared with each other: where a restored world
+continues an earlier life, another attempt or the source of its branch, it must begin with the
+state that the replay before it has reached. Values of --env of the run are not on disk: set
+these variables in the environment, or give --env again.
+""")
+@click.command("verify", cls=OptionsCommand)
 @only_run
 @recording_option("Verify only this recording of the run, counted from 1.")
 @click.option(

@@ -20,18 +20,16 @@ from clawblox.views.formatting import format_seconds
 _TIMED_OUT_STATUS = 124
 
 
-@click.command(
-    "wait",
-    epilog=examples("""
-      clawblox wait runs/r001                  all instances
-      clawblox wait runs/r001 w000             this instance, and exit as it did
-      clawblox wait runs/r001 --timeout 3600   an hour at most
+@examples("""
+  clawblox wait runs/r001                  all instances
+  clawblox wait runs/r001 w000             this instance, and exit as it did
+  clawblox wait runs/r001 --timeout 3600   an hour at most
 
-    The exit status is the status of the world, or 128 and the number of the signal that killed it.
-    It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is unknown.
-    Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
-    """),
-)
+The exit status is the status of the world, or 128 and the number of the signal that killed it.
+It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is unknown.
+Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
+""")
+@click.command("wait")
 @run_dir_arguments
 @click.option(
     "--timeout",
