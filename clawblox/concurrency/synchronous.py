@@ -183,7 +183,7 @@ def mirrored(getter: Callable[[Any], _T]) -> Mirrored[_T]:
     read = cast(property, getter).fget
     assert read is not None
     doc = f"See :attr:`{read.__qualname__}`."
-    return cast(Any, property(lambda twin: read(twin._async), doc=doc))  # type: ignore[no-any-return]
+    return cast(Any, property(lambda twin: getattr(twin._async, read.__name__), doc=doc))  # type: ignore[no-any-return]
 
 
 def converting(

@@ -83,14 +83,10 @@ def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
         sources = fold_lines(directory, journal.lines).fork_sources
         for leftover in leftovers:
             if sources.isdisjoint(leftover.checkpoints):
-                _record_removal(journal, leftover)
+                for ref in leftover.checkpoints:
+                    about = About(ref.chain, ref.generation, ref.attempt)
+                    journal.append("checkpoint.removed", {"file": ref.file}, about)
                 _remove(leftover)
-
-
-def _record_removal(journal: Journal, leftover: Leftover) -> None:
-    for ref in leftover.checkpoints:
-        about = About(ref.chain, ref.generation, ref.attempt)
-        journal.append("checkpoint.removed", {"file": ref.file}, about)
 
 
 def _remove(leftover: Leftover) -> None:
@@ -112,16 +108,12 @@ def _list(
         yield from _list_archives(chain_dir, attempt, sources, pointed)
     elif attempt.ending is not None and _is_spent(generation, attempt, sources):
         place = find_attempt(chain_dir, attempt.run_id)
+        holds_pointed = pointed is not None and place in pointed.parents
         # The public scripts may have completed the generation under the name of the attempt.
-        if place is not None and place.name != generation.source and not _holds(place, pointed):
+        if place is not None and place.name != generation.source and not holds_pointed:
             refs = tuple(point.ref for point in attempt.checkpoints)
             size_bytes = tree_size(place)
             yield Leftover(path=place, kind="run", size_bytes=size_bytes, checkpoints=refs)
-
-
-def _holds(run_dir: Path, pointed: Path | None) -> bool:
-    """Return whether the pointer of a chain names an archive of a run."""
-    return pointed is not None and run_dir in pointed.parents
 
 
 def _list_archives(

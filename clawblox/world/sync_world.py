@@ -13,11 +13,13 @@ from typing import Any, Self
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.synchronous import (
     Bridged,
+    Mirrored,
     OpenTwin,
     Twin,
     constructing,
     converting,
     immediate,
+    mirrored,
     run,
     streaming,
     synchronous,
@@ -43,25 +45,10 @@ class AgentClient(Twin[AsyncAgentClient]):
         target: The client that does the work.
     """
 
-    @property
-    def name(self) -> str:
-        """See :attr:`AsyncAgentClient.name`."""
-        return self._async.name
-
-    @property
-    def instance(self) -> str:
-        """See :attr:`AsyncAgentClient.instance`."""
-        return self._async.instance
-
-    @property
-    def rejoined(self) -> bool:
-        """See :attr:`AsyncAgentClient.rejoined`."""
-        return self._async.rejoined
-
-    @property
-    def access(self) -> Access:
-        """See :attr:`AsyncAgentClient.access`."""
-        return self._async.access
+    name: Mirrored[str] = mirrored(AsyncAgentClient.name)
+    instance: Mirrored[str] = mirrored(AsyncAgentClient.instance)
+    rejoined: Mirrored[bool] = mirrored(AsyncAgentClient.rejoined)
+    access: Mirrored[Access] = mirrored(AsyncAgentClient.access)
 
     def on(self, instance: str) -> AgentClient:
         """See :meth:`AsyncAgentClient.on`."""
@@ -155,25 +142,10 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
     def _latest(self) -> StartedWorld | None:
         return self._async._latest
 
-    @property
-    def instances(self) -> tuple[str, ...]:
-        """See :attr:`AsyncWorld.instances`."""
-        return self._async.instances
-
-    @property
-    def labels(self) -> dict[str, Labels]:
-        """See :attr:`AsyncWorld.labels`."""
-        return self._async.labels
-
-    @property
-    def tick_rates(self) -> dict[str, TickRate]:
-        """See :attr:`AsyncWorld.tick_rates`."""
-        return self._async.tick_rates
-
-    @property
-    def metrics(self) -> Metrics:
-        """See :attr:`AsyncWorld.metrics`."""
-        return self._async.metrics
+    instances: Mirrored[tuple[str, ...]] = mirrored(AsyncWorld.instances)
+    labels: Mirrored[dict[str, Labels]] = mirrored(AsyncWorld.labels)
+    tick_rates: Mirrored[dict[str, TickRate]] = mirrored(AsyncWorld.tick_rates)
+    metrics: Mirrored[Metrics] = mirrored(AsyncWorld.metrics)
 
     def http(self, instance: str | None = None, *, timeout: float = 30.0) -> HttpClient:
         """Return a client of httpx without ``await``; see :meth:`AsyncWorld.http`."""

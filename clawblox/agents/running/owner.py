@@ -194,8 +194,7 @@ class Owner:
         while not self.is_over and (
             self.books.state != "idle" or self._agenda.due_in(anyio.current_time()) == 0.0
         ):
-            changed = self.books.changed
-            await changed.wait()
+            await self.books.changed.wait()
         return self.result
 
     @property

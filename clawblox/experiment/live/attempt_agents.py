@@ -108,18 +108,14 @@ class AttemptAgent:
             used: Its usage in the generation before the attempt.
             elapsed_s: Active seconds of the generation before the attempt.
         """
-        budget = self.spec.budget
-        self.agent.set_budget(
-            None if budget is None else _continued(budget, self.before, used, -elapsed_s / 60)
-        )
+        budget = _continued(self.spec.budget, self.before, used, -elapsed_s / 60)
+        self.agent.set_budget(budget)
 
     def set_save_budget(self, budget: Budget | None) -> None:
         """Limit its usage from now on."""
         begun_at = self._first_started_at
         minutes = 0.0 if begun_at is None else (anyio.current_time() - begun_at) / 60
-        self.agent.set_budget(
-            None if budget is None else _continued(budget, self._reading, Usage(), minutes)
-        )
+        self.agent.set_budget(_continued(budget, self._reading, Usage(), minutes))
 
     # -- its starts -------------------------------------------------------------------------------
 
@@ -181,11 +177,8 @@ class AttemptAgent:
         """
         pinned = self.spec.version
         if pinned is not None and started.version != pinned:
-            raise AttemptError(
-                "setup",
-                f"agents.{self.name}.version: must be {pinned}, as the plan says, not"
-                f" {started.version}",
-            )
+            expected = f"must be {pinned}, as the plan says, not {started.version}"
+            raise AttemptError("setup", f"agents.{self.name}.version: {expected}")
 
     def blame(self, error: ClawbloxError) -> AttemptError | ProviderError:
         """Return the error of the attempt for an error of this agent."""
@@ -286,15 +279,17 @@ async def stop_all(agents: Sequence[AttemptAgent]) -> None:
             stops.start_soon(agent.stop)
 
 
-def _continued(budget: Budget, reading: Usage, used: Usage, minutes: float) -> Budget:
+def _continued(budget: Budget | None, reading: Usage, used: Usage, minutes: float) -> Budget | None:
     """Return the limits of a ledger that has a reading, of which some budget is used up.
 
     Args:
-        budget: The budget.
+        budget: The budget; None sets no limit.
         reading: The reading from which the rest of the budget counts.
         used: The usage that is counted already.
         minutes: Minutes of the agent's own clock from which those of the budget count.
     """
+    if budget is None:
+        return None
     limits: dict[str, Any] = {}
     for name, (limit, before, spent, least) in {
         "tokens": (budget.tokens, reading.tokens, used.tokens, 1),

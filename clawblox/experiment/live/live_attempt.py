@@ -225,23 +225,19 @@ class LiveAttempt:
 
     async def _watch_world(self, started: StartedWorld) -> None:
         """Report the end of the world, which nothing but the attempt may stop."""
-        end: Event | None = None
         async for event in self._events:
             if event.subject != self.instance:
                 continue
             self._pass_on(event)
             if event.kind in ("exited", "stopped"):
-                end = event
-                break
-        if end is not None:
-            self._report(WorldEnded(text=await self._describe_end(started, end)))
+                self._report(WorldEnded(text=await self._describe_end(started, event)))
+                return
 
     async def _describe_end(self, started: StartedWorld, event: Event) -> str:
         secrets = [started.env[name] for name in SECRET_ENV if started.env.get(name)]
         read = partial(last_lines, started.log_file, count=_LOG_LINES, secrets=secrets)
-        return "\n".join(
-            [describe_ending(event.data), *[f"| {line}" for line in await run_blocking(read)]]
-        )
+        lines = [f"| {line}" for line in await run_blocking(read)]
+        return "\n".join([describe_ending(event.data), *lines])
 
     # -- facts ------------------------------------------------------------------------------------
 

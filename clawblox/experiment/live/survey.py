@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
@@ -114,17 +113,17 @@ async def survey_plan(
     faults = await run_blocking(lambda: [*_find_static_faults(plan, directory, needed, stage)])
     programs: dict[str, str | None] = {}
     check = check_program or partial(check_program_here, credentials)
-    async for spec, answer in _check_programs(plan, check):
-        if isinstance(answer, AgentError):
+    for chain, spec in _distinct_agents(plan.chains()):
+        key = f"agents.{spec.name}"
+        try:
+            programs[spec.driver] = await check(chain, spec)
+            faults += _check_version(spec, programs[spec.driver])
+        except AgentError as error:
             is_login_needed = stage != "worked" and not credentials.missing(spec)
-            if is_login_needed or answer.kind != "auth":
-                key = f"agents.{spec.name}"
-                faults.append(ConfigError(answer.message, key=key, hint=answer.hint))
-        elif isinstance(answer, ConfigError):
-            faults.append(below(answer, f"agents.{spec.name}"))
-        else:
-            programs[spec.driver] = answer
-            faults += _check_version(spec, answer)
+            if is_login_needed or error.kind != "auth":
+                faults.append(ConfigError(error.message, key=key, hint=error.hint))
+        except ConfigError as error:
+            faults.append(below(error, key))
     inputs: Inputs | None = None
     try:
         inputs = await run_checked(
@@ -195,17 +194,6 @@ def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:
             alike = spec.but(template=template, system_prompt=None, budget=None)
             agents.setdefault((alike, chain.plan.save, chain.plan.world.dir), (chain, spec))
     return list(agents.values())
-
-
-async def _check_programs(
-    plan: Plan, check: CheckProgram
-) -> AsyncIterator[tuple[AgentSpec, str | AgentError | ConfigError | None]]:
-    """Yield the version of each agent's program, or why it cannot work."""
-    for chain, spec in _distinct_agents(plan.chains()):
-        try:
-            yield spec, await check(chain, spec)
-        except (AgentError, ConfigError) as error:
-            yield spec, error
 
 
 async def check_program_here(credentials: Credentials, chain: Chain, spec: AgentSpec) -> str | None:

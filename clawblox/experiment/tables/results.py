@@ -200,14 +200,13 @@ class Results:
         columns, flat = self._flat(agents=False)
         keys, wanted = _find_columns(by, columns), find_column(score, columns, "score")
         groups: dict[str, dict[str, dict[int, float]]] = {}
-        is_single = len({row.experiment for row in self._rows}) <= 1
+        is_joined = len({row.experiment for row in self._rows}) > 1
+        names = ("experiment", "chain") if is_joined else ("chain",)
         for values, rows in group_rows(self._complete(flat, agents=False), keys).items():
             lines = groups.setdefault(" · ".join(map(format_cell, values)), {})
             for facts in rows:
                 if is_number(facts.get(wanted), score, "score"):
-                    name = (
-                        facts["chain"] if is_single else f"{facts['experiment']} {facts['chain']}"
-                    )
+                    name = " ".join(facts[column] for column in names)
                     lines.setdefault(name, {})[facts["generation"]] = facts[wanted]
         return {name: lines for name, lines in groups.items() if lines}
 
