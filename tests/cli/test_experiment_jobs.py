@@ -88,7 +88,10 @@ def test_a_pause_without_its_checkpoint_has_the_status_of_the_signal(
     assert kinds() == []
 
 
-@pytest.mark.parametrize(("boundary", "status"), [("true", 75), ("false", 143)])
+@pytest.mark.parametrize(
+    ("boundary", "status"),
+    [("true", 75), pytest.param("false", 143, marks=pytest.mark.thorough)],
+)
 @pytest.mark.usefixtures("plan")
 def test_a_pause_while_agents_save_needs_the_checkpoint_before_their_save_prompt(
     boundary: str, status: int, start: Start

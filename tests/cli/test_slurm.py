@@ -111,6 +111,7 @@ def test_a_job_that_pauses_before_its_end_is_requeued_and_continues_until_it_is_
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_job_whose_node_has_died_continues_from_its_last_checkpoint(
     tmp_path: Path, submit: Submit
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_job_that_saves_until_its_end_is_not_requeued_and_leaves_nothing(
     assert outcomes("experiments/memory") == [None]
 
 
+@pytest.mark.thorough
 def test_the_tasks_of_an_array_go_on_in_their_directories_and_their_results_are_joined(
     tmp_path: Path, submit: Submit, call: Start
 ) -> None:

@@ -233,6 +233,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observer]:
         yield seen
 
 
+@pytest.mark.thorough
 def test_no_act_is_seen_of_a_lost_life(tmp_path: Path, seen: Observer) -> None:
     chains = ("r1", "r2")
     watched = Watched.start(tmp_path, seen, chains, 2.0)

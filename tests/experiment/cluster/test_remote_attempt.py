@@ -87,7 +87,9 @@ def lose_each_first(name: str, count: int, right: Any) -> Any:
     return right
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
+)
 async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scene) -> None:
     engine = FaultyEngine(lose_each_first)
     made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
@@ -132,7 +134,16 @@ async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) ->
             await attempt.checkpoint("end", lambda: 3.0, idle_wait=5.0)
 
 
-@pytest.mark.parametrize("name", ["../../escape.ckpt", "a/b.ckpt", ".hidden", "/tmp/escape.ckpt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../escape.ckpt",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in ("a/b.ckpt", ".hidden", "/tmp/escape.ckpt")
+        ),
+    ],
+)
 async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str) -> None:
     def rename(method: str, _count: int, right: Any) -> Any:
         if method == "checkpoint" and right.error is None:

@@ -119,7 +119,12 @@ def files(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("before", "is_elsewhere"),
-    [("nothing", False), ("nothing", True), ("killed", False), ("killed elsewhere", True)],
+    [
+        ("nothing", True),
+        pytest.param("nothing", False, marks=pytest.mark.thorough),
+        pytest.param("killed", False, marks=pytest.mark.thorough),
+        pytest.param("killed elsewhere", True, marks=pytest.mark.thorough),
+    ],
 )
 def test_exactly_one_of_many_drivers_that_start_at_once_runs(
     tmp_path: Path, before: str, *, is_elsewhere: bool
