@@ -128,10 +128,8 @@ def read_peer_uid(connection: socket.socket) -> int | None:
         OSError: The table cannot be read.
     """
     wanted = [_print_end(*_end(end())) for end in (connection.getpeername, connection.getsockname)]
-    for fields in _read_table("tcp"):
-        if fields[1:3] == wanted and fields[9] != "0":
-            return int(fields[7])
-    return None
+    rows = (row for row in _read_table("tcp") if row[1:3] == wanted and row[9] != "0")
+    return next((int(row[7]) for row in rows), None)
 
 
 def _end(address: tuple[str, int]) -> tuple[bytes, int]:

@@ -29,6 +29,7 @@ from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     RecordConversation,
     join_parts,
+    may_lack_login,
     real_path,
 )
 from clawblox.agents.drivers.output import (
@@ -158,8 +159,7 @@ class ClaudeDriver(KnownProgramDriver):
         hint = f"set {_KEY}, or set {_TOKEN} to what 'claude setup-token' prints"
         if setup.is_bare:
             hint = f"set {_KEY}; with bare=True the program does not read {_TOKEN}"
-        problem = f"it may not be logged in: none of {', '.join(logins)} is set"
-        yield Requirement(problem=problem, hint=hint, kind="auth", is_certain=False)
+        yield may_lack_login(f"none of {', '.join(logins)} is set", hint)
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, with answers to all its questions on screen."""

@@ -27,6 +27,7 @@ from clawblox.agents.drivers.known_program import (
     RecordConversation,
     describe_failure,
     join_parts,
+    may_lack_login,
     real_path,
 )
 from clawblox.agents.drivers.output import (
@@ -118,12 +119,8 @@ class CodexDriver(KnownProgramDriver):
         login = setup.directory.state / _LOGIN_FILE
         if not any(map(env.get, _KEYS)) and not login.is_file():
             home = quote_words([str(login.parent)])
-            yield Requirement(
-                problem=f"it may not be logged in: none of {', '.join(_KEYS)} is set",
-                hint=f"set {_KEYS[0]}, or log in with CODEX_HOME={home} codex login",
-                kind="auth",
-                is_certain=False,
-            )
+            hint = f"set {_KEYS[0]}, or log in with CODEX_HOME={home} codex login"
+            yield may_lack_login(f"none of {', '.join(_KEYS)} is set", hint)
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the program's settings, and remove the copy that it keeps of itself."""

@@ -28,6 +28,7 @@ from clawblox.agents.drivers.known_program import (
     KnownProgramDriver,
     RecordConversation,
     describe_failure,
+    may_lack_login,
     real_path,
 )
 from clawblox.agents.drivers.output import (
@@ -114,12 +115,8 @@ class KimiDriver(KnownProgramDriver):
             yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
         elif not key and not (setup.directory.state / _SETTINGS_FILE).is_file():
             by_hand = f"KIMI_CODE_HOME={quote_words([str(setup.directory.state)])} kimi login"
-            yield Requirement(
-                problem=f"it may not be logged in: {_KEY} is not set",
-                hint=f"set {_KEY} and {_NAME}, or log in with {by_hand}",
-                kind="auth",
-                is_certain=False,
-            )
+            hint = f"set {_KEY} and {_NAME}, or log in with {by_hand}"
+            yield may_lack_login(f"{_KEY} is not set", hint)
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
         """Write the system prompt, after the program's own. A new conversation keeps it."""

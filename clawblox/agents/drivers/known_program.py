@@ -23,6 +23,17 @@ from clawblox.agents.values import Report
 from clawblox.errors import ConfigError
 
 
+def may_lack_login(what: str, hint: str) -> Requirement:
+    """Return the problem of a program that may not be logged in.
+
+    Args:
+        what: What is missing.
+        hint: How to log in.
+    """
+    problem = f"it may not be logged in: {what}"
+    return Requirement(problem=problem, hint=hint, kind="auth", is_certain=False)
+
+
 class KnownProgramDriver(Driver):
     """Drives one program with known versions; a ``command`` is refused.
 

@@ -136,8 +136,10 @@ def next_step(chain: ChainState, generations: int, retry: Retry, *, has_minds: b
         has_minds: Whether its checkpoints have the conversations of all agents.
     """
     latest = chain.latest
+    if latest is None and chain.branch is not None:
+        return _begin_branch(chain.branch, reason="")
     if latest is None:
-        return _first(chain)
+        return Begin(generation=1)
     if latest.is_over:
         if latest.number >= generations:
             return Over(status="done")
@@ -190,20 +192,11 @@ def count_failures(generation: GenerationState) -> int:
     since = max(since, generation.failures_from)
     count = lost = 0
     for attempt in generation.attempts:
-        if (
-            attempt.ending is not None
-            and attempt.outcome == "failed"
-            and attempt.ending.seq > since
-        ):
+        is_counted = attempt.ending is not None and attempt.ending.seq > since
+        if is_counted and attempt.outcome == "failed":
             lost = lost % _LOST_IN_A_ROW + 1 if attempt.is_lost else 0
             count += lost in (0, _LOST_IN_A_ROW)
     return count
-
-
-def _first(chain: ChainState) -> Begin:
-    if chain.branch is None:
-        return Begin(generation=1)
-    return _begin_branch(chain.branch, reason="")
 
 
 def _begin_branch(branch: Branch, *, reason: str) -> Begin:
@@ -294,8 +287,5 @@ def _begin_at_start(chain: ChainState, generation: GenerationState, *, reason: s
     if chain.branch is not None and generation.number == chain.branch.source.generation:
         return _begin_branch(chain.branch, reason=reason)
     previous = chain.generations.get(generation.number - 1)
-    return Begin(
-        generation=generation.number,
-        inherited=None if previous is None else previous.source,
-        reason=reason,
-    )
+    inherited = None if previous is None else previous.source
+    return Begin(generation=generation.number, inherited=inherited, reason=reason)

@@ -180,10 +180,8 @@ class GenerationState:
 
     def find_attempt(self, run_id: str) -> AttemptState | None:
         """Return an attempt by its name; None if there is none."""
-        for attempt in reversed(self.attempts):  # lines are about the latest, with few exceptions
-            if attempt.run_id == run_id:
-                return attempt
-        return None
+        latest_first = reversed(self.attempts)  # lines are about the latest, with few exceptions
+        return next((attempt for attempt in latest_first if attempt.run_id == run_id), None)
 
     @property
     def latest_checkpoint(self) -> Checkpoint | None:
