@@ -189,9 +189,7 @@ def _derive_label(prompt: str | None, known: dict[str, str | None]) -> str:
         label = f"{label}-{word.lower()}" if label else word.lower()
     digest = hashlib.sha256(prompt.encode()).hexdigest()[:_DIGEST_CHARS]
     label = label or digest
-    if known.setdefault(label, prompt) == prompt:
-        return label
-    return f"{label}-{digest}"
+    return label if known.setdefault(label, prompt) == prompt else f"{label}-{digest}"
 
 
 def _require_branching(chain: Chain) -> None:

@@ -86,14 +86,8 @@ def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
                 for ref in leftover.checkpoints:
                     about = About(ref.chain, ref.generation, ref.attempt)
                     journal.append("checkpoint.removed", {"file": ref.file}, about)
-                _remove(leftover)
-
-
-def _remove(leftover: Leftover) -> None:
-    if leftover.kind == "run":
-        remove_tree(leftover.path)
-    else:
-        registry.remove(leftover.path)
+                remove = remove_tree if leftover.kind == "run" else registry.remove
+                remove(leftover.path)
 
 
 # -- needed files --------------------------------------------------------------------------------

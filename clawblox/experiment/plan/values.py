@@ -316,8 +316,8 @@ def check_not_negative(value: object, key: str, *, expected: str = "a number, 0 
     Raises:
         ConfigError: It is not.
     """
-    is_number = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    if not is_number or value < 0:  # type: ignore[operator]
+    is_number = isinstance(value, float) or type(value) is int
+    if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
         raise mismatch(key, expected, value)
 
 

@@ -116,10 +116,9 @@ def original_module(name: str) -> str:
 def _find_file(directory: Path, module: str) -> Path | None:
     """Return the file of a module; a package precedes a module of its name, as for imports."""
     place = directory.joinpath(*module.split("."))
-    for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-        if os.path.isfile(file):  # noqa: PTH113 - False for one that may not be looked at
-            return file
-    return None
+    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    # Unlike Path.is_file, it is False for a file that may not be looked at.
+    return next(filter(os.path.isfile, files), None)
 
 
 def refuse_result(file: Path, key: str, value: str, hint: str) -> None:
