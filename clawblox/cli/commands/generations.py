@@ -52,6 +52,8 @@ _world = partial(_option, "Address")
 _files = partial(_option, "Files and names")
 _saves = partial(_option, "Saves")
 _failures = partial(_option, "Failures")
+_timeouts = partial(_option, "Timeouts")
+_resuming = partial(section_option, section="Recording and resuming")
 
 
 _OPTIONS: Final = (
@@ -140,27 +142,23 @@ _OPTIONS: Final = (
         type=SECONDS,
         help="How long to wait for a busy port.",
     ),
-    section_option(
+    _resuming(
         "--resume",
-        section="Recording and resuming",
         is_flag=True,
         help="Continue after the last complete generation, with its recorded options.",
     ),
-    section_option(
+    _resuming(
         "--resume-from",
-        section="Recording and resuming",
         type=FILE,
         help="Continue a generation from an archive, then run the later ones.",
     ),
-    section_option(
+    _resuming(
         "--force",
-        section="Recording and resuming",
         is_flag=True,
         help="Begin anew if the experiment exists; its directory is renamed NAME.replaced-TIME.",
     ),
-    section_option(
+    _resuming(
         "--accept",
-        section="Recording and resuming",
         multiple=True,
         metavar="FIELD",
         help="Accept a change of world, prompts, templates or version; can be repeated.",
@@ -243,15 +241,13 @@ _OPTIONS: Final = (
         type=SECONDS,
         help="Time before a retry.",
     ),
-    _option(
-        "Timeouts",
+    _timeouts(
         "--health-timeout",
         default=30,
         type=SECONDS,
         help="How long a world may take to become ready.",
     ),
-    _option(
-        "Timeouts",
+    _timeouts(
         "--grace",
         "grace_seconds",
         envvar="STOP_GRACE_SECONDS",

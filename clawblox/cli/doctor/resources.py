@@ -48,14 +48,14 @@ _SHARED: Final = re.compile("nfs|lustre|cifs|smb|ceph|beegfs|gpfs|glusterfs|fuse
 
 CHECKS: Final = Checks()
 _check_here = partial(CHECKS.add, "Current directory", remedy=_MOVE)
+_require_here = partial(_check_here, is_required=True)
 _network_check = partial(CHECKS.add, "Network")
 
 
-@_check_here(
+@_require_here(
     "space",
     "Runs in this directory cannot write their logs, records and snapshots.",
     remedy="Free some space, or put run directories elsewhere: --run-dir.",
-    is_required=True,
 )
 def look_at_space(directory: Path = _HERE) -> CheckResult:
     """Write a file into a directory or its nearest existing parent, and look at the free space."""
@@ -73,10 +73,9 @@ def look_at_space(directory: Path = _HERE) -> CheckResult:
     return ok(text) if free >= _LITTLE_SPACE else warning(text)
 
 
-@_check_here(
+@_require_here(
     "file locks",
     "Nothing can run here: two orchestrators could use one run directory.",
-    is_required=True,
 )
 def look_for_locks(directory: Path = _HERE) -> CheckResult:
     """Lock a file, and again in another process, which must be refused."""
@@ -103,10 +102,9 @@ def look_at_file_system(directory: Path = _HERE) -> CheckResult:
     return ok(f"{kind}: {promise}")
 
 
-@_check_here(
+@_require_here(
     "replaced files",
     "Nothing can run here: files would be incomplete, and two could drive one experiment.",
-    is_required=True,
 )
 def look_for_replacing(directory: Path = _HERE) -> CheckResult:
     """Rename a file over another one, and create a file that exists, which must be refused."""
@@ -124,10 +122,9 @@ def look_for_replacing(directory: Path = _HERE) -> CheckResult:
     return ok("rename, O_EXCL")
 
 
-@_check_here(
+@_require_here(
     "hard links",
     "Nothing can run here: manifests and snapshots cannot be written.",
-    is_required=True,
 )
 def look_for_links(directory: Path = _HERE) -> CheckResult:
     """Give a file a second name."""
@@ -147,10 +144,9 @@ def look_for_exchange(directory: Path = _HERE) -> CheckResult:
     return ok("renameat2") if is_possible else missing("renameat2 cannot exchange files here")
 
 
-@_check_here(
+@_require_here(
     "sockets",
     "Nothing can run here: orchestrators cannot listen for other commands.",
-    is_required=True,
 )
 def look_for_sockets(directory: Path = _HERE) -> CheckResult:
     """Bind a socket to a name."""
