@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Final
 
 import anyio
-import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.conformance.exchange import Exchange
@@ -78,22 +77,29 @@ async def collect(
     await _Poller(ask, documents, wanted, until, least).poll()
 
 
-@attrs.define(eq=False)
 class _Poller:
     """Asks for documents; see :func:`collect`."""
 
-    _ask: Callable[[], Awaitable[Exchange]]
-    _documents: Documents
-    _wanted: int
-    _until: float
-    _least: int
-    _begun: float = attrs.field(init=False, factory=anyio.current_time)
-    _pace: Pace = attrs.field(init=False, factory=lambda: Pace(anyio.current_time()))
-    _seen: _Seen = attrs.field(init=False, factory=lambda: _Seen())  # it is below
-    _most: int = attrs.field(init=False, default=_SIDE_BY_SIDE)
-    _polling: int = attrs.field(init=False, default=0)
-    _is_over: bool = attrs.field(init=False, default=False)
-    _has_ended: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[Exchange]],
+        documents: Documents,
+        wanted: int,
+        until: float,
+        least: int,
+    ) -> None:
+        self._ask = ask
+        self._documents = documents
+        self._wanted = wanted
+        self._until = until
+        self._least = least
+        self._begun = anyio.current_time()
+        self._pace = Pace(self._begun)
+        self._seen = _Seen()
+        self._most = _SIDE_BY_SIDE
+        self._polling = 0
+        self._is_over = False
+        self._has_ended = anyio.Event()
 
     async def poll(self) -> None:
         """Ask until enough has been seen; every request has its answer then."""
