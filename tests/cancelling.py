@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 
 from clawblox import AsyncWorld, ClawbloxError
-from tests.support import HANG_S, descendants, guards_of, marked_processes, name_session, open_fds
+from tests.support import HANG_S, descendants, find_guards, marked_processes, name_session, open_fds
 
 WAYS = {
     "asyncio": ("scope", "timeout", "cancel", "cancel twice", "cancel three times"),
@@ -145,7 +145,7 @@ async def main(backend: str, world_dir: str, run_dir: str, rounds: str, seed: st
         each = Round(backend, Path(world_dir), Path(run_dir) / str(number), int(seed) + number)
         await one_round(each.run, f"round {number} with seed {int(seed) + number}: {each}")
     assert not descendants(os.getpid()), "processes are left"
-    assert len(guards_of(os.getpid())) <= 1, "guards are left"
+    assert len(find_guards(os.getpid())) <= 1, "guards are left"
     assert len(open_fds()) <= descriptors + 4, "descriptors are left"
     if backend == "asyncio":
         assert len(asyncio.all_tasks()) == 1, f"tasks are left: {asyncio.all_tasks()}"

@@ -15,7 +15,7 @@ from typing import Any
 from tests.support import (
     command_line,
     descendants,
-    guards_of,
+    find_guards,
     kill_processes,
     marked_processes,
     processes_in,
@@ -52,7 +52,7 @@ anyio.run(main)
 
 def kill_with_guard(program: subprocess.Popen[str]) -> None:
     """Kill a program and its guards at one moment, so that nothing ends what it has started."""
-    guards = guards_of(program.pid, *descendants(program.pid))
+    guards = find_guards(program.pid, *descendants(program.pid))
     assert guards
     program.send_signal(signal.SIGSTOP)  # else it would replace its guard
     for pid in (*guards, program.pid):
@@ -84,7 +84,7 @@ class Orchestrator:
         self.process.wait()
 
     def guards(self) -> list[int]:
-        return guards_of(self.pid, *descendants(self.pid))
+        return find_guards(self.pid, *descendants(self.pid))
 
 
 @contextlib.contextmanager

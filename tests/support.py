@@ -303,7 +303,7 @@ def _descendants(pid: int, processes: Mapping[int, Process]) -> set[int]:
     return family - {pid}
 
 
-def guards_of(*orchestrators: int) -> list[int]:
+def find_guards(*orchestrators: int) -> list[int]:
     """Return the live guards that name one of some processes as their orchestrator."""
     named = {str(pid) for pid in orchestrators}
     words = {pid: command_line(pid).split() for pid in _younger_processes(all_processes())}
@@ -464,7 +464,7 @@ class _Session:
             processes = all_processes()
             inside = {pid for pid in _younger_processes(processes) if _is_in(pid, cls.directory)}
             family = _descendants(os.getpid(), processes)
-            cls._processes = frozenset({*family, *inside, *guards_of(os.getpid(), *family)})
+            cls._processes = frozenset({*family, *inside, *find_guards(os.getpid(), *family)})
             cls._newest = newest
         return cls._processes
 

@@ -30,7 +30,7 @@ from tests.support import (
     ask,
     command_line,
     descendants,
-    guards_of,
+    find_guards,
     is_alive,
     kill_processes,
     make_world,
@@ -134,11 +134,11 @@ def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
 @pytest.mark.thorough
 def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
     client.watch(make_mark("one"))
-    seen = {pid_of(client)}
+    seen = {find_pid(client)}
     for _ in range(3):
-        os.kill(pid_of(client), signal.SIGKILL)
-        wait_until(lambda: pid_of(client) not in {0, *seen} and is_alive(pid_of(client)))
-        seen.add(pid_of(client))
+        os.kill(find_pid(client), signal.SIGKILL)
+        wait_until(lambda: find_pid(client) not in {0, *seen} and is_alive(find_pid(client)))
+        seen.add(find_pid(client))
 
 
 def test_a_guard_that_is_killed_is_replaced_once(
@@ -153,9 +153,9 @@ def test_a_guard_that_is_killed_is_replaced_once(
 
     monkeypatch.setattr(guard, "_spawn", count)
     client.watch(make_mark("one"))
-    first = pid_of(client)
+    first = find_pid(client)
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: pid_of(client) not in (0, first))
+    wait_until(lambda: find_pid(client) not in (0, first))
     for name in ("one", "two", "three"):
         client.watch(make_mark(name))
     assert len(spawned) == 2
@@ -166,9 +166,9 @@ def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) 
     client.watch(make_mark("one"))
     client.forget(make_mark("one"))
     (keeper,) = [each for each in threading.enumerate() if each.name == guard.KEEPER_THREAD][-1:]
-    os.kill(pid_of(client), signal.SIGKILL)
+    os.kill(find_pid(client), signal.SIGKILL)
     keeper.join(HANG_S)
-    assert pid_of(client) == 0
+    assert find_pid(client) == 0
 
 
 @pytest.mark.thorough
@@ -176,7 +176,7 @@ def test_a_guard_that_cannot_be_replaced_immediately_is_replaced_later(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.watch(make_mark("one"))
-    first, spawn, failures = pid_of(client), guard._spawn, iter(range(2))
+    first, spawn, failures = find_pid(client), guard._spawn, iter(range(2))
 
     def seldom(*arguments: int) -> int:
         if next(failures, None) is not None:
@@ -185,7 +185,7 @@ def test_a_guard_that_cannot_be_replaced_immediately_is_replaced_later(
 
     monkeypatch.setattr(guard, "_spawn", seldom)
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: pid_of(client) not in (0, first) and is_alive(pid_of(client)))
+    wait_until(lambda: find_pid(client) not in (0, first) and is_alive(find_pid(client)))
 
 
 @pytest.mark.thorough
@@ -324,7 +324,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     monkeypatch.setattr(guard, "_KEEPER_PAUSE_S", 0.01)
     found = Guard()
     yield found
-    pid = pid_of(found)
+    pid = find_pid(found)
     with found._lock:
         found._marks.clear()
         found._lease_until = 0.0
@@ -332,7 +332,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     wait_until(lambda: not is_alive(pid))
 
 
-def pid_of(client: Guard) -> int:
+def find_pid(client: Guard) -> int:
     """Return the pid of a client's guard; 0 without a guard that lives."""
     with client._lock:
         if client._pidfd < 0:
@@ -341,7 +341,7 @@ def pid_of(client: Guard) -> int:
     return max(0, *(int(line.split()[1]) for line in lines if line.startswith("Pid:")))
 
 
-def start_time_of(pid: int) -> int:
+def read_start(pid: int) -> int:
     process = read_process(pid)
     assert process is not None
     return process.start_time
@@ -353,17 +353,17 @@ def make_mark(name: str) -> Mark:
 
 def test_forgetting_needs_no_guard(client: Guard) -> None:
     client.forget(make_mark("one"))
-    assert pid_of(client) == 0
+    assert find_pid(client) == 0
 
 
 SELF_ADOPTED = """
 from clawblox.system.guard import guard
 from clawblox.system.process_tree import Mark
-from tests.support import guards_of
+from tests.support import find_guards
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 guard.watch(Mark(b"CLAWBLOX_INSTANCE=one"))
-while not (found := guards_of(os.getpid())):
+while not (found := find_guards(os.getpid())):
     pass  # it executes its program
 tell(*found)
 {body}
@@ -403,7 +403,7 @@ def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
         with pytest.raises(FileNotFoundError):
             client.watch(make_mark("one"))
     client.watch(make_mark("two"))
-    assert is_alive(pid_of(client))
+    assert is_alive(find_pid(client))
 
 
 @pytest.mark.thorough
@@ -416,7 +416,7 @@ def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": f"{tmp_path.name}-9998"}
     with subprocess.Popen(["sleep", "60"], env=env) as world, subprocess.Popen(["true"]) as dead:
         wait_until(lambda: not is_alive(dead.pid))
-        pidfd = guard._spawn(dead.pid, start_time_of(dead.pid), read_end)
+        pidfd = guard._spawn(dead.pid, read_start(dead.pid), read_end)
         assert world.wait() == -signal.SIGTERM
     assert await_end(pidfd)
     for descriptor in (pidfd, read_end, write_end):
@@ -433,7 +433,7 @@ def test_an_orchestrator_that_is_gone_before_its_guard_runs_is_noticed(
     env = {"PATH": os.defpath, "CLAWBLOX_INSTANCE": tmp_path.name}
     with subprocess.Popen(["sleep", "60"], env=env) as world:
         gone = subprocess.Popen(["sleep", "60"])
-        start_time = start_time_of(gone.pid)
+        start_time = read_start(gone.pid)
         if number == "reaped":
             gone.kill()
             gone.wait()
@@ -469,13 +469,13 @@ def kill_children(pid: int) -> None:
     """Kill the direct children of a process and their sessions, as Ray does at an actor's end."""
     processes = all_processes()
     children = {child for child, process in processes.items() if process.parent == pid}
-    sessions = {other for other in processes if session_of(other) in children}
+    sessions = {other for other in processes if read_session_id(other) in children}
     for victim in children | sessions:
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
 
 
-def session_of(pid: int) -> int:
+def read_session_id(pid: int) -> int:
     with contextlib.suppress(ProcessLookupError):
         return os.getsid(pid)
     return 0
@@ -516,12 +516,12 @@ def test_the_zombie_of_a_guard_is_no_guard(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--ignore-sigterm")
     with orchestrator(UNDER_A_PARENT_THAT_NEVER_WAITS, world, tmp_path / "run") as one:
         pid = int(one.hear())
-        (first,) = guards_of(pid)
+        (first,) = find_guards(pid)
         parent = read_process(first)
         assert parent is not None
         assert parent.parent == one.pid
         os.kill(first, signal.SIGKILL)
-        (second,) = wait_until(lambda: [found for found in guards_of(pid) if found != first])
+        (second,) = wait_until(lambda: [found for found in find_guards(pid) if found != first])
         zombie = read_process(first)
         assert zombie is not None
         assert not zombie.is_live
@@ -532,7 +532,7 @@ def test_the_zombie_of_a_guard_is_no_guard(tmp_path: Path) -> None:
         wait_until(lambda: not is_alive(second))
         assert pid not in find_guarded()
         os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: guards_of(pid))
+        wait_until(lambda: find_guards(pid))
         os.kill(pid, signal.SIGKILL)
         wait_for_nothing(tmp_path)
 
@@ -541,11 +541,11 @@ def test_the_guard_of_an_earlier_process_with_the_same_pid_guards_nobody(client:
     client.watch(make_mark("one"))
     assert os.getpid() in find_guarded()
     with subprocess.Popen(["sleep", "60"]) as later:
-        earlier = str(start_time_of(later.pid) - 1)
+        earlier = str(read_start(later.pid) - 1)
         script = "import sys; sys.stdin.read()"
         line = [sys.executable, "-I", "-c", script, guard.GUARD_NAME, str(later.pid), earlier]
         with subprocess.Popen(line, stdin=subprocess.PIPE) as pretender:
-            wait_until(lambda: guards_of(later.pid) == [pretender.pid])
+            wait_until(lambda: find_guards(later.pid) == [pretender.pid])
             assert later.pid not in find_guarded()
             pretender.kill()
         later.kill()
@@ -670,9 +670,9 @@ def test_a_renewal_that_is_read_too_late_does_not_count(lifeline: tuple[int, int
     with subprocess.Popen(["sleep", "60"]) as owner:
         until = boottime() + 1.0
         os.write(write_end, guard._message("lease", until))
-        pidfd = guard._spawn(owner.pid, start_time_of(owner.pid), read_end)
+        pidfd = guard._spawn(owner.pid, read_start(owner.pid), read_end)
         wait_until_read(read_end)
-        (pid,) = guards_of(owner.pid)
+        (pid,) = find_guards(owner.pid)
         os.kill(pid, signal.SIGSTOP)
         os.write(write_end, guard._message("lease", until + 3600))
         wait_until_clock(until)
@@ -695,7 +695,7 @@ def test_a_renewed_lease_ends_nothing_at_its_first_deadline(
         os.write(write_end, guard._message("watch", *make_mark(tmp_path.name)))
         os.write(write_end, guard._message("lease", until))
         os.write(write_end, guard._message("lease", until + 3600))
-        pidfd = guard._spawn(owner.pid, start_time_of(owner.pid), read_end)
+        pidfd = guard._spawn(owner.pid, read_start(owner.pid), read_end)
         wait_until_read(read_end)
         wait_until_clock(until)
         assert owner.poll() is None
@@ -719,7 +719,7 @@ def test_the_grace_after_the_orchestrator_ends_with_its_lease(
     ):
         assert world.stdout is not None
         assert world.stdout.readline()
-        start_time = start_time_of(owner.pid)
+        start_time = read_start(owner.pid)
         os.write(write_end, guard._message("watch", *make_mark(tmp_path.name)))
         os.write(write_end, guard._message("lease", boottime() - 1))
         pidfd = guard._spawn(owner.pid, start_time, read_end)
@@ -732,4 +732,4 @@ def test_an_earlier_deadline_does_not_replace_a_later_one(client: Guard) -> None
     client.lease(boottime() + 3600)
     client.lease(boottime() - 1)  # or this process is killed
     wait_until_read(client._lifeline)
-    assert is_alive(pid_of(client))
+    assert is_alive(find_pid(client))

@@ -20,7 +20,7 @@ from tests.orchestrators import STAY, orchestrator, wait_for_nothing, worlds_in
 from tests.support import (
     HANG_S,
     ask,
-    guards_of,
+    find_guards,
     is_alive,
     is_listening,
     make_world,
@@ -361,7 +361,7 @@ def test_a_forked_child_is_an_orchestrator_of_its_own(tmp_path: Path) -> None:
         told = dict(one.hear().split() for _ in range(2))
         mine = int(told.pop("mine"))
         ((child, theirs),) = told.items()
-        (its_guard,) = guards_of(int(child))
+        (its_guard,) = find_guards(int(child))
         assert len(one.guards()) == 2
         os.kill(int(child), signal.SIGKILL)
         wait_until(lambda: not is_alive(its_guard))

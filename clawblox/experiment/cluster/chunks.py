@@ -26,7 +26,7 @@ _UNDER_WAY: Final = 2
 
 
 class TransferError(Exception):
-    """What arrived, or should be sent, is damaged, incomplete, too large or not allowed."""
+    """Files that arrived, or that should be sent, are damaged, too large or not allowed."""
 
 
 class Chunk(bytes):

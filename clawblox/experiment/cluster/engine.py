@@ -1,4 +1,4 @@
-"""What a cluster does for us: it places hosts on nodes, and carries calls to them.
+"""Engines: the protocol of a cluster, which places hosts on nodes and carries calls to them.
 
 All futures are completed by threads of the engine, so that both event loops can wait for them.
 """
@@ -85,11 +85,11 @@ class Engine(Protocol):
 
     @property
     def has_token(self) -> bool:
-        """Whether each node requires a token of whoever connects. Blocks."""
+        """True if each node requires a token of all who connect. Blocks."""
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody else can read what travels: it is encrypted, or stays here. Blocks."""
+        """True if others cannot read what travels: it is encrypted, or stays here. Blocks."""
 
     def close(self) -> None:
         """End all hosts, and the connection if the engine has made it."""

@@ -26,7 +26,7 @@ from clawblox.system.trees import discard_tree
 
 LAYOUT: Final[Layout] = "chains"
 _BUNDLES: Final = ("run", "agents", "world")
-"""What the driver sends: the run directory; the agents of another attempt, for the phase ``score``;
+"""Bundles of the driver: the run directory; the agents of another attempt, for the phase ``score``;
 the world, unless it is there."""
 _CHANGES: Final = "changes"
 

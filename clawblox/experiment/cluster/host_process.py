@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any, Final, NoReturn
 
 ENGINE_PREFIX = "RAY_"
-"""How the names of Ray's environment variables start. The token of the cluster is among them."""
+"""Beginning of the names of Ray's environment variables, of which one is the token."""
 _MAX_LINES: Final = 1000
 
 

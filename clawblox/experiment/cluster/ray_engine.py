@@ -204,7 +204,7 @@ class RayEngine:
 
     @functools.cached_property
     def has_token(self) -> bool:
-        """Whether each node requires a token of whoever connects.
+        """True if each node requires a token of all who connect.
 
         The nodes are asked, since a driver with a token may join a cluster that requires none.
         """

@@ -132,7 +132,7 @@ def ask(host: RayHost, name: str, *arguments: Any) -> Any:
     return host.call(1, 0, name, arguments).result(HANG_S)
 
 
-def error_of(future: Future[Any]) -> BaseException:
+def find_error(future: Future[Any]) -> BaseException:
     error = future.exception(HANG_S)
     assert error is not None
     return error
@@ -160,7 +160,7 @@ def nobody_waits_for_a_head_that_is_stopped(address: str, head: str) -> None:
         finally:
             os.kill(int(head), signal.SIGCONT)
         assert answer.result(HANG_S) == 1
-        assert isinstance(error_of(lost), HostEndedError)
+        assert isinstance(find_error(lost), HostEndedError)
 
 
 def large_arguments_and_answers_travel(address: str) -> None:
@@ -179,7 +179,7 @@ def errors_are_those_of_the_method(address: str) -> None:
     with connected(address) as engine:
         host = engine.start_host(SMALL)
         names = ("own", "config", "odd", "locked")
-        own, config, odd, locked = (error_of(host.call(1, 0, "fail", (name,))) for name in names)
+        own, config, odd, locked = (find_error(host.call(1, 0, "fail", (name,))) for name in names)
     assert isinstance(own, OwnError)
     assert (type(own), own.cause, str(own)) == (OwnError, "world", "it ended")
     assert isinstance(config, ConfigError)
@@ -240,7 +240,7 @@ def a_host_that_waits_for_room_is_withdrawn(address: str) -> None:
         answers = [host.call(1, 0, "echo", (2,)) for host in waiting]
         for host in waiting:
             host.end()
-        assert {type(error_of(answer)) for answer in answers} == {HostEndedError}
+        assert {type(find_error(answer)) for answer in answers} == {HostEndedError}
         for _ in range(5):  # before Ray knows of them
             engine.start_host(seat).end()
         first.end()
@@ -255,8 +255,8 @@ def the_end_kills_a_host_and_its_children_but_no_orphan(address: str) -> None:
         try:
             host.end()
             host.end()
-            assert isinstance(error_of(waiting), HostEndedError)
-            assert isinstance(error_of(host.call(3, 0, "echo", (1,))), HostEndedError)
+            assert isinstance(find_error(waiting), HostEndedError)
+            assert isinstance(find_error(host.call(3, 0, "echo", (1,))), HostEndedError)
             wait_until(lambda: not is_alive(pid) and not is_alive(child))
             assert is_alive(orphan)  # it is the guard that ends such programs
         finally:
@@ -268,13 +268,13 @@ def a_killed_host_is_reported(address: str) -> None:
         host = engine.start_host(SMALL)
         waiting = host.call(1, 0, "wait", ())
         os.kill(ask(host, "describe")["pid"], signal.SIGKILL)
-        assert isinstance(error_of(waiting), HostEndedError)
-        assert isinstance(error_of(host.renew(1.0)), HostEndedError)
+        assert isinstance(find_error(waiting), HostEndedError)
+        assert isinstance(find_error(host.renew(1.0)), HostEndedError)
 
 
 def a_host_that_cannot_start_has_ended(address: str) -> None:
     engine = RayEngine(address, int)  # no number is a node's name
-    error = error_of(engine.start_host(SMALL).call(1, 0, "echo", (1,)))
+    error = find_error(engine.start_host(SMALL).call(1, 0, "echo", (1,)))
     assert isinstance(error, HostEndedError)
     assert "invalid literal for int()" in str(error)
     engine.close()
@@ -288,9 +288,9 @@ def a_killed_raylet_ends_only_its_hosts(address: str, raylet: str) -> None:
         ask(other, "echo", 1)
         os.kill(int(raylet), signal.SIGKILL)
         waiting = victim.call(2, 0, "wait", ())
-        assert isinstance(error_of(waiting), CallLostError | HostEndedError)
+        assert isinstance(find_error(waiting), CallLostError | HostEndedError)
         assert ask(other, "echo", 2) == 2
-        wait_until(lambda: isinstance(error_of(victim.renew(1.0)), HostEndedError))
+        wait_until(lambda: isinstance(find_error(victim.renew(1.0)), HostEndedError))
         assert engine.ask_nodes(os.path.basename, "/a/b").keys() == {"alpha", "beta"}
 
 
@@ -304,7 +304,7 @@ def each_node_is_asked_once(address: str) -> None:
         raylets = {answer.result(HANG_S) for answer in engine.ask_nodes(find_raylet).values()}
         assert len(raylets) == 2
         errors = engine.ask_nodes(os.path.basename, 1).values()
-        assert {type(error_of(answer)) for answer in errors} == {TypeError}
+        assert {type(find_error(answer)) for answer in errors} == {TypeError}
 
 
 def signal_handlers_and_existing_connections_stay(address: str) -> None:
@@ -322,7 +322,7 @@ def signal_handlers_and_existing_connections_stay(address: str) -> None:
     assert {number: signal.getsignal(number) for number in signal.Signals} == handlers
     wait_until(lambda: not is_alive(pid))
     engine.close()
-    assert isinstance(error_of(host.call(2, 1, "echo", (1,))), HostEndedError)
+    assert isinstance(find_error(host.call(2, 1, "echo", (1,))), HostEndedError)
     assert not ray.is_initialized()
     assert threading.enumerate() == [threading.main_thread()]
 

@@ -17,7 +17,7 @@ from clawblox.system.process_tree import all_processes, command_line
 from tests.experiment.cluster.lost_nodes import check_chain, find_node, lines, signal_all
 from tests.experiment.cluster.ray_clusters import TOKEN, RayCluster, ray_cluster
 from tests.experiment.real.trials import KEYS, PROGRAM, Trial
-from tests.support import HANG_S, guards_of, processes_in, wait_until
+from tests.support import HANG_S, find_guards, processes_in, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.needs("curl")]
 
@@ -163,7 +163,7 @@ def count_saved(trial: Trial) -> int:
 def wait_for_silence(root: Path, hosts: list[int]) -> None:
     """Wait until the nodes have no process of an attempt."""
     wait_until(
-        lambda: not (find_hosts(root) or processes_in(root / "scratch") or guards_of(*hosts)),
+        lambda: not (find_hosts(root) or processes_in(root / "scratch") or find_guards(*hosts)),
         what="nothing is left on a node",
     )
 

@@ -24,7 +24,7 @@ from tests.support import (
     HANG_S,
     PORTAL_THREAD,
     ask,
-    guards_of,
+    find_guards,
     make_world,
 )
 from tests.world.many.conftest import CROWD_OF
@@ -55,7 +55,7 @@ def test_worlds_of_one_process_share_a_guard_a_portal_and_a_run_directory(
         names = {name for batch in batches for name in batch.done}
         assert names == {f"w{number:03}" for number in range(8)}
         assert len({started.port for batch in batches for started in batch}) == 8
-        assert len(guards_of(os.getpid())) == 1
+        assert len(find_guards(os.getpid())) == 1
         portals = [one for one in threading.enumerate() if one.name == PORTAL_THREAD]
         assert len(portals) == 1
         assert {one.world for one in read_run(run).instances} == {"counter", "others"}
