@@ -135,6 +135,6 @@ _FACTS: Final[tuple[tuple[str, _Judge, str, str], ...]] = (
     ("niceness", _judge_niceness, "Worlds and agents get less of the processor than others.",
      "Start each node with: RAY_worker_niceness=0 ray start."),
     ("scratch_bytes", _judge_space, "Attempts there cannot keep their files.",
-     "Free some space there, or set TMPDIR before ray start."),
+     "Free some space there, or set CLAWBLOX_SCRATCH before ray start."),
 )  # fmt: skip
 """Facts of nodes: key, judge, the consequence of a bad one, the remedy."""

@@ -14,6 +14,8 @@ from clawblox.system.files import available_bytes
 
 MACHINE_FACTS: Final = ("processor", "libc", "python")
 """What the state of a program may depend on, which a continuation may meet again or not."""
+SCRATCH_ENV: Final = "CLAWBLOX_SCRATCH"
+"""Directory for the files of hosts; by default that for temporary files."""
 _UNKNOWN: Final = "unknown"
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _MODELS: Final = ("model name", "cpu model", "cpu", "CPU part")
@@ -34,6 +36,11 @@ def machine_facts() -> dict[str, str]:
     }
 
 
+def scratch_parent() -> Path:
+    """Return the directory in which hosts of this machine have theirs."""
+    return Path(os.environ.get(SCRATCH_ENV) or tempfile.gettempdir())
+
+
 def describe_node() -> dict[str, Any]:
     """Return the facts of this machine and this process, as a node of a cluster.
 
@@ -50,7 +57,7 @@ def describe_node() -> dict[str, Any]:
         "token": os.environ.get("RAY_AUTH_MODE", "").lower() == "token",
         "tls": os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"),
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
-        "scratch_bytes": available_bytes(tempfile.gettempdir()),
+        "scratch_bytes": available_bytes(scratch_parent()),
     }
 
 

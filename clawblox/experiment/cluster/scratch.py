@@ -15,6 +15,7 @@ from typing import Final
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
+from clawblox.experiment.cluster.node import SCRATCH_ENV, scratch_parent
 from clawblox.experiment.cluster.trees import unpack
 from clawblox.experiment.live.left_attempts import end_left
 from clawblox.system.clock import utc_now
@@ -23,8 +24,6 @@ from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.trees import discard_tree
 from clawblox.telemetry.own_log import OwnLog
 
-SCRATCH_ENV: Final = "CLAWBLOX_SCRATCH"
-"""Directory for the files of hosts; by default that for temporary files."""
 _NEW: Final = ".new-"
 """How the name of a place begins that may not have its lock yet."""
 _NEW_S: Final = 60.0
@@ -42,8 +41,7 @@ def scratch_dir() -> Path:
         ClawbloxError: It belongs to another user, or others may use it.
         OSError: It cannot be made.
     """
-    parent = os.environ.get(SCRATCH_ENV) or tempfile.gettempdir()
-    path = make_private_dir(Path(parent) / f"clawblox-hosts-{os.getuid()}")
+    path = make_private_dir(scratch_parent() / f"clawblox-hosts-{os.getuid()}")
     facts = path.lstat()
     if facts.st_uid != os.getuid() or not stat.S_ISDIR(facts.st_mode) or facts.st_mode & 0o077:
         hint = f"remove it, or set {SCRATCH_ENV} to another directory"
