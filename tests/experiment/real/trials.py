@@ -93,14 +93,14 @@ ACT = act()
 ALONE = """
 import fcntl, os, sys
 chain = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], "../../.."))
-place = os.path.join(os.environ["TRIAL_ROOT"], "exp/chains", os.path.basename(chain))
+place = os.path.join(sys.argv[1], "exp/chains", os.path.basename(chain))
 lock = os.open(os.path.join(place, "alive"), os.O_RDWR | os.O_CREAT)
 os.set_inheritable(lock, True)
 try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except OSError:
     open(os.path.join(place, "alive-twice"), "w").close()
-os.execv(sys.argv[1], sys.argv[1:])
+os.execv(sys.argv[2], sys.argv[2:])
 """
 """Runs a world, and leaves a file where another world of the same chain is alive."""
 
@@ -167,7 +167,7 @@ class Trial:
             "retry": {"delay": 0.0},
         }
         world = make_world(root)
-        _watch_worlds(world / "world.toml")
+        _watch_worlds(world / "world.toml", root)
         plan = Plan(world, specs, **{**settings, **changes})
         (root / "plan.toml").write_text(plan.dumps())
         return cls(root, plan, nodes)
@@ -206,7 +206,6 @@ class Trial:
         nodes = {} if self.nodes is None else {"TRIAL_NODES": json.dumps(self.nodes)}
         return {
             **nodes,
-            "TRIAL_ROOT": str(self.root),
             "CLAWBLOX_HOME": str(self.root / "home"),
             "CLAWBLOX_SCRATCH": str(self.root / "scratch"),
         }
@@ -301,8 +300,8 @@ def count_answers(transcript: Path) -> int:
     return sum(ANSWER in json.dumps(answer["content"]) for answer in answers)
 
 
-def _watch_worlds(world_toml: Path) -> None:
+def _watch_worlds(world_toml: Path, root: Path) -> None:
     text = world_toml.read_text()
     before = "command = ["
-    watched = json.dumps([sys.executable, "-I", "-S", "-c", ALONE])[:-1]
+    watched = json.dumps([sys.executable, "-I", "-S", "-c", ALONE, str(root)])[:-1]
     world_toml.write_text(text.replace(before, f"command = {watched}, ", 1))
