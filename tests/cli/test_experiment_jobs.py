@@ -71,6 +71,7 @@ def test_without_the_option_the_status_after_a_sigterm_is_143(start: Start) -> N
     assert terminate(resumed) == 75
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plan")
 def test_other_signals_have_their_own_status(start: Start) -> None:
     run = start(*RUN, env=KEYS)

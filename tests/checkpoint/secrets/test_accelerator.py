@@ -176,7 +176,7 @@ UNTRANSLATABLE = (rb"(a)\1", rb"a++", rb"(?>a)b", rb"(?m)a", rb"(?L)a", rb"(a)?(
 def test_one_rule_that_cannot_be_widened_disables_re2(
     monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
-    rule = Rule(name="new", keywords=(b"a",), pattern=re.compile(body))
+    rule = Rule(name="new", keywords=(b"a",), regex=body)
     with pytest.raises(Untranslatable):
         widen_pattern(rule.pattern)
     monkeypatch.setattr(accelerator, "WORD_RULES", (*WORD_RULES, rule))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from clawblox.errors import ClawbloxError, RunLockedError
+from clawblox.errors import ClawbloxError, JournalLostError, RunLockedError
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.history.lines import About
 from clawblox.rundir import driver_lease
@@ -21,43 +23,38 @@ from clawblox.system.append_log import LogChangedError
 from tests.support import HANG_S, wait_until
 
 HERE = ""
+FORK = multiprocessing.get_context("fork")
 
-DRIVER = """
-import fcntl, os, sys
-from pathlib import Path
-from clawblox.errors import JournalLostError, RunLockedError
-from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.lines import About
-from clawblox.rundir import driver_lease
 
-directory, machine = sys.argv[1:]
-fcntl.flock = lambda *_: None
-driver_lease.LEASE_S = 1.0
-if machine:
-    driver_lease.boot_id = lambda: machine
-    os.uname = lambda uname=os.uname(): os.uname_result(("Linux", machine, *uname[2:]))
-
-print("ready", flush=True)
-for command in sys.stdin:
-    try:
-        match command.split():
-            case ["take"]:
-                journal = Journal(Path(directory))
-                journal.__enter__()
-                print("taken", len(journal.lines), flush=True)
-            case ["write", type]:
-                print("written", journal.append(type, about=About("r1", 1, "a")).seq, flush=True)
-            case ["leave"]:
-                journal.__exit__()
-                print("left", flush=True)
-    except (RunLockedError, JournalLostError) as error:
-        print(error.__class__.__name__, str(error).replace("\\n", " "), flush=True)
-"""
-"""Takes a journal, writes and leaves as it is told, on this machine or a named one."""
+def drive(directory: Path, machine: str, commands: Connection) -> None:
+    """Take a journal, write and leave as it is told, on this machine or a named one."""
+    fcntl.flock = lambda *_: None
+    driver_lease.LEASE_S = 1.0
+    if machine:
+        uname = os.uname()
+        driver_lease.boot_id = lambda: machine
+        os.uname = lambda: os.uname_result(("Linux", machine, *uname[2:]))
+    while True:
+        try:
+            match commands.recv().split():
+                case ["take"]:
+                    journal = Journal(directory)
+                    journal.__enter__()
+                    commands.send(f"taken {len(journal.lines)}")
+                case ["write", type]:
+                    line = journal.append(type, about=About("r1", 1, "a"))
+                    commands.send(f"written {line.seq}")
+                case ["leave"]:
+                    journal.__exit__()
+                    commands.send("left")
+        except (RunLockedError, JournalLostError) as error:
+            commands.send(f"{error.__class__.__name__} {error}".replace("\n", " "))
 
 
 class Driver:
     """A process that drives an experiment, whose locks on files always succeed.
+
+    It is a fork, since imports take longer than what it does.
 
     Args:
         directory: The directory of the experiment.
@@ -65,37 +62,36 @@ class Driver:
     """
 
     def __init__(self, directory: Path, machine: str = HERE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(directory), machine],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.answer() == "ready"
+        self._commands, commands = FORK.Pipe()
+        self.process = FORK.Process(target=drive, args=(directory, machine, commands), daemon=True)
+        self.process.start()
+        commands.close()
 
     def tell(self, command: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\n")
-        self.process.stdin.flush()
+        self._commands.send(command)
 
     def answer(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return str(self._commands.recv())
 
     def ask(self, command: str) -> str:
         self.tell(command)
         return self.answer()
 
+    def send_signal(self, number: int) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
     def stop(self) -> None:
         """Stop all its threads: one that runs on for a moment could renew the lease."""
-        self.process.send_signal(signal.SIGSTOP)
+        self.send_signal(signal.SIGSTOP)
         stats = list(Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
         wait_until(lambda: all(is_stopped(stat) for stat in stats))
 
     def end(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=HANG_S)
+        self.process.join(HANG_S)
+        self.process.close()
+        self._commands.close()
 
 
 def is_stopped(stat: Path) -> bool:
@@ -158,7 +154,7 @@ def test_a_driver_that_was_stopped_while_another_took_over_writes_nothing(tmp_pa
         assert first.ask("write saved") == "written 1"
         first.stop()
         assert second.ask("take") == "taken 1"
-        first.process.send_signal(signal.SIGCONT)
+        first.send_signal(signal.SIGCONT)
         assert first.ask("write opened").startswith("JournalLostError ")
         assert second.ask("write saved") == "written 2"
         assert first.ask("leave") == "left"
@@ -175,7 +171,7 @@ def test_a_driver_whose_successor_has_come_and_gone_writes_nothing(tmp_path: Pat
         first.stop()
         assert second.ask("take") == "taken 0"
         assert second.ask("leave") == "left"
-        first.process.send_signal(signal.SIGCONT)
+        first.send_signal(signal.SIGCONT)
         assert first.ask("write opened").startswith("JournalLostError ")
     assert read_lines(tmp_path) == []
     assert files(tmp_path) == []
@@ -186,7 +182,7 @@ def test_a_driver_that_was_stopped_and_continued_in_time_goes_on(tmp_path: Path)
         assert first.ask("take") == "taken 0"
         first.stop()
         second.tell("take")
-        first.process.send_signal(signal.SIGCONT)
+        first.send_signal(signal.SIGCONT)
         assert second.answer().startswith("RunLockedError ")
         assert first.ask("write saved") == "written 1"
 

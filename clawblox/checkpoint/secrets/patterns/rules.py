@@ -7,6 +7,7 @@ file. ``shapes`` searches for them.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Final
@@ -50,18 +51,25 @@ class Rule:
         name: Name in findings.
         keywords: Literals; every match begins at one of them. Folded (:func:`shapes.fold`) for
             rules that need context.
-        pattern: Matched at a keyword. Its first group is the secret, else the whole match.
+        regex: Matched at a keyword. Its first group is the secret, else the whole match.
+        flags: Flags of its pattern.
         check: Returns whether a match counts; None accepts every match.
-        hint: Matches a long word wherever ``pattern`` matches; for a rule without keywords.
+        hint: Matches a long word wherever ``regex`` matches; for a rule without keywords.
         rank: Where two rules match, the smaller rank wins.
     """
 
     name: str
     keywords: tuple[bytes, ...]
-    pattern: re.Pattern[bytes]
+    regex: bytes
+    flags: int = 0
     check: Callable[[bytes], bool] | None = None
     hint: re.Pattern[bytes] | None = None
     rank: int = 1
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """The compiled ``regex``: most processes search for nothing, and need none."""
+        return re.compile(self.regex, self.flags)
 
 
 _WEAK: Final = (is_plausible, is_key, is_login_password, is_local_password)
@@ -74,7 +82,7 @@ def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> list[Rule]:
         Rule(
             name=name,
             keywords=tuple(keywords.encode().split()),
-            pattern=re.compile(left + b"(?:" + body.encode() + b")"),
+            regex=left + b"(?:" + body.encode() + b")",
         )
         for name, keywords, body in rules
     ]
@@ -83,13 +91,12 @@ def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> list[Rule]:
 def _context(
     name: str,
     keywords: tuple[bytes, ...],
-    body: bytes,
+    regex: bytes,
     check: Callable[[bytes], bool] | None = None,
     flags: int = re.IGNORECASE,
 ) -> Rule:
     rank = 3 if check in _WEAK else 2
-    pattern = re.compile(body, flags)
-    return Rule(name=name, keywords=keywords, pattern=pattern, check=check, rank=rank)
+    return Rule(name=name, keywords=keywords, regex=regex, flags=flags, check=check, rank=rank)
 
 
 _AGENTS = _words(
@@ -121,7 +128,7 @@ _AGENTS = _words(
 _HUGGING_FACE = Rule(
     name="huggingface-token",
     keywords=(b"hf_", b"api_org_"),
-    pattern=re.compile(_LEFT + rb"(?:hf|api_org)_[A-Za-z0-9]{30,60}"),
+    regex=_LEFT + rb"(?:hf|api_org)_[A-Za-z0-9]{30,60}",
     check=is_no_identifier,
 )
 
@@ -201,7 +208,7 @@ _DISCORD = Rule(
     name="discord-token",
     keywords=(),
     hint=re.compile(_DISCORD_USER),
-    pattern=re.compile(_DISCORD_USER + rb"[\w-]{3,8}\.[\w-]{6}\.[\w-]{27,45}"),
+    regex=_DISCORD_USER + rb"[\w-]{3,8}\.[\w-]{6}\.[\w-]{27,45}",
 )
 
 WORD_RULES: Final = (*_AGENTS, _HUGGING_FACE, *_FORGES, *_CLOUDS, *_SERVICES, *_INFIXES, _DISCORD)
