@@ -253,7 +253,7 @@ class Experiment:
             directory=self.directory,
             plans=tuple(opened.plans),
             state=opened.state,
-            lines=opened.journal.lines,
+            lines=opened.journal.lines[: opened.state.seq],  # a thread may have written more
         )
 
     def status(self) -> ExperimentStatus:

@@ -28,6 +28,8 @@ from clawblox.errors import (
 )
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.journal import read_lines
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Condition, Plan
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
@@ -104,6 +106,24 @@ async def test_an_experiment_runs_and_leaves_readable_tables(scene: Scene) -> No
     record = read_experiment(scene.directory)
     assert record.plan == scene.plan(repeats=2)
     assert record.results().rows() == read_experiment(scene.directory).results().rows()
+
+
+async def test_the_lines_of_a_record_are_those_of_its_state(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, ahead = ExperimentState.apply, set()
+    async with scene.experiment(scene.plan(generations=1)) as exp:
+
+        def compare(state: ExperimentState, line: Line) -> None:
+            ahead.add(len(exp.record.lines) - exp.record.state.seq)
+            apply(state, line)
+
+        monkeypatch.setattr(ExperimentState, "apply", compare)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scene.tick)
+            await exp.run()
+            tasks.cancel_scope.cancel()
+    assert ahead == {0}
 
 
 async def test_what_was_left_is_ended_whenever_an_experiment_is_opened(scene: Scene) -> None:
