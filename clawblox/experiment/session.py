@@ -28,6 +28,7 @@ from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.append_log import LogChangedError
 from clawblox.system.clock import Clock, parse_utc
+from clawblox.system.guard import guard
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -186,20 +187,35 @@ class Session:
     async def watch_lease(self) -> None:
         """End everything once another process drives the experiment, or the lease is not renewed.
 
+        Where the file system hangs, nothing may end: the guard kills this process at the end of
+        the lease, with its worlds and agents, since another process may drive from then on.
+
         Cancellation: the session is not watched any longer.
         """
         lease = self._opened.journal.lease
-        lease_s = lease.driver.lease_s
+        quarter_s = lease.driver.lease_s / 4
         while True:
-            with anyio.move_on_after(lease_s / 4):
+            with anyio.move_on_after(quarter_s):
                 await self.is_over.wait()
                 return
             try:
-                with anyio.fail_after(max(lease.remaining_s, lease_s / 4)):
+                with anyio.fail_after(max(lease.remaining_s - quarter_s, quarter_s)):
                     await run_abandonable(lambda _call: lease.require_held())
-            except (LogChangedError, TimeoutError) as error:
+            except LogChangedError as error:
                 _log.error("lease of an experiment lost", error=str(error))
                 self.cancel()
+                return
+            except TimeoutError:
+                _log.error(
+                    "file system of an experiment hangs", path=str(self._opened.journal.directory)
+                )
+                self.cancel()
+                while (rest_s := lease.remaining_s) > 0:
+                    with anyio.move_on_after(rest_s):
+                        await self.is_over.wait()
+                        return
+                _log.error("process is killed, since its worlds and agents do not end")
+                await run_abandonable(lambda _call: guard.lease(lease.ends_at))
                 return
 
     async def wait(self) -> RunOutcome:

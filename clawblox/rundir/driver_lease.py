@@ -107,10 +107,14 @@ class DriverLease:
         self.driver: Driver
 
     @property
+    def ends_at(self) -> float:
+        """Seconds since boot until which the lease holds, if it is not renewed."""
+        return self._renewed_at + self.driver.lease_s
+
+    @property
     def remaining_s(self) -> float:
         """Seconds until the lease runs out, if it is not renewed; negative afterwards."""
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return self._renewed_at + self.driver.lease_s - now
+        return self.ends_at - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def take(self) -> None:
         """Take the lease, and keep it until :meth:`release`.
@@ -196,16 +200,17 @@ class DriverLease:
         return is_ours and not os.path.lexists(_next(self._root, self.driver))
 
     def require_held(self) -> None:
-        """Check that this process still drives, and renew a lease that has run out.
+        """Check that this process still drives, and renew a lease whose renewal is late.
 
         Raises:
-            LogChangedError: Another process drives, or the file cannot be renewed.
+            LogChangedError: Another process drives, or the lease has run out and cannot be renewed.
         """
-        if self.remaining_s < 0:  # this process was paused, or the file system was away
+        if self.remaining_s < self.driver.lease_s * 0.75:  # after a pause, or a write that hangs
             try:
                 self._renew()
             except OSError as error:
-                raise LogChangedError(f"{self._root} cannot be renewed: {error}") from error
+                if self.remaining_s < 0:
+                    raise LogChangedError(f"{self._root} cannot be renewed: {error}") from error
         if not self._is_held():
             raise LogChangedError(f"{self._root} was removed or replaced by another driver")
 

@@ -1,4 +1,4 @@
-"""A driver that was stopped while another one took over its experiment, and is continued."""
+"""A driver that was stopped while another took over its experiment, or whose file system hangs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,29 @@ import pytest
 from tests.experiment.history.test_drivers import drivers
 from tests.experiment.real import trials
 from tests.experiment.real.trials import Trial
-from tests.support import wait_until
+from tests.support import HANG_S, wait_until
 
 ELSEWHERE = """
 from clawblox.rundir import driver_lease
 driver_lease.LEASE_S = 2.0
 driver_lease.boot_id = lambda: "node1"
 """
+
+HANGING = """
+import os, sys, threading
+
+def hang(write):
+    def write_or_hang(fd, *others):
+        is_there = os.readlink(f"/proc/self/fd/{fd}").startswith(sys.argv[1])
+        if is_there and os.path.exists(sys.argv[1] + "/hangs"):
+            threading.Event().wait()
+        return write(fd, *others)
+    return write_or_hang
+
+for name in ("write", "pwrite", "fsync", "fdatasync"):
+    setattr(os, name, hang(getattr(os, name)))
+"""
+"""Lets each write below the directory of the trial hang from a moment on, as on NFS."""
 
 
 @pytest.mark.needs("curl")
@@ -38,3 +54,19 @@ def test_a_continued_driver_ends_its_worlds_and_agents_after_another_took_over(
         assert other.ask("leave") == "left"
     trial.wait_for_silence()
     assert [*(tmp_path / "exp").glob("journal.lost-*.jsonl")]
+
+
+@pytest.mark.needs("curl")
+def test_a_driver_whose_file_system_hangs_is_killed_with_its_worlds_and_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "PROGRAM", HANGING + ELSEWHERE + trials.PROGRAM)
+    trial = Trial.make(tmp_path)
+    program = trial.start()
+    try:
+        wait_until(lambda: any(line.type == "checkpoint" for line in trial.lines))
+        (tmp_path / "hangs").touch()
+        program.wait(HANG_S)
+        assert program.returncode == -signal.SIGKILL
+    finally:
+        trial.kill(program)
