@@ -283,7 +283,11 @@ class Session:
         Args:
             last_actions: The latest action of an agent, by chain.
         """
-        waiting = {name: LiveChain(reason=why) for name, why in self._scheduler.awaits.items()}
+        left = self._scheduler.spending.left
+        waiting = {
+            name: LiveChain(reason=why, spent=tuple(left(name)))
+            for name, why in self._scheduler.awaits.items()
+        }
         return waiting | {
             name: LiveChain(
                 active_s=runner.meter.active_s,

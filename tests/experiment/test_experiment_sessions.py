@@ -10,13 +10,15 @@ import anyio
 import attrs
 import pytest
 
+from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, JournalLostError, UsageError
 from clawblox.experiment.history.journal import Journal, read_lines
+from clawblox.experiment.history.lines import encode
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.record import read_experiment
 from clawblox.experiment.requests import ask_experiment
-from clawblox.experiment.schedule.ports import AttemptError
+from clawblox.experiment.schedule.ports import AttemptError, Room
 from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble
@@ -82,6 +84,29 @@ async def test_a_session_without_its_lease_ends_its_attempts_although_it_writes_
         with pytest.raises(JournalLostError):
             await exp.run()
         assert not scene.workshop.open_now
+
+
+async def test_the_status_counts_an_attempt_that_a_killed_driver_has_left_on_a_node(
+    scene: Scene,
+) -> None:
+    scene.workshop.rooms["r1"] = Room(node="n1", lease_s=30.0)
+    await run(scene, scene.plan())
+    lines = await run_blocking(read_lines, scene.directory)
+    count = [line.type for line in lines].index("working") + 1
+    text = b"".join(map(encode, lines[:count]))
+    await run_blocking((scene.directory / "journal.jsonl").write_bytes, text)
+    scene.workshop.ledgers["r1", lines[count - 1].attempt or ""] = [Usage(cost_usd=3.0)]
+    scene.workshop.left.clear()  # time stands still
+    async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
+
+        async def drive() -> None:
+            await exp.run()
+
+        tasks.start_soon(drive)
+        await wait_until_async(lambda: exp.status().chains[0].cause == "node")
+        status = exp.status()
+        await exp.stop(now=True)
+    assert status.spent_usd == 3.0
 
 
 async def test_the_wait_for_a_driver_on_another_machine_can_be_cancelled(

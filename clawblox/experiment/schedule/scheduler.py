@@ -161,6 +161,7 @@ class Scheduler:
             watch.start_soon(self._watch_disk)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
+                await self.spending.count_left(self._workshop.usage)
                 for chain in chains:
                     self.add(chain)
             self._tasks = None

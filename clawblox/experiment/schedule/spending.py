@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.history.state import ExperimentState
+from clawblox.errors import ClawbloxError
+from clawblox.experiment.history.state import AttemptState, ExperimentState
 from clawblox.experiment.plan.parts import Price
 from clawblox.experiment.plan.plan import Chain, Plan
 
@@ -54,10 +56,30 @@ class Spending:
         self._state = state
         self._counted = 0
         self._ended_usd = 0.0
+        self._left: dict[str, tuple[AttemptState, Sequence[Usage]]] = {}
+
+    async def count_left(self, read: Callable[[str, str], Awaitable[Sequence[Usage]]]) -> None:
+        """Count attempts that an earlier session has left, until their ends are recorded.
+
+        Args:
+            read: Returns the usage of an attempt, by its chain and its name.
+
+        Cancellation: some are counted.
+        """
+        for chain in list(self._state.chains.values()):
+            for attempt in chain.attempts:
+                if attempt.ending is None:
+                    with suppress(ClawbloxError):  # its chain reports it
+                        self._left[chain.name] = attempt, await read(chain.name, attempt.run_id)
+
+    def left(self, chain: str) -> Sequence[Usage]:
+        """Return the usage of the agents in an attempt that an earlier session has left."""
+        attempt, usage = self._left.get(chain, (None, ()))
+        return () if attempt is None or attempt.ending is not None else usage
 
     @property
     def ended_usd(self) -> float:
-        """Cost of the attempts that have ended, in US dollars."""
+        """Cost of the attempts that have ended or were left, in US dollars."""
         if self._counted != self._state.endings:
             self._counted = self._state.endings
             self._ended_usd = sum(
@@ -65,7 +87,8 @@ class Spending:
                 for chain in self._state.chains.values()
                 for attempt in chain.attempts
             )
-        return self._ended_usd
+        left = ((self.left(chain), attempt) for chain, (attempt, _) in self._left.items())
+        return self._ended_usd + sum(self._cost(usage, attempt.working) for usage, attempt in left)
 
     def cost(self, chain: Chain, usage: Sequence[Usage]) -> float:
         """Return the cost of the usage of a chain's agents, in their order, in US dollars."""

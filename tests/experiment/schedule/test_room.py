@@ -12,6 +12,7 @@ import anyio
 import attrs
 import pytest
 
+from clawblox.agents.values import Usage
 from clawblox.experiment.history.facts import check_members
 from clawblox.experiment.history.lines import Line, encode
 from clawblox.experiment.plan.plan import Chain
@@ -19,6 +20,7 @@ from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.pauses import Pause
 from clawblox.experiment.schedule.ports import AgentFailed, AttemptError, ProviderError, Room
 from clawblox.experiment.schedule.scheduler import Scheduler
+from clawblox.experiment.schedule.spending import Spending
 from clawblox.system.clock import parse_utc
 from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
 
@@ -187,6 +189,25 @@ async def test_a_resume_waits_for_the_bound_of_a_host_that_may_live_and_others_s
     assert seconds(simulation, starts["r2"]) == killed_at
     assert seconds(simulation, starts["r1"]) >= killed_at + 31.0
     check_history(simulation)
+
+
+async def test_what_an_attempt_that_is_awaited_has_cost_is_spent() -> None:
+    simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1, "dollars": 0.05}))
+    await kill_on_node(simulation)
+    left = Usage(output_tokens=900, cost_usd=0.09)
+    simulation.workshop.ledgers["r1", opened(simulation)[0].attempt or ""] = [left]
+    assert await simulation.run()
+    assert simulation.types()[-1] == "working"
+    assert simulation.scheduler.halted is not None
+    assert simulation.scheduler.halted.reason == "dollars"
+    assert simulation.scheduler.spending.ended_usd == pytest.approx(0.09)
+    assert simulation.scheduler.spending.left("r1") == [left]
+    simulation.plan = simulation.plan.but(limits={"worlds": 1, "dollars": 100.0})
+    assert await simulation.run()
+    assert simulation.scheduler.spending.left("r1") == ()
+    state = simulation.state
+    spent = Spending(lambda: simulation.plan, state).ended_usd
+    assert simulation.scheduler.spending.ended_usd == pytest.approx(spent)
 
 
 async def test_a_resume_that_was_killed_or_paused_while_it_waited_leaves_the_wait_to_the_next() -> (
