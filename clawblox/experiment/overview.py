@@ -12,12 +12,13 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.record import ExperimentRecord, read_experiment
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.foreign_values import clean_text
 from clawblox.rundir.experiments import (
     JOURNAL_NAME,
     PLAN_NAME,
+    find_experiment_host,
     find_experiment_owner,
     is_smoke_run,
 )
@@ -51,6 +52,7 @@ class ExperimentOverview:
         spent_usd: Cost of all attempts that have ended, in US dollars; None if a part of it is not
             known.
         is_estimated: Whether a part of the cost is computed from prices.
+        host: The other machine whose process runs it, or was killed there; None without one.
         changed_at: UTC time of the last change of its journal; None if that is not known.
         error: Why it cannot be read; empty if it can.
     """
@@ -65,6 +67,7 @@ class ExperimentOverview:
     generations: int = 0
     spent_usd: float | None = None
     is_estimated: bool = False
+    host: str | None = None
     changed_at: str | None
     error: str = ""
 
@@ -94,7 +97,7 @@ def read_overview(directory: Path) -> ExperimentOverview:
     try:
         changed_at = format_utc_ms(_changed_ns(directory))
         _require_small(directory)
-        status = read_experiment(directory).status(pid=find_experiment_owner(directory))
+        status = find_status(read_experiment(directory))
     except ClawbloxError as error:
         reason = error.headline
     except Exception as error:  # noqa: BLE001 - a directory that anybody made ends no table
@@ -109,6 +112,17 @@ def read_overview(directory: Path) -> ExperimentOverview:
         changed_at=changed_at,
         error=clean_text(reason),
     )
+
+
+def find_status(record: ExperimentRecord) -> ExperimentStatus:
+    """Return the status of an experiment, with the process and the machine that run it.
+
+    Args:
+        record: The experiment.
+    """
+    directory = record.directory
+    status = record.status(pid=find_experiment_owner(directory))
+    return attrs.evolve(status, host=find_experiment_host(directory))
 
 
 def _require_small(directory: Path) -> None:
@@ -130,6 +144,7 @@ def _summarise(status: ExperimentStatus, changed_at: str | None) -> ExperimentOv
         generations=status.generations,
         spent_usd=status.spent_usd,
         is_estimated=status.is_estimated,
+        host=status.host,
         changed_at=changed_at,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from clawblox.columns import Column, format_lines
 from clawblox.experiment.overview import ExperimentOverview
 from clawblox.printable import printable_name
+from clawblox.views.experiments import describe_driver
 from clawblox.views.formatting import format_age, format_cost, shorten_path
 
 
@@ -36,7 +37,8 @@ def describe_experiments(experiments: Sequence[ExperimentOverview], width: int |
 def _describe_state(experiment: ExperimentOverview) -> str:
     is_both = experiment.failed and experiment.state != "failed"
     state = f"{experiment.state}, {experiment.failed} failed" if is_both else experiment.state
-    return f"smoke run: {state}" if experiment.is_smoke else state
+    state = f"smoke run: {state}" if experiment.is_smoke else state
+    return state if experiment.host is None else f"{state}, {describe_driver(experiment.host)}"
 
 
 def _describe_progress(experiment: ExperimentOverview) -> str:

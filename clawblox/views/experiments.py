@@ -190,8 +190,13 @@ def describe_time(status: ExperimentStatus) -> str:
     gone = f"{format_rough_seconds(status.elapsed_s)} gone" if status.elapsed_s else ""
     rest = f"about {format_rough_seconds(status.forecast_s)} to go" if status.forecast_s else ""
     times = ", ".join(filter(None, (gone, rest)))
-    place = "not running" if status.host is None else f"driver on {printable_name(status.host)}"
+    place = "not running" if status.host is None else describe_driver(status.host)
     return times if status.pid is not None else " · ".join(filter(None, (place, times)))
+
+
+def describe_driver(host: str) -> str:
+    """Return that a process on another machine runs an experiment, or was killed there."""
+    return f"driver on {printable_name(host)}"
 
 
 def describe_counts(status: ExperimentStatus) -> Text:

@@ -27,6 +27,7 @@ from clawblox.rundir.experiments import (
     JOURNAL_NAME,
     PLAN_NAME,
     ExperimentPart,
+    find_experiment_host,
     find_experiment_owner,
     find_experiment_part,
 )
@@ -271,7 +272,8 @@ class Site:
 
     def _look_at_experiments(self) -> None:
         for directory in self._search.experiments:
-            stamp = _stamp_experiment(directory), find_experiment_owner(directory)
+            process = find_experiment_owner(directory), find_experiment_host(directory)
+            stamp = _stamp_experiment(directory), process
             known = self._experiments.get(directory)
             if known is None or known[0] != stamp:
                 self._experiments[directory] = stamp, read_overview(directory)

@@ -13,6 +13,7 @@ from clawblox.cli.running.smoke_run import smoke_directory
 from clawblox.experiment import overview
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal
 from clawblox.experiment.overview import read_overview, sort_experiments
+from clawblox.rundir import driver_lease
 from clawblox.rundir.find_runs import find_experiments_below
 from tests.cli.conftest import Start
 from tests.cli.test_experiment import refuse, write_plan
@@ -153,6 +154,22 @@ def test_an_experiment_is_running_while_a_process_has_it(tmp_path: Path) -> None
     with Journal(directory):
         assert read_overview(directory).state == "running"
     assert read_overview(directory).state == "done"
+
+
+def test_an_experiment_that_another_machine_runs_names_it(
+    call: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(driver_lease, "boot_id", lambda: "another boot")
+        journal = Journal(copy("exp", 5)).__enter__()
+    try:
+        host = os.uname().nodename
+        assert f"done, driver on {host} " in call("experiment", "list").out
+        [facts] = json.loads(call("experiment", "list", "--json").out)
+        assert facts["host"] == host
+    finally:
+        journal.__exit__()
+    assert "driver on" not in call("experiment", "list").out
 
 
 def test_an_experiment_that_was_cut_off_has_stopped_and_a_new_one_has_not_begun(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from clawblox.errors import ClawbloxError
+from clawblox.experiment.history.journal import Journal
+from clawblox.rundir import driver_lease
 from clawblox.web.site import Site, identify
 from tests.golden.test_golden_experiments import V1, V1_SCORED
 from tests.web.drawing import draw, make
@@ -76,6 +79,21 @@ def test_the_nodes_of_attempts_are_shown_where_there_are_any(site: Site) -> None
     assert " gpu-7 " in rows(text, "chains")[0]
     assert "gpu-7, on another libc: b, before a" in rows(text, "rows")[0]
     assert "lost with gpu-7" in text
+
+
+def test_an_experiment_that_another_machine_runs_names_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "driver on" not in page(site) + draw(site)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(driver_lease, "boot_id", lambda: "another boot")
+        journal = Journal(site.root / "exp").__enter__()
+    try:
+        site._due.clear()  # look again at once
+        assert f"driver on {os.uname().nodename}" in page(site)
+        assert f"driver on {os.uname().nodename}" in draw(site)
+    finally:
+        journal.__exit__()
 
 
 def test_scores_are_compared_by_condition(site: Site) -> None:

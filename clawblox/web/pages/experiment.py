@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from clawblox.experiment.overview import find_status
 from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
 from clawblox.experiment.tables.text_tables import format_cell
-from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiments import (
     describe_counts,
     describe_last,
@@ -61,7 +61,7 @@ def make_page(ask: Ask, ident: str) -> Page:
     site = ask.site
     found = site.find(site.experiments(), lambda one: one.directory, ident, "experiment")
     record = site.read_record(found.directory)
-    status = record.status(pid=find_experiment_owner(record.directory))
+    status = find_status(record)
     results = record.results()
     own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
     place, to = record.directory, ask.links.to

@@ -13,6 +13,7 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.overview import ExperimentOverview
+from clawblox.views.experiments import describe_driver
 from clawblox.views.formatting import count_words, format_cost, format_labels
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.web.page import Ask, Page, Part
@@ -84,7 +85,7 @@ def _draw_experiments(ask: Ask) -> Markup:
         "Failed": lambda one: count(one.failed),
         "Cost": lambda one: cost(one.spent_usd),
         "Changed": lambda one: moment(one.changed_at),
-        "Why": lambda one: one.error,
+        "Why": lambda one: describe_driver(one.host) if one.host else one.error,
     }
     return section("Experiments", ask.site.experiments(), columns, most=_MAX_ROWS)
 
