@@ -210,10 +210,12 @@ class Session:
                     "file system of an experiment hangs", path=str(self._opened.journal.directory)
                 )
                 self.cancel()
-                while (rest_s := lease.remaining_s) > 0:
+                rest_s = max(lease.remaining_s, quarter_s)
+                while rest_s > 0:  # longer if the file system answers again
                     with anyio.move_on_after(rest_s):
                         await self.is_over.wait()
                         return
+                    rest_s = lease.remaining_s
                 _log.error("process is killed, since its worlds and agents do not end")
                 await run_abandonable(lambda _call: guard.lease(lease.ends_at))
                 return
