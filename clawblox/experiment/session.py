@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -201,22 +202,16 @@ class Session:
             try:
                 with anyio.fail_after(max(lease.remaining_s - quarter_s, quarter_s)):
                     await run_abandonable(lambda _call: lease.require_held())
-            except LogChangedError as error:
-                _log.error("lease of an experiment lost", error=str(error))
+            except (LogChangedError, TimeoutError) as error:
+                why = str(error) or "its file system hangs; what does not end is killed"
+                _log.error("lease of an experiment lost", error=why)
                 self.cancel()
-                return
-            except TimeoutError:
-                _log.error(
-                    "file system of an experiment hangs", path=str(self._opened.journal.directory)
-                )
-                self.cancel()
-                rest_s = max(lease.remaining_s, quarter_s)
+                rest_s = math.inf if isinstance(error, LogChangedError) else quarter_s
                 while rest_s > 0:  # longer if the file system answers again
                     with anyio.move_on_after(rest_s):
                         await self.is_over.wait()
                         return
                     rest_s = lease.remaining_s
-                _log.error("process is killed, since its worlds and agents do not end")
                 await run_abandonable(lambda _call: guard.lease(lease.ends_at))
                 return
 
@@ -285,11 +280,8 @@ class Session:
         Args:
             last_actions: The latest action of an agent, by chain.
         """
-        left = self._scheduler.spending.left
-        waiting = {
-            name: LiveChain(reason=why, spent=tuple(left(name)))
-            for name, why in self._scheduler.awaits.items()
-        }
+        left, awaits = self._scheduler.spending.left, self._scheduler.awaits.items()
+        waiting = {name: LiveChain(reason=why, spent=left(name)) for name, why in awaits}
         return waiting | {
             name: LiveChain(
                 active_s=runner.meter.active_s,

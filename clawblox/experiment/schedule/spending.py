@@ -56,7 +56,7 @@ class Spending:
         self._state = state
         self._counted = 0
         self._ended_usd = 0.0
-        self._left: dict[str, tuple[AttemptState, Sequence[Usage]]] = {}
+        self._left: dict[str, tuple[AttemptState, tuple[Usage, ...]]] = {}
 
     async def count_left(self, read: Callable[[str, str], Awaitable[Sequence[Usage]]]) -> None:
         """Count attempts that an earlier session has left, until their ends are recorded.
@@ -70,9 +70,10 @@ class Spending:
             for attempt in chain.attempts:
                 if attempt.ending is None:
                     with suppress(ClawbloxError):  # its chain reports it
-                        self._left[chain.name] = attempt, await read(chain.name, attempt.run_id)
+                        usage = await read(chain.name, attempt.run_id)
+                        self._left[chain.name] = attempt, tuple(usage)
 
-    def left(self, chain: str) -> Sequence[Usage]:
+    def left(self, chain: str) -> tuple[Usage, ...]:
         """Return the usage of the agents in an attempt that an earlier session has left."""
         attempt, usage = self._left.get(chain, (None, ()))
         return () if attempt is None or attempt.ending is not None else usage

@@ -201,7 +201,7 @@ async def test_what_an_attempt_that_is_awaited_has_cost_is_spent() -> None:
     assert simulation.scheduler.halted is not None
     assert simulation.scheduler.halted.reason == "dollars"
     assert simulation.scheduler.spending.ended_usd == pytest.approx(0.09)
-    assert simulation.scheduler.spending.left("r1") == [left]
+    assert simulation.scheduler.spending.left("r1") == (left,)
     simulation.plan = simulation.plan.but(limits={"worlds": 1, "dollars": 100.0})
     assert await simulation.run()
     assert simulation.scheduler.spending.left("r1") == ()
