@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -203,16 +202,15 @@ class Session:
                 with anyio.fail_after(max(lease.remaining_s - quarter_s, quarter_s)):
                     await run_abandonable(lambda _call: lease.require_held())
             except (LogChangedError, TimeoutError) as error:
-                why = str(error) or "its file system hangs; what does not end is killed"
-                _log.error("lease of an experiment lost", error=why)
+                _log.error("lease of an experiment lost", error=str(error) or "its files hang")
                 self.cancel()
-                rest_s = math.inf if isinstance(error, LogChangedError) else quarter_s
+                rest_s = float("inf") if isinstance(error, LogChangedError) else quarter_s
                 while rest_s > 0:  # longer if the file system answers again
                     with anyio.move_on_after(rest_s):
                         await self.is_over.wait()
                         return
                     rest_s = lease.remaining_s
-                await run_abandonable(lambda _call: guard.lease(lease.ends_at))
+                await run_abandonable(lambda _call: guard.lease(1.0))  # long ago: kill at once
                 return
 
     async def wait(self) -> RunOutcome:

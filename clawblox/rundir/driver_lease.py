@@ -107,14 +107,10 @@ class DriverLease:
         self.driver: Driver
 
     @property
-    def ends_at(self) -> float:
-        """Seconds since boot until which the lease holds, if it is not renewed."""
-        return self._renewed_at + self.driver.lease_s
-
-    @property
     def remaining_s(self) -> float:
         """Seconds until the lease runs out, if it is not renewed; negative afterwards."""
-        return self.ends_at - time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return self._renewed_at + self.driver.lease_s - now
 
     def take(self) -> None:
         """Take the lease, and keep it until :meth:`release`.
