@@ -5,7 +5,7 @@ All futures are completed by threads of the engine, so that both event loops can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
@@ -61,8 +61,13 @@ class HostHandle(Protocol):
 class Engine(Protocol):
     """A connection to a cluster. Every method returns without waiting for the cluster."""
 
-    def start_host(self, cluster: Cluster) -> HostHandle:
-        """Ask for a host on a node with the resources that a plan reserves for an attempt."""
+    def start_host(self, cluster: Cluster, avoid: Collection[str] = ()) -> HostHandle:
+        """Ask for a host on a node with the resources that a plan reserves for an attempt.
+
+        Args:
+            cluster: What it reserves.
+            avoid: Names of nodes that get it only if no other node has room.
+        """
 
     def ask_nodes(
         self, function: Callable[..., _T], *arguments: object

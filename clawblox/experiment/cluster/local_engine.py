@@ -16,7 +16,7 @@ import subprocess  # noqa: TID251 - a host is killed with the driver, as in a cl
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -37,13 +37,18 @@ class LocalHost:
     Args:
         lease_s: Seconds for which it lives after a renewal of its lease.
         on_end: Called when its process has ended, or was never started.
+        avoid: Names of nodes that get it only if no other node has room.
 
     Attributes:
+        avoid: The same as the argument.
         node: Name of its node; empty before it has room.
         pid: Its process; 0 before it has room.
     """
 
-    def __init__(self, lease_s: float, on_end: Callable[[LocalHost], object]) -> None:
+    def __init__(
+        self, lease_s: float, on_end: Callable[[LocalHost], object], avoid: Collection[str]
+    ) -> None:
+        self.avoid = avoid
         self.node = ""
         self.pid = 0
         self._lease_s = lease_s
@@ -151,9 +156,9 @@ class LocalEngine:
         self._waiting: deque[LocalHost] = deque()
         self.hosts: list[LocalHost] = []
 
-    def start_host(self, cluster: Cluster) -> HostHandle:
+    def start_host(self, cluster: Cluster, avoid: Collection[str] = ()) -> HostHandle:
         """Ask for a host on the node that has most room."""
-        host = LocalHost(cluster.lease, self._remove)
+        host = LocalHost(cluster.lease, self._remove, avoid)
         with self._lock:
             self._waiting.append(host)
             self._place()
@@ -162,10 +167,12 @@ class LocalEngine:
     def _place(self) -> None:
         while self._waiting:
             taken = Counter(host.node for host in self.hosts)
-            node = max(self._nodes, key=lambda name: self._nodes[name] - taken[name])
-            if taken[node] >= self._nodes[node]:
+            room = {name: self._nodes[name] - taken[name] for name in self._nodes}
+            host = self._waiting[0]
+            node = max(room, key=lambda name: (room[name] > 0, name not in host.avoid, room[name]))
+            if room[node] <= 0:
                 return
-            host = self._waiting.popleft()
+            self._waiting.popleft()
             self.hosts.append(host)
             host.start(node)
 

@@ -10,7 +10,7 @@ import functools
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -155,16 +155,22 @@ class RayEngine:
             raise
         self._actor_class = ray.remote(**_OPTIONS)(_Actor)
 
-    def start_host(self, cluster: Cluster) -> RayHost:
+    def start_host(self, cluster: Cluster, avoid: Collection[str] = ()) -> RayHost:
         """Ask for a host on a node with the resources that a plan reserves for an attempt."""
+        actor = self._control.submit(self._start_actor, cluster, avoid)
+        return RayHost(actor, self._control, self._hosts)
+
+    def _start_actor(self, cluster: Cluster, avoid: Collection[str]) -> Any:  # noqa: ANN401
+        lost = [node for node, name in _name_nodes().items() if name in avoid] if avoid else []
         actor_class = self._actor_class.options(
             num_cpus=cluster.cpus,
             num_gpus=cluster.gpus,
             memory=cluster.memory,
             resources=dict(cluster.resources),
+            label_selector={"ray.io/node-id": f"!in({','.join(lost)})"} if lost else None,
+            fallback_strategy=[{"label_selector": {}}] if lost else None,  # any node
         )
-        actor = self._control.submit(actor_class.remote, self._host_class)
-        return RayHost(actor, self._control, self._hosts)
+        return actor_class.remote(self._host_class)
 
     def ask_nodes(
         self, function: Callable[..., _T], *arguments: object

@@ -113,6 +113,7 @@ class RemoteWorkshop(LiveWorkshop):
         self._connect = connect
         self._engine: Engine | None = None
         self._connecting = anyio.Lock()
+        self._lost: set[str] = set()  # nodes whose latest attempt was lost
         self._clock = clock or SystemClock()
 
     async def serve(self) -> None:
@@ -140,6 +141,8 @@ class RemoteWorkshop(LiveWorkshop):
     async def room(self, chain: Chain) -> AsyncIterator[Room]:
         """Wait for a host on a node; leaving it ends the host.
 
+        A node on which a host was lost gets the next one only if no other node has room.
+
         Raises:
             AttemptError: Ten hosts in a row have ended before they were ready.
             ClawbloxError: Ten in a row could not begin, or there is no cluster.
@@ -148,7 +151,7 @@ class RemoteWorkshop(LiveWorkshop):
         """
         engine = await self._connected()
         for tries_left in reversed(range(_MAX_TRIES)):
-            handle = await run_blocking(engine.start_host, self._cluster)
+            handle = await run_blocking(engine.start_host, self._cluster, frozenset(self._lost))
             renewer = Renewer(handle, self._cluster.lease, lambda _text: None)
             renewer.start()
             try:
@@ -159,7 +162,11 @@ class RemoteWorkshop(LiveWorkshop):
                     if not tries_left:
                         raise
                 else:
-                    yield room
+                    try:
+                        yield room
+                    finally:
+                        note = self._lost.add if renewer.is_lost else self._lost.discard
+                        note(room.node)
                     return
             finally:
                 renewer.stop()

@@ -223,12 +223,19 @@ def a_lease_is_renewed_while_the_host_is_busy(address: str) -> None:
 def a_host_waits_for_room(address: str) -> None:
     seat = Cluster(cpus=0, resources={"seat": 1})
     with connected(address) as engine:
-        first, second = engine.start_host(seat), engine.start_host(seat)
-        assert ask(first, "echo", 1) == 1
+        first, second = engine.start_host(seat), engine.start_host(seat, {"alpha"})
+        assert ask(first, "describe")["node"] == "alpha"  # the only one with a seat
         answer = second.call(1, 0, "echo", (2,))
         assert not answer.done()
         first.end()
         assert answer.result(HANG_S) == 2
+
+
+def a_host_is_on_a_node_to_avoid_only_if_no_other_has_room(address: str) -> None:
+    half = Cluster(cpus=2)
+    with connected(address) as engine:
+        hosts = [engine.start_host(half, {"alpha"}) for _ in range(3)]
+        assert [ask(host, "describe")["node"] for host in hosts] == ["beta", "beta", "alpha"]
 
 
 def a_host_that_waits_for_room_is_withdrawn(address: str) -> None:

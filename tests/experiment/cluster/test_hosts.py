@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.cluster import scratch
+from clawblox.experiment.cluster import lease, local_engine, scratch
+from clawblox.experiment.cluster.engine import HostEndedError
+from clawblox.experiment.cluster.local_engine import LocalEngine, LocalHost
+from clawblox.experiment.cluster.messages import Reply
+from clawblox.experiment.cluster.node import MACHINE_FACTS
+from clawblox.experiment.cluster.remote_attempt import call_host
 from clawblox.experiment.cluster.trees import pack
+from clawblox.experiment.plan import cluster
 from clawblox.experiment.schedule.ports import AttemptError
-from tests.experiment.attempts import Scene, scene
+from tests.experiment.attempts import Scene, make_remote_workshop, scene, serving
 
 __all__ = ["scene"]
 
@@ -44,3 +53,53 @@ async def test_attempt_that_a_host_cannot_open_fails_for_its_reason(scene: Scene
     with pytest.raises(AttemptError, match="worlds"):
         async with scene.open(order):
             pass
+
+
+class IdleHost(LocalHost):
+    """A host without a process, which answers until it is lost."""
+
+    is_lost = False
+
+    def start(self, node: str) -> None:
+        self.node = node
+
+    def call(self, *_arguments: Any) -> Future[Any]:
+        return self._answer(Reply(value={**dict.fromkeys(MACHINE_FACTS, ""), "name": self.node}))
+
+    def renew(self, token: float | None) -> Future[float]:
+        return self._answer((token or 0.0) + 1.0)
+
+    def _answer(self, value: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if self.is_lost:
+            answer.set_exception(HostEndedError("it is lost"))
+        else:
+            answer.set_result(value)
+        return answer
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("scene", ["here"], indirect=True)
+async def test_node_that_lost_a_host_is_avoided_until_a_host_works_there(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engine, "LocalHost", IdleHost)
+    monkeypatch.setattr(lease, "MARGIN_S", 0.0)
+    monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)
+    engine = LocalEngine({"roomy": 2, "small": 1})
+    chain = scene.order().chain
+    made = make_remote_workshop(scene.workshop.directory, "chains", {}, engine=engine)
+    async with serving(made):
+        usual, made._cluster = made._cluster, attrs.evolve(made._cluster, lease=1.0)
+        async with made.room(chain) as room:
+            assert room.node == "roomy"
+            vars(engine.hosts[0])["is_lost"] = True
+            with pytest.raises(AttemptError, match="did not renew"):
+                await call_host(room.caller, "describe")
+        made._cluster = usual
+        async with made.room(chain) as elsewhere:
+            assert elsewhere.node == "small"
+            async with made.room(chain) as there:  # no other node has room
+                assert there.node == "roomy"
+        async with made.room(chain) as room:
+            assert room.node == "roomy"

@@ -43,6 +43,8 @@ def test_chains_survive_a_killed_node_a_paused_node_and_a_killed_driver(tmp_path
     trial.kill(program)
     trial.close(2, 2)
     assert trial.run() == (0, {"status": "done", "text": ""})
+    first, retried = ({trial.attempts(c, 1)[i].node for c in CHAINS} for i in range(2))
+    assert retried - first  # where nothing was lost
     for chain in CHAINS:
         check_chain(trial, chain, NODES, ["failed"], ["interrupted"])
     assert not list((tmp_path / "scratch").glob("clawblox-hosts-*/hosts/*/run"))

@@ -76,8 +76,8 @@ class FaultyEngine(LocalEngine):
         super().__init__({"first": 1})
         self._change = change
 
-    def start_host(self, cluster: Any) -> Any:
-        return FaultyHost(super().start_host(cluster), self._change)
+    def start_host(self, *arguments: Any) -> Any:
+        return FaultyHost(super().start_host(*arguments), self._change)
 
 
 def lose_each_first(name: str, count: int, right: Any) -> Any:
