@@ -244,6 +244,7 @@ class FakeAttempt:
             raise OSError(errno.ENOSPC, "no space")
         if trouble is not None and trouble.kind in ("busy", "slow"):
             await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + idle_wait)
+        begun_at = self.workshop.clock.monotonic()
         self.saved += 1
         file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
         if trouble is not None and trouble.kind == "slow":
@@ -252,7 +253,8 @@ class FakeAttempt:
         time = await self.world_time()
         self.workshop.world_times[file, self.order.run_id] = time or 0.0
         sha256 = f"sha-{self.order.run_id}-{file}"
-        return SavedAttempt(file=file, sha256=sha256, size_bytes=1, world_time=time)
+        save_s = self.workshop.clock.monotonic() - begun_at
+        return SavedAttempt(file=file, sha256=sha256, size_bytes=1, save_s=save_s, world_time=time)
 
     async def remove_checkpoint(self, file: str) -> None:
         self.workshop.archives.remove((self.order.chain.name, self.order.run_id, file))

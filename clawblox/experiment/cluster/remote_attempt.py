@@ -293,6 +293,7 @@ class RemoteAttempt:
         Cancellation: the archive is here, complete, or absent.
         """
         saved: SavedAttempt = await self._ask("checkpoint", kind, elapsed(), idle_wait)
+        begun_at = anyio.current_time()
         try:
             await self._receive(saved.file, saved.size_bytes, saved.sha256)
         except (TransferError, OSError) as error:
@@ -301,7 +302,7 @@ class RemoteAttempt:
                 raise
             raise ClawbloxError(f"the archive did not arrive from {self.node}: {error}") from error
         await self._pull(_MANIFEST)
-        return saved
+        return attrs.evolve(saved, save_s=saved.save_s + anyio.current_time() - begun_at)
 
     async def remove_checkpoint(self, file: str) -> None:
         """Remove an archive of this attempt, there and here; one that cannot be is logged.

@@ -288,6 +288,7 @@ class LiveAttempt:
         quiet_s = self.order.chain.plan.checkpoint.idle_quiet
         with held(watched):
             await idle_moment(watched, quiet_s=quiet_s, wait_s=idle_wait)
+            begun_at = anyio.current_time()
             elapsed_s = int(elapsed())
             stem = f"gen{self.order.generation:03d}-t{elapsed_s:06d}"
             saved = await save_now(
@@ -303,6 +304,7 @@ class LiveAttempt:
             file=saved.path.name,
             sha256=saved.sha256,
             size_bytes=saved.size_bytes,
+            save_s=anyio.current_time() - begun_at,
             world_time=(saved.metadata.get("world") or {}).get("time"),
             mid_turn=tuple(names[name] for name in saved.mid_turn),
         )

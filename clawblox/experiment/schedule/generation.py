@@ -404,15 +404,10 @@ class GenerationRunner:
         if kind == "periodic":  # but not into the save phase
             remaining_s = self._active_limit_s - self.meter.active_s
             idle_wait = max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
-        begun_at = self._clock.monotonic()
-
-        def note_moment() -> float:
-            nonlocal begun_at
-            begun_at = self._clock.monotonic()  # the wait for an idle moment is over
-            return self.meter.active_s
-
         try:
-            saved = await self._attempt.checkpoint(kind, note_moment, idle_wait=idle_wait)
+            saved = await self._attempt.checkpoint(
+                kind, lambda: self.meter.active_s, idle_wait=idle_wait
+            )
         except WorldExitedError as error:
             raise AttemptError("world", str(error)) from error
         except (ClawbloxError, OSError) as error:
@@ -420,8 +415,7 @@ class GenerationRunner:
             return False
         self._failed_saves = 0
         self.world_time = saved.world_time
-        save_s = self._clock.monotonic() - begun_at
-        await self._write("checkpoint", {**self._describe(kind, saved), "save_s": save_s})
+        await self._write("checkpoint", self._describe(kind, saved))
         await self._retain()
         return True
 

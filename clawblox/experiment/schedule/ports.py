@@ -188,6 +188,7 @@ class SavedAttempt:
         file: Name of the archive.
         sha256: Its digest.
         size_bytes: Its size.
+        save_s: Seconds to make it and bring it here, without the wait for a moment between turns.
         world_time: Simulation time of the world's snapshot; None if it has none.
         mid_turn: Display names of agents that were cut in the middle of a turn.
     """
@@ -195,6 +196,7 @@ class SavedAttempt:
     file: str
     sha256: str
     size_bytes: int
+    save_s: float
     world_time: float | None = None
     mid_turn: tuple[str, ...] = ()
 

@@ -110,8 +110,11 @@ async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scen
 
 async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) -> None:
     is_damaged = True
+    times: list[float] = []
 
     def damage(name: str, _count: int, right: Any) -> Any:
+        if name == "checkpoint":
+            times.append(right.value.save_s)
         if name == "read" and is_damaged:
             data = bytearray(right.value)
             data[len(data) // 2] ^= 1
@@ -131,7 +134,8 @@ async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) ->
                 await attempt.stop_agents()
             assert raised.value.cause == "node"
             is_damaged = False
-            await attempt.checkpoint("end", lambda: 3.0, idle_wait=5.0)
+            saved = await attempt.checkpoint("end", lambda: 3.0, idle_wait=5.0)
+            assert saved.save_s > times[-1] > 0.0  # it had to come here
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,18 @@ __all__ = ["alone", "scene"]
 pytestmark = pytest.mark.anyio
 
 
+async def test_the_time_of_a_checkpoint_is_without_the_wait_for_its_moment(alone: Scene) -> None:
+    await alone.prepare(alone.order(), turn_s=HANG_S)
+    async with alone.open(alone.order()) as attempt:
+        await attempt.start()
+        await wait_until_async(lambda: attempt.activity()[0].is_working)
+        begun_at = anyio.current_time()
+        saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=1.0)
+        taken_s = anyio.current_time() - begun_at
+    assert saved.mid_turn == ("Eko",)
+    assert 0.0 < saved.save_s < taken_s - 0.7  # it looks every 0.25 s
+
+
 @looks_inside
 async def test_agents_continue_from_a_checkpoint_in_another_attempt(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
