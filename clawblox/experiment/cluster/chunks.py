@@ -1,5 +1,6 @@
 """Files that travel between the driver and a node in chunks, each complete or absent.
 
+However many files travel at the same time, few of their chunks do.
 What arrives is foreign: the chunks have to be those of the announced file, with its digest.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Final, SupportsIndex
 
 import anyio
 
+from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.system.files import MAX_DIGEST_BYTES, PartialFile, has_digest, write_all_at
@@ -23,6 +25,9 @@ CHUNK_BYTES: Final = 8 << 20
 """Size of every chunk of a file but the last."""
 
 _UNDER_WAY: Final = 2
+"""Chunks of a file that travel at the same time."""
+CHUNKS_AT_ONCE: Final = 8
+"""Chunks of all files that travel at the same time; each is in this process's memory."""
 
 
 class TransferError(Exception):
@@ -183,7 +188,8 @@ async def _for_each_chunk(size: int, move: Callable[[int, int], Awaitable[None]]
     async def work() -> None:
         try:
             for offset in offsets:
-                await move(offset, min(CHUNK_BYTES, size - offset))
+                async with _current_places():
+                    await move(offset, min(CHUNK_BYTES, size - offset))
         except Exception as error:  # noqa: BLE001 - raised below, without a group around it
             errors.append(error)
             group.cancel_scope.cancel()
@@ -193,3 +199,8 @@ async def _for_each_chunk(size: int, move: Callable[[int, int], Awaitable[None]]
             group.start_soon(work)
     if errors:
         raise errors[0]
+
+
+@per_loop
+def _current_places() -> anyio.Semaphore:
+    return anyio.Semaphore(CHUNKS_AT_ONCE, fast_acquire=True)

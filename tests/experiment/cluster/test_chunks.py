@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.cluster import chunks
@@ -22,6 +23,7 @@ from clawblox.experiment.cluster.chunks import (
     send_file,
 )
 from clawblox.system.files import MAX_DIGEST_BYTES
+from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -145,6 +147,50 @@ async def test_a_cancellation_leaves_nothing(place: Path, cut: int) -> None:
         await receive_file(len(CONTENT), SHA256, read_but_at(cut, stop), place / "file")
     assert scope.cancelled_caught
     assert [*place.iterdir()] == []
+
+
+async def test_few_chunks_of_many_files_travel_at_the_same_time(place: Path) -> None:
+    travelling: set[tuple[int, int]] = set()
+    most, may_arrive = 0, anyio.Event()
+
+    async def receive(number: int) -> None:
+        async def read_slowly(offset: int, size: int) -> bytes:
+            nonlocal most
+            travelling.add((number, offset))
+            most = max(most, len(travelling))
+            await may_arrive.wait()
+            travelling.remove((number, offset))
+            return await read(offset, size)
+
+        await receive_file(len(CONTENT), SHA256, read_slowly, place / str(number))
+
+    async with anyio.create_task_group() as group:
+        for number in range(chunks.CHUNKS_AT_ONCE):
+            group.start_soon(receive, number)
+        await wait_until_async(lambda: len([*place.iterdir()]) == chunks.CHUNKS_AT_ONCE)
+        await wait_until_async(lambda: most >= chunks.CHUNKS_AT_ONCE)
+        await wait_all_tasks_blocked()
+        may_arrive.set()
+    assert most == chunks.CHUNKS_AT_ONCE
+    assert {path.read_bytes() for path in place.iterdir()} == {CONTENT}
+
+
+async def test_transfers_that_end_early_leave_room_for_others(place: Path) -> None:
+    async def hang(_offset: int, _size: int) -> bytes:
+        nonlocal asked
+        asked += 1
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    asked = 0
+    async with anyio.create_task_group() as group:
+        for number in range(2 * chunks.CHUNKS_AT_ONCE):
+            group.start_soon(receive_file, len(CONTENT), SHA256, hang, place / str(number))
+        await wait_until_async(lambda: asked == chunks.CHUNKS_AT_ONCE)
+        group.cancel_scope.cancel()
+    with anyio.fail_after(HANG_S):
+        await receive_file(len(CONTENT), SHA256, read, place / "file")
+    assert [*place.iterdir()] == [place / "file"]
 
 
 async def test_a_call_that_fails_ends_the_other(place: Path) -> None:
