@@ -1,7 +1,7 @@
 """An observer of what lives: worlds send datagrams, and the kernel notes when each was sent.
 
 A world under observation has two processes that send one every few milliseconds: a child, and a
-daemon of its own session that ignores SIGTERM.
+daemon of its own session that may ignore SIGTERM.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def send(chain, life):
             client.sendto(text.encode(), ("127.0.0.1", port))
         time.sleep({INTERVAL_S})
 
-port, command = int(sys.argv[1]), sys.argv[2:]
+port, ignores_term, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 if not command:
     send("{CONTROL}", "")
 life = os.path.realpath(os.path.join(os.environ["WORLD_RECORD_DIR"], ".."))
@@ -57,7 +57,8 @@ helper = os.fork()
 if helper == 0:
     os.setsid()
     if os.fork() == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if ignores_term:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         send(chain, life)
     os._exit(0)
 os.waitpid(helper, 0)
@@ -84,12 +85,17 @@ class Act(NamedTuple):
 class Observer:
     """Takes all datagrams.
 
+    Args:
+        socket: Where they arrive.
+        ignores_term: Whether the daemons of worlds ignore SIGTERM.
+
     Attributes:
         lags: Each time, how many seconds after its SIGKILL a process was seen to act.
     """
 
     lags: list[float] = attrs.field(factory=list, init=False)
     _socket: socket.socket
+    _ignores_term: bool
     _received: list[tuple[float, bytes]] = attrs.field(factory=list, init=False)
     _sorted: int = attrs.field(default=0, init=False)
     _acts: dict[tuple[str, str], list[Act]] = attrs.field(factory=dict, init=False)
@@ -97,7 +103,8 @@ class Observer:
     @property
     def command(self) -> list[str]:
         """What runs a command that follows, and lets its processes be observed."""
-        return [*_PYTHON, _BEACON, str(self._socket.getsockname()[1])]
+        port = self._socket.getsockname()[1]
+        return [*_PYTHON, _BEACON, str(port), str(int(self._ignores_term))]
 
     def receive(self) -> None:
         """Receive until an empty datagram."""
@@ -153,13 +160,18 @@ class Observer:
 
 
 @contextlib.contextmanager
-def observer() -> Iterator[Observer]:
-    """Observe until the end of the block."""
+def observer(*, ignores_term: bool = True) -> Iterator[Observer]:
+    """Observe until the end of the block.
+
+    Args:
+        ignores_term: Whether the daemons of worlds ignore SIGTERM; then the end of a world that
+            is not lost takes ten seconds.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         server.setsockopt(socket.SOL_SOCKET, _TIMESTAMP, 1)
         server.bind(("127.0.0.1", 0))
-        made = Observer(server)
+        made = Observer(server, ignores_term)
         thread = threading.Thread(target=made.receive)
         thread.start()
         try:

@@ -1,7 +1,7 @@
 """No chain lives twice: seen by an observer of what its worlds do, whatever is killed or paused.
 
 What a lost attempt does ends before the next one starts. Only a paused node acts for an instant
-when it continues, until its guard has killed it. Nodes of Ray are killed by the tests of Ray.
+when it continues, until its guard has killed it. The tests of Ray do the same with its nodes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,18 +16,15 @@ import attrs
 import pytest
 
 from clawblox.experiment.plan import cluster
-from clawblox.system.clock import parse_utc
-from clawblox.system.process_tree import all_processes
-from tests.experiment.cluster.observers import Act, Observer, observer
-from tests.experiment.cluster.test_local_cluster import find_hosts, find_node, lines, signal_all
+from tests.experiment.cluster.lost_lives import MOST_ACTS, Lives, Loss
+from tests.experiment.cluster.lost_nodes import find_node, signal_all
+from tests.experiment.cluster.observers import Observer, observer
+from tests.experiment.cluster.test_local_cluster import find_hosts
 from tests.experiment.real import trials
 from tests.experiment.real.trials import Trial
 from tests.support import wait_until
 
 pytestmark = pytest.mark.needs("curl")
-
-MOST_ACTS = 200
-"""Acts of a process between SIGCONT and its death by the guard: a tenth of that is usual."""
 
 DEAF_NODES = """
 from pathlib import Path
@@ -57,45 +52,14 @@ local_engine._BOOT = (
 
 
 @attrs.define
-class Loss:
-    """What has happened to a life.
-
-    Attributes:
-        chain: The chain.
-        life: Its life.
-        fault: What happened.
-        node: The processes of its node, the guard last.
-        continued_at: When a paused one was continued; infinity for others.
-    """
-
-    chain: str
-    life: str
-    fault: str
-    node: list[int]
-    continued_at: float = float("inf")
-
-    @property
-    def attempt(self) -> str:
-        return Path(self.life).name
-
-
-@attrs.define
-class Watched:
+class Watched(Lives):
     """An experiment under observation.
 
     Attributes:
-        trial: The experiment.
-        seen: Its observer.
         program: Its driver.
-        losses: What has happened.
-        notes: What was measured, for people.
     """
 
-    trial: Trial
-    seen: Observer
     program: subprocess.Popen[str]
-    losses: list[Loss] = attrs.field(factory=list)
-    notes: list[str] = attrs.field(factory=list)
 
     @classmethod
     def start(cls, root: Path, seen: Observer, chains: Sequence[str], lease_s: float) -> Watched:
@@ -114,23 +78,14 @@ class Watched:
         """Wait until the attempt at a chain acts and has a checkpoint; return its life and host."""
 
         def find() -> tuple[str, int] | None:
-            if not lines(self.trial, "checkpoint", chain=chain):
-                return None
-            attempt = self.trial.attempts(chain, 1)[-1]
-            if attempt.outcome is not None or not attempt.checkpoints:
-                return None
-            for life, acts in self.seen.lives(chain).items():
-                pids = {act.pid for act in acts}
+            if life := self.find_life(chain):
+                pids = {act.pid for act in self.seen.lives(chain)[life]}
                 for host in find_hosts(self.program.pid):
-                    if Path(life).name == attempt.run_id and pids & set(find_node(host)):
+                    if pids & set(find_node(host)):
                         return life, host
             return None
 
         return wait_until(find, what=f"{chain} lives")
-
-    def acts(self, loss: Loss) -> list[Act]:
-        """Return what a lost life has done."""
-        return self.seen.lives(loss.chain)[loss.life]
 
     # -- faults -------------------------------------------------------------------------------
 
@@ -154,43 +109,6 @@ class Watched:
         os.kill(host, signal.SIGKILL)
         return loss
 
-    def judge(self, loss: Loss) -> None:
-        """Wait until a life is lost and another acts, and judge what was seen of it."""
-        named = {"chain": loss.chain, "attempt": loss.attempt, "cause": "node"}
-        failed, *_ = wait_until(lambda: lines(self.trial, "failed", **named), what=f"end of {loss}")
-        at = parse_utc(failed.at)
-        assert at is not None
-        lost_at = at.timestamp()
-        wait_until(lambda: list(self.seen.lives(loss.chain))[-1] != loss.life)
-        if loss.fault == "pause":
-            self._judge_continued(loss)
-        else:
-            late = self.acts(loss)[-1].at - lost_at
-            self.notes.append(f"{loss.fault}: last act {late:+.3f} s after its loss")
-            assert loss.fault == "both" or late <= self.lag + 0.001  # of the line's time
-
-    def continue_(self, loss: Loss) -> None:
-        """Continue a paused node, its guard last."""
-        loss.continued_at = time.time()
-        signal_all(loss.node, signal.SIGCONT)
-
-    def count_late(self, loss: Loss) -> int:
-        """Return the number of acts of a process since its node was continued."""
-        late = Counter(act.pid for act in self.acts(loss) if act.at > loss.continued_at)
-        return max(late.values(), default=0)
-
-    def _judge_continued(self, loss: Loss) -> None:
-        self.continue_(loss)
-        wait_until(lambda: not all_processes().keys() & set(loss.node))
-        gone_at = time.time()
-        late = self.acts(loss)[-1].at - loss.continued_at
-        self.notes.append(
-            f"pause: last act {late:+.3f} s after SIGCONT ({self.count_late(loss)} acts),"
-            f" nothing left after {gone_at - loss.continued_at:.3f} s"
-        )
-        assert self.acts(loss)[-1].at <= gone_at + self.lag
-        assert self.count_late(loss) < MOST_ACTS
-
     def kill_driver(self, chains: Sequence[str]) -> None:
         """Kill the driver, and start another at once."""
         for chain in chains:
@@ -199,29 +117,6 @@ class Watched:
         self.program.kill()
         self.program.communicate()
         self.program = self.trial.start()
-
-    @property
-    def lag(self) -> float:
-        """The longest lag of the observer that was measured, in seconds."""
-        return max(self.seen.lags)
-
-    def find_double_lives(self, chains: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the lives that began while another of the chain was alive, not just continued."""
-        continued_at = {loss.life: loss.continued_at for loss in self.losses}
-        found = []
-        for chain in chains:
-            until = 0.0
-            for life, acts in self.seen.lives(chain).items():
-                if acts[0].at <= until:
-                    found.append((chain, life))
-                end = continued_at.get(life, float("inf"))
-                until = max(until, *(act.at for act in acts if act.at <= end))
-        return found
-
-    def judge_all(self, chains: Sequence[str]) -> None:
-        """Judge all lives, and tell what was measured."""
-        print(*self.notes, f"lag {self.lag:.4f} s, {self.seen.count_missed()} missed", sep="\n")
-        assert self.find_double_lives(chains) == []
 
 
 @pytest.fixture

@@ -8,13 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
 from clawblox.system.process_tree import all_processes, command_line
+from tests.experiment.cluster.lost_lives import Lives, Loss
 from tests.experiment.cluster.lost_nodes import check_chain, find_node, lines, signal_all
+from tests.experiment.cluster.observers import Observer, observer
 from tests.experiment.cluster.ray_clusters import TOKEN, RayCluster, ray_cluster
 from tests.experiment.real.trials import KEYS, PROGRAM, Trial
 from tests.support import HANG_S, find_guards, processes_in, wait_until
@@ -35,7 +38,15 @@ anyio.run(scratch.make_place)
 """Makes a place for a host, as the next host on a node does a minute later."""
 
 
-def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_path: Path) -> None:
+@pytest.fixture
+def seen() -> Iterator[Observer]:
+    with observer(ignores_term=False) as seen:
+        yield seen
+
+
+def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(
+    tmp_path: Path, seen: Observer
+) -> None:
     trial = Trial.make(
         tmp_path,
         repeats=len(CHAINS),
@@ -49,23 +60,34 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
     with ray_cluster(alpha, env={**TOKEN, **trial.environment}) as cluster:
         beta, gamma = (cluster.add_node(node_name=name, num_cpus=2)["raylet"] for name in NODES[1:])
         trial = connect(trial, cluster, TOKEN)
+        lives = Lives(trial, seen)
+        seen.watch_world(tmp_path / "counter")
         program = trial.start()
         wait_until(lambda: all(lines(trial, "checkpoint", chain=chain) for chain in CHAINS))
         hosts = find_hosts(tmp_path)
         assert len(hosts) == len(CHAINS)
         assert not find_variables_of_ray(hosts)
 
+        killed = lose(lives, "beta", "raylet")
+        stopped = lose(lives, "gamma", "pause")
         os.kill(beta, signal.SIGKILL)
-        paused = pause(gamma)
+        paused = pause(gamma, *{act.pid for loss in stopped for act in lives.acts(loss)})
         wait_until(lambda: len(lines(trial, "failed")) == 4, what="lost attempts are failures")
         of_raylet = {gamma, *(proc.pid for proc in all_processes().values() if proc.ppid == gamma)}
-        signal_all(paused, signal.SIGCONT)
-        theirs = {*paused} - (of_raylet - {*hosts})
-        wait_until(lambda: not theirs & all_processes().keys(), what="the lost attempts end")
+        of_raylet -= {*hosts}
+        signal_all([*of_raylet], signal.SIGCONT)
+        for loss in stopped:
+            loss.node = [pid for pid in paused if pid not in of_raylet]
+        lives.continue_(*stopped)
+        for loss in stopped:
+            lives.judge_continued(loss)
 
         trial.close(1)
         wait_until(lambda: len(lines(trial, "committed", generation=1)) == len(CHAINS))
+        for loss in killed:
+            lives.judge(loss)
         wait_until(lambda: count_saved(trial) == 4)
+        seen.measure_lag()
         hosts += find_hosts(tmp_path)
         program.kill()
         program.communicate()
@@ -84,6 +106,7 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(tmp_pa
         ends = ["failed"] * (chain in first), ["interrupted"] * (chain in second)
         check_chain(trial, chain, NODES, *ends)
     check_sweep(trial)
+    lives.judge_all(CHAINS)
 
 
 def test_keys_need_a_token_and_a_chain_that_waits_for_a_node_can_be_paused(tmp_path: Path) -> None:
@@ -146,10 +169,24 @@ def find_variables_of_ray(hosts: list[int]) -> set[bytes]:
     return found
 
 
-def pause(raylet: int) -> list[int]:
-    """Stop a raylet and everything of its node, as if its machine were stopped; return that."""
+def lose(lives: Lives, node: str, fault: str) -> list[Loss]:
+    """Return the losses of the lives on a node that is about to be lost."""
+    chains = [chain for chain in CHAINS if lives.trial.attempts(chain, 1)[-1].node == node]
+    losses = [Loss(chain, lives.find_life(chain), fault, []) for chain in chains]
+    lives.losses += losses
+    lives.seen.measure_lag()
+    return losses
+
+
+def pause(raylet: int, *daemons: int) -> list[int]:
+    """Stop a raylet and everything of its node, as if its machine were stopped; return that.
+
+    Args:
+        raylet: The raylet.
+        *daemons: Processes of its node that may be nobody's children.
+    """
     stopped: list[int] = []
-    while new := [pid for pid in find_node(raylet) if pid not in stopped]:
+    while new := [pid for pid in find_node(raylet, *daemons) if pid not in stopped]:
         signal_all(new, signal.SIGSTOP)
         stopped += new
     return stopped
