@@ -16,7 +16,7 @@ def sampled(values: Iterable[object], every: int) -> list[Any]:
     ]
 
 
-def usually(values: Iterable[str], *usual: str) -> list[Any]:
+def usually(values: Iterable[object], *usual: object) -> list[Any]:
     """Return parameters of which those in ``usual`` run by default; the others are thorough."""
     return [
         pytest.param(value, marks=() if value in usual else pytest.mark.thorough)

@@ -61,6 +61,7 @@ async def test_state_outside_of_the_snapshot_is_found(tmp_path: Path, place: str
     assert find(report).path == "body.you.position"
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 async def test_state_that_is_missing_only_in_later_saves_is_found(tmp_path: Path) -> None:
     report = await check(tmp_path, "--place", "tmp", "--part", "carrying", seed=2)
@@ -133,6 +134,7 @@ async def test_a_world_that_looks_for_signs_of_a_check_finds_none(
     assert find(report, "restore.trace").status == "failed"
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 async def test_a_world_that_does_not_start_in_fresh_places_is_not_accused(tmp_path: Path) -> None:
     needed = tmp_path / "needed"
@@ -145,6 +147,7 @@ async def test_a_world_that_does_not_start_in_fresh_places_is_not_accused(tmp_pa
     assert f"{FRESH} could not run" in report.verdict.sentence
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
@@ -173,6 +176,7 @@ async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -
     assert find(report).status == "failed"
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

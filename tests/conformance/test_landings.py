@@ -20,6 +20,7 @@ async def check(parent: Path, defect: str | None = None) -> CheckResult:
     return (await check_world(await run_blocking(make), ["restore.pending"], seed=1)).checks[0]
 
 
+@pytest.mark.thorough
 async def test_a_waiting_input_is_sought_until_a_save_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

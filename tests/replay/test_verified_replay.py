@@ -276,7 +276,11 @@ def test_hostile_rows_are_opened_by_the_world_alone(lives: Path, tmp_path: Path)
     ("step", "reason"),
     [
         ("while True: pass", "the replay made no progress for 1 s"),
-        ("import os; os._exit(3)", "its world ended during the replay: exit status 3"),
+        pytest.param(
+            "import os; os._exit(3)",
+            "its world ended during the replay: exit status 3",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_world_that_does_not_finish_is_ended(

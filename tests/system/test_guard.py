@@ -481,7 +481,13 @@ def read_session_id(pid: int) -> int:
     return 0
 
 
-@pytest.mark.parametrize("flags", [["--daemon"], ["--daemon", "--ignore-sigterm"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(["--daemon"], marks=pytest.mark.thorough),
+        ["--daemon", "--ignore-sigterm"],
+    ],
+)
 def test_no_daemon_outlives_an_orchestrator_whose_children_are_killed_first(
     tmp_path: Path, flags: list[str]
 ) -> None:

@@ -23,6 +23,7 @@ from tests.agents.drivers.support import RECORDED
 from tests.agents.trajectory.support import EventLines
 from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.recording.files import reading
+from tests.sampling import usually
 from tests.web.agent_runs import SESSION, URL, WrittenAgent
 from tests.web.replays import record, tally_world
 from tests.web.sites import html_of, links_of, make, only_run, words_of
@@ -341,7 +342,7 @@ def test_a_long_pause_is_folded_to_a_labelled_gap(ada: WrittenAgent, tmp_path: P
     assert "No recording: this axis shows host time alone." in words_of(open_page(tmp_path))
 
 
-@pytest.mark.parametrize("size", [1, 400, 1500, 1 << 20])
+@pytest.mark.parametrize("size", usually([1, 400, 1500, 1 << 20], 400))
 def test_windows_cover_every_step_once(
     ada: WrittenAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

@@ -171,6 +171,7 @@ echo remember > notes.md; ln -s notes.md inside; }"""
 TRAPS = {"stolen", "up", "pipe", ".mcp.json"}
 
 
+@pytest.mark.thorough
 def test_a_workspace_with_traps_is_inherited_without_them(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, turns=1, generations=2).with_prompt(HOSTILE)
     trial.close(2, 1)
