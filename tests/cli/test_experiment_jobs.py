@@ -60,6 +60,7 @@ def test_a_run_that_a_sigterm_has_paused_is_continued_by_the_same_command_until_
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plan")
 def test_without_the_option_the_status_after_a_sigterm_is_143(start: Start) -> None:
     run = start(*RUN[:-1], env=KEYS)
@@ -107,6 +108,7 @@ def test_a_pause_while_agents_save_needs_the_checkpoint_before_their_save_prompt
     assert kinds()[-1] == ("boundary" if status == 75 else "periodic")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plan")
 def test_an_attempt_that_failed_before_the_sigterm_does_not_change_the_status(start: Start) -> None:
     run = start(*RUN, "--set", "retry.delay=0.1s", env=KEYS)

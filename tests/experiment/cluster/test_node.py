@@ -60,6 +60,7 @@ def test_a_processor_has_the_name_that_its_kernel_gives(
     assert machine_facts()["processor"] == f"{platform.machine()} {model}"
 
 
+@pytest.mark.thorough
 def test_a_process_knows_its_niceness_and_how_its_cluster_is_secured() -> None:
     usual = ask_process(RAY_AUTH_MODE="disabled", RAY_USE_TLS="0")
     assert (usual["token"], usual["tls"]) == (False, False)

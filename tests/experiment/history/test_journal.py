@@ -127,6 +127,7 @@ def test_a_second_process_is_refused_and_can_read(tmp_path: Path) -> None:
         assert read_lines(tmp_path) == journal.lines
 
 
+@pytest.mark.thorough
 def test_a_second_process_is_refused_when_the_lock_file_was_removed_or_replaced(
     tmp_path: Path,
 ) -> None:

@@ -35,6 +35,7 @@ for name in ("write", "pwrite", "fsync", "fdatasync"):
 """Lets each write below the directory of the trial hang from a moment on, as on NFS."""
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("curl")
 def test_a_continued_driver_ends_its_worlds_and_agents_after_another_took_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ def types(trial: Trial) -> list[str]:
     return [line.type for line in trial.lines if line.chain is not None]
 
 
+@pytest.mark.thorough
 def test_a_generation_waits_for_the_end_of_a_usage_limit_and_continues(tmp_path: Path) -> None:
     limit = {"after": 2, "times": 1, "resets_in": 5}
     trial = make_trial(tmp_path, faults={"usage_limit": limit})
