@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ NODES = ("alpha", "beta", "gamma")
 HOST = "ray::_Actor"
 """How the name of the process of a host begins."""
 LEASE_S = 10.0
+PAUSE_S = 40.0
 SWEEP = """
 import anyio
 from clawblox.experiment.cluster import scratch
@@ -72,7 +74,9 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(
         stopped = lose(lives, "gamma", "pause")
         os.kill(beta, signal.SIGKILL)
         paused = pause(gamma, *{act.pid for loss in stopped for act in lives.acts(loss)})
+        paused_at = time.monotonic()
         wait_until(lambda: len(lines(trial, "failed")) == 4, what="lost attempts are failures")
+        time.sleep(max(0.0, paused_at + PAUSE_S - time.monotonic()))
         of_raylet = {gamma, *(proc.pid for proc in all_processes().values() if proc.ppid == gamma)}
         of_raylet -= {*hosts}
         signal_all([*of_raylet], signal.SIGCONT)

@@ -120,16 +120,16 @@ def test_generations_that_are_killed_at_any_line_and_again_are_committed_once(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_driver_that_is_killed_at_any_line_continues_what_ran_on_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)
     on_nodes = {"nodes": {"first": 1, "second": 1}, "cluster": {"lease": 2.0}}
     for number in range(1, 1000):
         trial = make_trial(tmp_path / str(number), generations=1, **on_nodes)
+        moment = "after" if number % 2 else "before"
         status, _ = trial.run(f"{moment} {number}")
-        print(number)
+        print(moment, number)
         run_to_end(trial)
         if status != KILLED:
             return
