@@ -154,8 +154,12 @@ def check_journal(history: History) -> None:
         assert recorded[made.order.run_id] == describe_host(made.room)
 
 
-def has_outlasted_hosts(history: History) -> bool:
-    """Return whether the last session ran until no host of an earlier one could live."""
+def has_outlasted_hosts(history: History, script: SessionScript) -> bool:
+    """Return whether the last session has waited until no host of an earlier one could live.
+
+    A chain that is paused while it waits does not wait any longer.
+    """
+    is_paused = any(isinstance(what, PauseChains) for _, what in script.happenings)
     begun, ended = (
         next(line for line in reversed(history.journal.lines) if line.type == name)
         for name in ("session.begun", "session.ended")
@@ -163,7 +167,10 @@ def has_outlasted_hosts(history: History) -> bool:
     return not any(
         attempt.ending is None
         and attempt.opened.seq < begun.seq
-        and ended.data["elapsed_s"] <= attempt.host.get("bound_s", 0.0)
+        and (
+            ended.data["elapsed_s"] <= attempt.host.get("bound_s", 0.0)
+            or (is_paused and attempt.host)
+        )
         for chain in history.state.chains.values()
         for attempt in chain.attempts
     )
@@ -242,7 +249,7 @@ async def play(plan: Plan, scripts: list[SessionScript], *, has_score: bool) -> 
         spent = sum_ledgers(history) * USD_PER_TOKEN
         outcome = await history.play(script)
         check_journal(history)
-        if outcome is not None and has_outlasted_hosts(history):
+        if outcome is not None and has_outlasted_hosts(history, script):
             check_rest(history)
             check_money(history, script, spent)
     history.workshop.is_logged_in = True
