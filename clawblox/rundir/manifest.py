@@ -141,7 +141,7 @@ class Manifest:
     checkpoints = _Entries("checkpoints")
     """The snapshots that were saved, oldest first; their files may be gone."""
     restarts = _Entries("restarts")
-    """How often, when and from what its instance was brought back, oldest first."""
+    """The restarts of its instance, oldest first."""
     world_files = _Entries("world_files")
     """The files that its worlds were started with, a version for each change, oldest first."""
 

@@ -43,7 +43,7 @@ class Chunk(bytes):
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        """Return how the bytes travel: beside the pickle where that is possible."""
+        """Return how the bytes travel: outside of the pickle where that is possible."""
         if protocol < 5:  # type: ignore[operator] # pickle gives an int
             return bytes, (bytes(self),)
         return memoryview, (PickleBuffer(self),)
