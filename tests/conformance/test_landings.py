@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import CheckResult, check_world, landings
+from clawblox.conformance.checks.restore import look_at_landings
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.landings import Landing, Landings
+from clawblox.conformance.live import Action
+from clawblox.conformance.polling import LEAST_COMMON
+from clawblox.conformance.registry import Failed, TooLittleSeen
+from clawblox.system.request import Answer
 from tests.provable import make_provable_world
 
 pytestmark = pytest.mark.anyio
@@ -43,3 +55,40 @@ async def test_without_a_save_that_has_one_nothing_is_shown(
     result = await check(tmp_path, "loses-pending")
     assert result.status == "could_not_run"
     assert result.evidence == "no save had an input waiting"
+
+
+def make_documents(begin: float, tired: int) -> Mapping[float, Exchange]:
+    times = [begin + number for number in range(LEAST_COMMON)]
+    bodies = [json.dumps({"time": time, "place": time * tired}).encode() for time in times]
+    answers = [Exchange("GET", "/", {}, None, None, Answer(200, body)) for body in bodies]
+    return dict(zip(times, answers, strict=True))
+
+
+async def look(monkeypatch: pytest.MonkeyPatch, original: Landing, *restored: Landing) -> str:
+    lived = Landings((), None, Action("Push"), original, restored, False)  # type: ignore[arg-type]
+
+    async def live_them(*_: object) -> Any:
+        await anyio.lowlevel.checkpoint()
+        return lived
+
+    monkeypatch.setattr(landings, "live_landings", live_them)
+    lab = SimpleNamespace(require_clock=live_them, findings=SimpleNamespace(limits=[]))
+    return await look_at_landings(lab)  # type: ignore[arg-type]
+
+
+async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_save(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = Landing(1.0, make_documents(1.0, tired=2), {}, "the original", 1.0)
+    restored = [
+        Landing(2.0, make_documents(2.0, tired=1), {}, f"restore {number}", 1.0)
+        for number in (1, 2)
+    ]
+    with pytest.raises(TooLittleSeen, match="landed at the time of the original: 1, 2, 2"):
+        await look(monkeypatch, original, *restored)
+    together = Landing(1.0, make_documents(1.0, tired=1), {}, "restore 3", 1.0)
+    with pytest.raises(Failed, match="like that of the original, differs at simulated time 1"):
+        await look(monkeypatch, original, *restored, together)
+    equal = Landing(1.0, make_documents(1.0, tired=2), {}, "restore 3", 1.0)
+    evidence = await look(monkeypatch, original, *restored, equal)
+    assert evidence.startswith("2 pairs of 4 lives landed together (1 with the original)")
