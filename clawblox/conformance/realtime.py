@@ -33,8 +33,8 @@ from clawblox.conformance.simulated_time import read_times
 from clawblox.differences import Difference, find_differences
 from clawblox.results import SavedSnapshot
 
-_QUIET_TIMES: Final = 30
-"""Different times at which a life is observed before it is also saved."""
+_QUIET_TIMES: Final = 90
+"""Least number of times at which the first life is observed before it is also saved."""
 _MOST_LIVES: Final = 6
 """Maximum number of lives from a save that are watched to see enough times of an earlier life."""
 WARM_ROUNDS: Final = 4
@@ -130,7 +130,7 @@ async def _watch(player: Player, like: Watched | None = None, *, saving: bool = 
         saved: Documents = {}
         begin = times[len(times) // 3] if times else -math.inf
         await collect(player.observe, observations, wanted=1, until=begin)
-        await collect(_saving_too(player), saved, until=end)
+        await collect(_saving_too(player), saved, wanted=1, until=end)
         snapshots, opaque = await _watch_saves(player, saved_until)
         return Watched(observations, saved, snapshots, opaque)
     return await watch_quietly(player, observed_until=end, saved_until=saved_until)
@@ -141,12 +141,13 @@ async def watch_quietly(player: Player, *, observed_until: float, saved_until: f
 
     Args:
         player: The agent that observes.
-        observed_until: Simulated time that observations have to reach.
+        observed_until: Simulated time that observations have to reach; below 0 for any.
         saved_until: Simulated time that snapshots have to reach.
     """
     observations: Documents = {}
-    await collect(player.observe, observations, wanted=_QUIET_TIMES)
-    await collect(player.observe, observations, until=observed_until)
+    # What is observed later is not in the other life, whose snapshots begin there.
+    wanted = _QUIET_TIMES if observed_until < 0 else 1
+    await collect(player.observe, observations, wanted=wanted, until=observed_until)
     snapshots, opaque = await _watch_saves(player, saved_until)
     return Watched(observations, {}, snapshots, opaque)
 

@@ -8,12 +8,15 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from clawblox.conformance import realtime
+from clawblox.conformance.checks import restore
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.polling import LEAST_COMMON
 from clawblox.conformance.realtime import Watched, require_equal
+from clawblox.conformance.verdict import Findings
 from clawblox.system.request import Answer
 
 pytestmark = pytest.mark.anyio
@@ -62,3 +65,32 @@ async def test_a_life_that_never_meets_is_not_lived_again() -> None:
         lambda: realtime._watch(lives.pop()), Watched.joined, lambda life: [({}, life.observations)]
     )
     assert (lives, len(life.observations) >= LEAST_COMMON) == ([], True)
+
+
+@pytest.mark.parametrize("saving", [False, True])
+async def test_a_life_that_is_seen_late_has_snapshots_in_common_with_the_earlier_one(
+    saving: bool,
+) -> None:
+    earlier = await realtime._watch(make_player(100, 1))
+    late = await realtime._watch(make_player(165, 1), earlier, saving=saving)
+    assert require_equal("it", (earlier.snapshots, late.snapshots)) >= LEAST_COMMON
+
+
+async def test_a_pass_without_a_common_snapshot_is_a_weaker_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def saves_are_harmless(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(restore, "_saving_is_harmless", saves_are_harmless)
+    lab: Any = SimpleNamespace(findings=Findings())
+    first = await realtime._watch(make_player(0, 1))
+    count, evidence = await restore._require_equal(lab, "it", first, first)
+    assert (evidence, lab.findings.limits) == (
+        f"documents of {count} simulated times were equal",
+        [],
+    )
+    apart = attrs.evolve(first, snapshots={})
+    evidence = (await restore._require_equal(lab, "it", first, apart))[1]
+    assert evidence.endswith("no snapshots among them")
+    assert lab.findings.limits == ["no snapshots of it were compared"]

@@ -50,22 +50,29 @@ async def look_at_trace(lab: Lab) -> str:
         return f"{count} answers were equal to the byte, headers included"
     original_life = (await realtime.live_original(lab)).watched
     restored_life = (await realtime.live_restored(lab, saving=False)).watched
-    kinds = await _comparable(lab, original_life, restored_life)
     if original_life.is_opaque:
         lab.findings.limits.append("snapshots have no simulated time to compare them by")
-    count = realtime.require_equal("the restored world", *kinds)
+    count, evidence = await _require_equal(lab, "the restored world", original_life, restored_life)
     lab.findings.equal_times = count
-    return f"documents of {count} simulated times were equal"
+    return evidence
 
 
-async def _comparable(
-    lab: Lab, first: realtime.Watched, second: realtime.Watched
-) -> list[realtime.Seen]:
-    """Return what two lives have in common; snapshots only if they changed neither life."""
-    observations = first.observations, second.observations
-    if first.is_opaque or not await _saving_is_harmless(lab):
-        return [observations]
-    return [observations, (first.snapshots, second.snapshots)]
+async def _require_equal(
+    lab: Lab, who: str, first: realtime.Watched, second: realtime.Watched
+) -> tuple[int, str]:
+    """Return the number of equal documents of two lives, and the evidence.
+
+    Snapshots are compared only if they changed neither life.
+    """
+    snapshots = first.snapshots, second.snapshots
+    is_comparable = not first.is_opaque and await _saving_is_harmless(lab)
+    kinds = [snapshots] if is_comparable else []
+    count = realtime.require_equal(who, (first.observations, second.observations), *kinds)
+    evidence = f"documents of {count} simulated times were equal"
+    if first.is_opaque or (is_comparable and first.snapshots.keys() & second.snapshots.keys()):
+        return count, evidence
+    lab.findings.limits.append(f"no snapshots of {who} were compared")
+    return count, f"{evidence}, no snapshots among them"
 
 
 async def _saving_is_harmless(lab: Lab) -> bool:
@@ -155,8 +162,7 @@ async def look_at_second(lab: Lab) -> str:
         first, second = [await lockstep.live_restored(lab, number) for number in (1, 2)]
         return f"{lockstep.require_equal(first, second, who)} answers were equal to the byte"
     plain, saved = [await realtime.live_restored(lab, saving=saving) for saving in (False, True)]
-    count = realtime.require_equal(who, *await _comparable(lab, plain.watched, saved.watched))
-    return f"documents of {count} simulated times were equal"
+    return (await _require_equal(lab, who, plain.watched, saved.watched))[1]
 
 
 @_must("again", "A restore of a restored world is exact too.")
