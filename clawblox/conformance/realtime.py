@@ -145,7 +145,7 @@ async def watch_quietly(player: Player, *, observed_until: float, saved_until: f
         saved_until: Simulated time that snapshots have to reach.
     """
     observations: Documents = {}
-    # What is observed later is not in the other life, whose snapshots begin there.
+    # The other life was not observed later: its snapshots begin there.
     wanted = _QUIET_TIMES if observed_until < 0 else 1
     await collect(player.observe, observations, wanted=wanted, until=observed_until)
     snapshots, opaque = await _watch_saves(player, saved_until)

@@ -137,7 +137,7 @@ class Lives:
         return found
 
     def judge_all(self, chains: Sequence[str]) -> None:
-        """Judge all lives, and tell what was measured."""
+        """Print the measured times, and judge all lives."""
         acts = sum(len(acts) for chain in chains for acts in self.seen.lives(chain).values())
         total = (
             f"{len(self.losses)} lives lost, {acts} acts seen, {self.seen.count_missed()} missed"

@@ -187,7 +187,7 @@ def pause(raylet: int, *daemons: int) -> list[int]:
 
     Args:
         raylet: The raylet.
-        *daemons: Processes of its node that may be nobody's children.
+        *daemons: Processes of its node whose parent may have died.
     """
     stopped: list[int] = []
     while new := [pid for pid in find_node(raylet, *daemons) if pid not in stopped]:

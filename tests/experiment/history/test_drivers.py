@@ -27,7 +27,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def drive(directory: Path, machine: str, commands: Connection) -> None:
-    """Take a journal, write and leave as it is told, on this machine or a named one."""
+    """Take a journal, write and leave on command, on this machine or a named one."""
     fcntl.flock = lambda *_: None
     driver_lease.LEASE_S = 1.0
     if machine:
@@ -54,7 +54,7 @@ def drive(directory: Path, machine: str, commands: Connection) -> None:
 class Driver:
     """A process that drives an experiment, whose locks on files always succeed.
 
-    It is a fork, since imports take longer than what it does.
+    It is a fork, since imports take longer than its work.
 
     Args:
         directory: The directory of the experiment.
