@@ -1,7 +1,8 @@
 """Writes the index of a log: its length over time, and the events of its instance.
 
 The log itself is only inspected once a second. All bytes that a world wrote between two inspections
-have the same time, the modification time of the file. ``log_times`` defines and reads the index.
+have the same time, the modification time of the file, which is up to a tick of the kernel's clock
+early. ``log_times`` defines and reads the index.
 """
 
 from __future__ import annotations
