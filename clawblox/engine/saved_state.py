@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import attrs
 
 from clawblox.engine import shapes
+from clawblox.engine.shapes import Omittable
 from clawblox.engine.slots import Slots
 
 Layout: TypeAlias = Any
@@ -127,6 +128,13 @@ def from_json(layout: Layout, saved: Json, slots: Slots) -> Any:
     return saved
 
 
+def _is_empty(document: Json) -> bool:
+    """Return whether a document has no entries, or only empty ones."""
+    if isinstance(document, dict):
+        return all(map(_is_empty, document.values()))
+    return not document
+
+
 class SavedState:
     """A part of a world whose state is in snapshots.
 
@@ -134,17 +142,23 @@ class SavedState:
         layouts: The layouts of its attributes by name; the class of another `SavedState` stands for
             its layout. The document has the same names without a leading underscore; with a single
             attribute, it is the JSON of that attribute.
+        late: The layouts of attributes that were added to version 1 of the format. The document has
+            them only while they are in use, so that older documents are read, and a world that does
+            not use them is saved as before.
         shape: The shape of the document.
     """
 
     layouts: ClassVar[Layouts] = {}
+    late: ClassVar[Layouts] = {}
     shape: ClassVar[shapes.Shape]
 
     def __init_subclass__(cls) -> None:
         """Derive the shape, unless the class has its own."""
         super().__init_subclass__()
         if "shape" not in vars(cls):
-            cls.shape = cls._named({name: derive_shape(cls.layouts[name]) for name in cls.layouts})
+            parts = {name: derive_shape(layout) for name, layout in cls.layouts.items()}
+            late = {name: Omittable(derive_shape(layout)) for name, layout in cls.late.items()}
+            cls.shape = cls._named(parts | late)
 
     @classmethod
     def _named(cls, parts: dict[str, Any]) -> Any:
@@ -155,8 +169,12 @@ class SavedState:
 
     def document(self, slots: Slots) -> Json:
         """Return its part of a snapshot."""
-        layouts = self.layouts.items()
-        return self._named({name: to_json(at, getattr(self, name), slots) for name, at in layouts})
+        late = self._write(self.late, slots)
+        used = {name: member for name, member in late.items() if not _is_empty(member)}
+        return self._named(self._write(self.layouts, slots) | used)
+
+    def _write(self, layouts: Layouts, slots: Slots) -> dict[str, Json]:
+        return {name: to_json(at, getattr(self, name), slots) for name, at in layouts.items()}
 
     def restore(self, document: Json, slots: Slots) -> None:
         """Restore what `document` returned.
@@ -164,8 +182,11 @@ class SavedState:
         Raises:
             ValueError: The snapshot is damaged.
         """
-        for name, layout in self.layouts.items():
-            saved = document if len(self.layouts) == 1 else document[name.lstrip("_")]
+        layouts = {**self.layouts, **self.late}
+        for name, layout in layouts.items():
+            if name in self.late and name.lstrip("_") not in document:
+                continue
+            saved = document if len(layouts) == 1 else document[name.lstrip("_")]
             kept = getattr(self, name)
             if isinstance(kept, SavedState):
                 kept.restore(saved, slots)

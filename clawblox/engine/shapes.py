@@ -2,7 +2,8 @@
 
 A shape is a function of the classes below, or built of shapes like the JSON that it describes:
 ``[shape]`` is a list of such values, ``(first, second)`` a list of exactly two, ``{"key": shape}``
-an object with exactly these keys, and ``{str: shape}`` an object with any keys.
+an object with exactly these keys, and ``{str: shape}`` an object with any keys. A key whose shape
+is an `Omittable` may be absent.
 """
 
 from __future__ import annotations
@@ -11,12 +12,25 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+import attrs
+
 _LARGEST: Final = 1 << 62
 _SHOWN: Final = 40
 
 Shape: TypeAlias = Any
 Check = Callable[[Any], str | None]
 """Returns a description of the expected value; None if the value matches."""
+
+
+@attrs.frozen
+class Omittable:
+    """The shape of a member of an object that may be absent.
+
+    Attributes:
+        shape: The shape of the member where it is present.
+    """
+
+    shape: Shape
 
 
 def anything(value: Any) -> str | None:
@@ -109,6 +123,8 @@ Fault = tuple[str, str, Any]
 
 
 def _find_fault(value: Any, shape: Shape) -> Fault | None:
+    if isinstance(shape, Omittable):
+        shape = shape.shape
     if isinstance(shape, dict):
         return _find_in_object(value, shape)
     if isinstance(shape, list):
@@ -126,9 +142,10 @@ def _find_in_object(value: Any, shape: dict[Any, Shape]) -> Fault | None:
         return "", "an object", value
     if str in shape:
         return _first((f".{key}", member, shape[str]) for key, member in value.items())
-    if value.keys() != shape.keys():
+    required = {key for key, member in shape.items() if not isinstance(member, Omittable)}
+    if not required <= value.keys() <= shape.keys():
         return "", f"an object with the keys {', '.join(shape)}", list(value)
-    return _first((f".{key}", value[key], member) for key, member in shape.items())
+    return _first((f".{key}", value[key], member) for key, member in shape.items() if key in value)
 
 
 def _find_in_list(value: Any, shape: Shape) -> Fault | None:

@@ -40,9 +40,13 @@ def _value_class(name: str, kind: str, default: object) -> ClassSpec:
 
 
 def _service(
-    name: str, events: Mapping[str, EventSpec] | None = None, **properties: Property
+    name: str,
+    events: Mapping[str, EventSpec] | None = None,
+    *,
+    is_late: bool = False,
+    **properties: Property,
 ) -> ClassSpec:
-    return class_row(name, "Instance", events, creatable=False, **properties)
+    return class_row(name, "Instance", events, creatable=False, is_late=is_late, **properties)
 
 
 _JOINT: Final = Property("BasePart", effect="joint")
@@ -374,8 +378,12 @@ _SERVICES: Final = (
     _service("TweenService"),
 )
 
-SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
-"""The services, in the order in which ``game`` has them."""
+_LATE_SERVICES: Final = tuple(
+    _service(name, is_late=True) for name in ("StarterGui", "StarterPack", "StarterPlayer")
+)
 
-ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES)
+SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
+"""The services that every world has from the start, in the order in which ``game`` has them."""
+
+ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES, *_LATE_SERVICES)
 """The classes, a base before the classes that extend it."""

@@ -333,6 +333,18 @@ class DataModel:
                 self.workspace = service
                 service.in_workspace = True
 
+    def service(self, name: Any) -> Instance | None:
+        """Return a service, made now if it is a late one; None if there is no such service.
+
+        Raises:
+            LuaError: The scripts have used up their memory, or the steps of this tick.
+        """
+        spec = self.classes.find(name)
+        if spec is not None and spec.is_late and name not in self.services:
+            service = self.services[name] = self.make(name)
+            service.link(self.game)
+        return self.services.get(name)
+
     def instances(self) -> list[Instance]:
         """Return all instances, those without a parent included."""
         return list(self._instances.values())

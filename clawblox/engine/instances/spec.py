@@ -66,6 +66,8 @@ class ClassSpec:
         properties: Its properties by name.
         events: Its events by name.
         creatable: Whether ``Instance.new`` makes it.
+        is_late: Whether it is a service that a world makes when a script first asks for it. So the
+            numbers of all other instances stay the same in worlds that do not use it.
         lineage: The names of all classes that ``IsA`` accepts, itself first.
         event_names: The names of its events, for lookups.
         defaults: The values of the properties that are not nil.
@@ -80,6 +82,7 @@ class ClassSpec:
     properties: Mapping[str, Property] = attrs.field(factory=dict)
     events: Mapping[str, EventSpec] = attrs.field(factory=dict)
     creatable: bool = attrs.field(default=True, kw_only=True)
+    is_late: bool = attrs.field(default=False, kw_only=True)
     lineage: tuple[str, ...] = attrs.field(init=False, default=())
     event_names: frozenset[str] = attrs.field(init=False, default=frozenset())
     defaults: dict[str, Any] = attrs.field(init=False, factory=dict)
@@ -95,10 +98,11 @@ def class_row(
     events: Mapping[str, EventSpec] | None = None,
     *,
     creatable: bool = True,
+    is_late: bool = False,
     **properties: Property,
 ) -> ClassSpec:
     """Return a class as its row in the table of classes, with what it has besides its base."""
-    return ClassSpec(name, base, properties, events or {}, creatable=creatable)
+    return ClassSpec(name, base, properties, events or {}, creatable=creatable, is_late=is_late)
 
 
 class ClassTable:
@@ -125,7 +129,7 @@ class ClassTable:
     def _inherit(self, row: ClassSpec) -> ClassSpec:
         base = ClassSpec("") if row.base is None else self._specs[row.base]
         properties, events = {**base.properties, **row.properties}, {**base.events, **row.events}
-        spec = ClassSpec(row.name, row.base, properties, events, creatable=row.creatable)
+        spec = attrs.evolve(row, properties=properties, events=events)
         spec.lineage = (row.name, *base.lineage)
         spec.event_names = frozenset(spec.events)
         spec.defaults = {

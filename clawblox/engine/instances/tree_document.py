@@ -134,8 +134,7 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
     model.made = document["made"]
     model.hub.made = document["connections"]
     model.game = _made_before(made, document["game"], "DataModel")
-    if tuple(document["services"]) != SERVICES:
-        raise ValueError(f"the snapshot must have the services {', '.join(SERVICES)}")
+    _check_services(model, tuple(document["services"]))
     model.services = {
         name: _made_before(made, number, name) for name, number in document["services"].items()
     }
@@ -143,6 +142,12 @@ def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
     for instance in (model.workspace, *model.workspace.descendants()):
         instance.in_workspace = True
     return list(made.values())
+
+
+def _check_services(model: DataModel, names: tuple[str, ...]) -> None:
+    late = map(model.classes.find, names[len(SERVICES) :])
+    if names[: len(SERVICES)] != SERVICES or not all(spec and spec.is_late for spec in late):
+        raise ValueError(f"the snapshot must have the services {', '.join(SERVICES)}")
 
 
 def _made_before(

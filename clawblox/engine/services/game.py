@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from clawblox.engine import shapes
@@ -13,6 +14,10 @@ from clawblox.engine.saved_state import FUNCTION, Layouts, SavedState, entries, 
 from clawblox.engine.scheduler import ticks_in
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import describe_key, is_function, key_value
+
+
+def _late_service(name: str, game: Instance) -> Instance | None:
+    return game.model.service(name)
 
 
 class ClosingCalls(SavedState):
@@ -27,7 +32,9 @@ class ClosingCalls(SavedState):
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._at_close: list[Any] = []
+        self._late = [spec.name for spec in model.classes if spec.is_late]
         getters = {"workspace": lambda game: game.model.workspace}
+        getters |= {name: partial(_late_service, name) for name in self._late}
         model.classes.add("DataModel", methods=bind_methods(self, "game"), getters=getters)
 
     def bind_to_close(self, game: Instance, function: Any) -> Any:
@@ -39,17 +46,17 @@ class ClosingCalls(SavedState):
 
     def get_service(self, game: Instance, name: Any) -> Any:
         """``GetService(name)``: nil, and a warning, if there is no such service."""
-        services = self._model.services
-        service = services.get(name)
+        service = self._model.service(name)
         if service is None:
-            shown, likely = describe_key(key_value(name)), suggest(name, services)
+            names = (*self._model.services, *self._late)
+            shown, likely = describe_key(key_value(name)), suggest(name, names)
             text = f"GetService: {shown} is not a service of {game.spec.name}{likely}"
             self._model.scheduler.warn_once(to_text(text))
         return service
 
     def find_service(self, game: Instance, name: Any) -> Any:
         """``FindService(name)``: nil if there is no such service."""
-        return self._model.services.get(name)
+        return self._model.service(name)
 
     def close(self) -> list[WorldHalted]:
         """Call these functions in order, each up to its first wait; return their errors."""
