@@ -1,8 +1,11 @@
 """Ticks, the threads that wait for them, and the failure of a script.
 
 Every handler, script and callback runs in a coroutine of its own. A waiting thread has an entry
-here; due entries are resumed at the start of a tick, in the order in which they were added. Time is
-counted in ticks, so nothing depends on sums of floating-point numbers.
+here; due entries are resumed at the start of a tick, in the order in which they were added, after
+the threads that `task.defer` has put off. A thread that has yielded without waiting has none: it
+stays suspended until a script resumes it. An error ends its thread, and is counted; errors of
+limits, and of scripts that start with the world, halt it. Time is counted in ticks, so nothing
+depends on sums of floating-point numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
+from weakref import ref
 
 import attrs
 
@@ -18,18 +22,25 @@ from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.saved_state import (
     VALUE,
+    Layouts,
+    SavedState,
     Stored,
     derive_shape,
+    entries,
     from_json,
+    keys,
     object_slot,
     optional,
     record,
     to_json,
 )
+from clawblox.engine.shapes import Omittable
 from clawblox.engine.slots import Slots
+from clawblox.engine.thread_errors import Report, ThreadErrors
 from clawblox.luau import VM, Coroutine, LuaError, suspend
-from clawblox.luau.core.errors import OutOfMemory
+from clawblox.luau.core.errors import FULL
 from clawblox.luau.core.limits import EXHAUSTED
+from clawblox.luau.runtime.diagnose import describe, suspended_levels
 from clawblox.luau.runtime.suspension import Yield
 
 TICK_RATE: Final = 60
@@ -54,6 +65,14 @@ START_STEPS: Final = 20
 """What starting or resuming a thread costs, in steps."""
 _ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
 _MOST_WARNINGS: Final = 100  # that a world remembers; scripts choose the texts of some
+_DEEPEST_DEFER: Final = 80
+_TOO_DEEP: Final = (
+    f"task.defer is nested more than {_DEEPEST_DEFER} deep: the rest runs in the next tick"
+)
+_LOST: Final = (
+    "a thread has yielded and nothing refers to it, so it never resumes; task.wait() waits for the "
+    "next tick"
+)
 
 
 class ThreadSearch(Protocol):
@@ -98,26 +117,42 @@ _ENTRY: Final = record(
         lambda slots, saved: saved,
     ),
 )
-SHAPE: Final = {"tick": shapes.whole, "warned": [shapes.text], "waiting": derive_shape([_ENTRY])}
 
 
-class Scheduler:
+class Scheduler(SavedState):
     """The waiting threads of a world.
 
     Args:
         vm: The VM of the scripts.
         warn: Called with the text of a warning.
+        report: Logs an error that has ended a thread; None warns.
 
     Attributes:
         tick: Ticks since the world began.
         where: What the engine is doing, for the text of a halted world.
         searches: How searches are read from a snapshot, by kind.
         vm: The VM of the scripts; a restore replaces it.
+        errors: The errors that have ended threads.
+        halts_on_error: Whether an uncaught error of any thread halts the world; one in the first
+            run of ``task.spawn`` is a warning then.
     """
 
-    def __init__(self, vm: VM, warn: Callable[[str], None]) -> None:
+    layouts: ClassVar[Layouts] = {"tick": shapes.whole, "_warned": keys(shapes.text)}
+    late: ClassVar[Layouts] = {
+        "errors": ThreadErrors,
+        "_deferred": entries(object_slot(Coroutine), [VALUE]),
+    }
+    shape: ClassVar[shapes.Shape] = {
+        **{name.lstrip("_"): derive_shape(layout) for name, layout in layouts.items()},
+        "waiting": derive_shape([_ENTRY]),
+        **{name.lstrip("_"): Omittable(derive_shape(layout)) for name, layout in late.items()},
+    }
+
+    def __init__(self, vm: VM, warn: Callable[[str], None], report: Report | None = None) -> None:
         self.vm = vm
         self.tick = 0
+        self.errors = ThreadErrors(report or (lambda error, _: warn(str(error))))
+        self.halts_on_error = False
         self.where = "Failed to load script"
         self.searches: dict[str, Callable[[list[Any], Slots], ThreadSearch]] = {}
         self.warn = warn
@@ -125,6 +160,8 @@ class Scheduler:
         self._entries: dict[int, _Entry] = {}
         self._made = 0
         self._parked: dict[Coroutine, int] = {}  # 0: something else will resume it
+        self._deferred: dict[Coroutine, Sequence[Any]] = {}
+        self._yielded: dict[Coroutine, str] = {}  # without waiting, in the present call; their line
         self._warned: dict[str, None] = {}
 
     @property
@@ -155,22 +192,59 @@ class Scheduler:
         This costs no steps: a caller that runs many functions charges for them.
 
         Raises:
-            WorldHalted: It fails.
+            WorldHalted: It fails, and the error halts the world.
         """
         thread = self.vm.coroutine(function)
         self.resume(thread, values)
         return thread
 
     def resume(self, thread: Coroutine, values: Sequence[Any]) -> None:
-        """Resume a thread; if it yields without waiting, it resumes in the next tick.
+        """Resume a thread up to its next wait.
 
         Raises:
-            WorldHalted: It fails.
+            WorldHalted: It fails, and the error halts the world.
         """
         try:
             self._advance(thread, values)
         except LuaError as error:
+            self._fail_thread(thread, error)
+
+    def _fail_thread(self, thread: Coroutine, error: LuaError) -> None:
+        if thread.ended is None or self._is_limit(error):  # else that has taken the error
+            self.fail(error)
+
+    def start(self, thread: Coroutine) -> None:
+        """Run the thread of a script, up to its first wait.
+
+        Raises:
+            WorldHalted: It fails before the end of the first tick; or the error halts the world
+                at any time.
+        """
+        try:
+            self._advance(thread, ())
+        except LuaError as error:
+            self.fail_start(error)
+
+    def fail_start(self, error: LuaError) -> None:
+        """Handle the error of a script before its first wait.
+
+        Raises:
+            WorldHalted: The world has not run its first tick, or the error halts it at any time.
+        """
+        if self.tick == 0:
             raise self.halt(error) from error
+        self.fail(error)
+
+    def fail(self, error: LuaError) -> None:
+        """Count the error that has ended a thread.
+
+        Raises:
+            WorldHalted: The scripts have reached a limit, or halt on every error.
+        """
+        failure = self.halt(error)
+        if self.halts_on_error or self._is_limit(error):
+            raise failure from error
+        self.errors.add(failure, self.tick)
 
     def halt(self, error: LuaError) -> WorldHalted:
         """Return the exception that stops the world because of an error of a script."""
@@ -178,12 +252,18 @@ class Scheduler:
 
     def _limit_text(self, error: LuaError) -> str:
         """Return where the limit that an error is about is set; empty for other errors."""
-        vm = self.vm
-        if isinstance(error, OutOfMemory):
+        vm, text = self.vm, str(error)
+        if vm.limit_hit is not None and text.endswith(FULL):
             return f": {(vm.memory_limit or 0) >> 20} MiB ([clawblox] memory_mib in world.toml)"
-        if vm.limit_hit == "steps" and str(error).endswith(EXHAUSTED):
+        if vm.limit_hit == "steps" and text.endswith(EXHAUSTED):
             return f": {vm.step_limit} ([clawblox] steps_per_tick in world.toml)"
         return ""
+
+    def _is_limit(self, error: LuaError) -> bool:
+        """Return whether an error is that of a limit, which no thread may survive."""
+        return (
+            self.vm.is_interrupted or self.vm.limit_hit == "steps" or bool(self._limit_text(error))
+        )
 
     def charge(self, steps: int) -> None:
         """Take steps for the engine's work that a script has asked for.
@@ -194,19 +274,48 @@ class Scheduler:
         self.vm.charge_work(steps)
 
     def _advance(self, thread: Coroutine, values: Sequence[Any]) -> None:
-        self._entries.pop(self._parked.pop(thread, 0), None)
+        self._forget(thread)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
-            self._add(_Entry(self._next_pass, self.tick, thread, ()))
+            self._yielded[thread] = describe(suspended_levels(thread.frames[-1:])).rstrip()
+
+    def _forget(self, thread: Coroutine) -> None:
+        self._entries.pop(self._parked.pop(thread, 0), None)
+        self._deferred.pop(thread, None)
+        self._yielded.pop(thread, None)
 
     def spawn(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Run a function or thread immediately, as ``task.spawn``: its error is a warning."""
+        """Run a function or thread immediately, as ``task.spawn``.
+
+        Raises:
+            WorldHalted: It reaches a limit.
+        """
         thread = self._as_thread(target)
         try:
             self._advance(thread, values)
         except LuaError as error:
-            self.warn(f"task.spawn error: {error}")
+            if self.halts_on_error and not self._is_limit(error):
+                self.warn(f"task.spawn error: {error}")
+            else:
+                self._fail_thread(thread, error)
         return thread
+
+    def warn_of_lost_threads(self) -> None:
+        """Warn of threads that have yielded without waiting and that nothing refers to.
+
+        The engine calls it at the end of each call from outside, so that what it finds depends on
+        the scripts alone.
+        """
+        yielded, self._yielded = self._yielded, {}
+        threads = [
+            (ref(thread), place)
+            for thread, place in yielded.items()
+            if thread.status == "suspended"
+        ]
+        yielded.clear()
+        for thread, place in threads:
+            if thread() is None:
+                self.warn_once(f"{place}: {_LOST}")
 
     def _as_thread(self, target: Any) -> Coroutine:
         self.charge(START_STEPS)
@@ -224,6 +333,12 @@ class Scheduler:
         """Start a function, or resume a thread, after a time, by default at the next pass."""
         thread = self._as_thread(target)
         self._add(_Entry(self._due_after(seconds), self.tick, thread, values))
+        return thread
+
+    def defer(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
+        """Start a function, or resume a thread, before the threads that wait resume next."""
+        thread = self._as_thread(target)
+        self.resume_parked(thread, *values)
         return thread
 
     def _due_after(self, seconds: float) -> int:
@@ -262,13 +377,15 @@ class Scheduler:
         """
         suspension = suspend()
         thread = self._running()
+        self._forget(thread)
         self._parked[thread] = 0
         return thread, suspension
 
     def resume_parked(self, thread: Coroutine, *values: Any) -> None:
-        """Resume a parked thread when threads are resumed next; a dead thread stays dead."""
-        if thread.status != "dead":
-            self._add(_Entry(self._next_pass, self.tick, thread, values))
+        """Resume a thread before the threads that wait resume next; a dead thread stays dead."""
+        self._forget(thread)
+        self._parked[thread] = 0
+        self._deferred[thread] = values
 
     def cancel(self, thread: Coroutine) -> None:
         """Drop a waiting thread; a dead thread stays dead.
@@ -276,7 +393,7 @@ class Scheduler:
         Raises:
             LuaError: It is running.
         """
-        self._entries.pop(self._parked.pop(thread, 0), None)
+        self._forget(thread)
         self.vm.close(thread)
 
     def _running(self) -> Coroutine:
@@ -285,7 +402,7 @@ class Scheduler:
         return thread
 
     def _add(self, entry: _Entry) -> None:
-        self._entries.pop(self._parked.pop(entry.thread, 0), None)
+        self._forget(entry.thread)
         self._made += 1
         self._entries[self._made] = entry
         self._parked[entry.thread] = self._made
@@ -293,17 +410,40 @@ class Scheduler:
     def resume_due(self) -> None:
         """Resume every thread whose time has come, in the order in which they began to wait.
 
+        Deferred threads come first; those that these threads defer in turn, at the end.
+
         Raises:
-            WorldHalted: One fails.
+            WorldHalted: One fails, and the error halts the world.
         """
         tick = self.tick
         self._next_pass = tick + 1
+        self._resume_deferred()
         self.charge(len(self._entries) // _ENTRIES_PER_STEP)
         due = [number for number, entry in self._entries.items() if entry.due <= tick]
         for number in due:
             entry = self._entries.get(number)
             if entry is not None:
                 self._resume_entry(number, entry)
+        self._resume_deferred()
+
+    def _resume_deferred(self) -> None:
+        """Resume the deferred threads, then those that these have deferred, and so on."""
+        for _ in range(_DEEPEST_DEFER):
+            if not self._deferred:
+                return
+            for thread in tuple(self._deferred):
+                values = self._deferred.get(thread)
+                if values is not None:
+                    self.charge(START_STEPS)
+                    self._resume_if_suspended(thread, values)
+        if self._deferred:
+            self.warn_once(_TOO_DEEP)
+
+    def _resume_if_suspended(self, thread: Coroutine, values: Sequence[Any]) -> None:
+        if thread.status == "suspended":
+            self.resume(thread, values)
+        else:
+            self._forget(thread)
 
     def _resume_entry(self, number: int, entry: _Entry) -> None:
         self.charge(START_STEPS)
@@ -316,23 +456,23 @@ class Scheduler:
         elif values is None:
             values = (max(1, self.tick - entry.since) / TICK_RATE,)
         del self._entries[number]
-        if entry.thread.status == "suspended":
-            self.resume(entry.thread, values)
-        else:
-            self._parked.pop(entry.thread, None)
+        self._resume_if_suspended(entry.thread, values)
 
     def held(self) -> Iterator[Any]:
         """Iterate over the values that it keeps alive, to count them as memory."""
         for entry in self._entries.values():
             yield entry.thread
             yield from entry.values or ()
+        for thread, values in self._deferred.items():
+            yield thread
+            yield from values
 
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return the part of a snapshot about the waiting threads."""
+        """Return the part of a snapshot about time and the waiting threads."""
         waiting = to_json([_ENTRY], self._entries.values(), slots)
-        return {"tick": self.tick, "warned": list(self._warned), "waiting": waiting}
+        return {**super().document(slots), "waiting": waiting}
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
         """Restore the waiting threads of a snapshot.
@@ -340,8 +480,9 @@ class Scheduler:
         Raises:
             ValueError: It is damaged.
         """
-        self.tick = self._next_pass = document["tick"]
-        self._warned = dict.fromkeys(document["warned"])
+        super().restore(document, slots)
+        self._next_pass = self.tick
+        self._parked.update(dict.fromkeys(self._deferred, 0))
         for entry in from_json([_ENTRY], document["waiting"], slots):
             if entry.search is not None:
                 entry.search = self._read_search(entry.search, slots)

@@ -78,6 +78,8 @@ class EngineSettings:
         player_object_physics: Whether characters push unanchored parts.
         solver_iterations: Iterations of the physics solver in each step.
         allow_reset: Whether agents may send ``Reset``.
+        halts_on_error: Whether an uncaught error of any thread halts the world; else it ends the
+            thread alone.
         steps_per_tick: The steps that scripts may take in a tick.
         memory_bytes: The size of the heap of the scripts above which allocating fails.
         watchdog_cpu_s: CPU time of one tick or call after which the watchdog stops the world, in
@@ -104,6 +106,7 @@ class EngineSettings:
     player_object_physics: bool = True
     solver_iterations: int = 4
     allow_reset: bool = False
+    halts_on_error: bool = False
     steps_per_tick: int = STEPS_PER_TICK
     memory_bytes: int = _MEMORY_MIB << 20
     watchdog_cpu_s: float = _WATCHDOG_CPU_S
@@ -142,6 +145,7 @@ def read_settings(directory: Path) -> EngineSettings:
             "solver_iterations", 4, "a whole number from 1 to 32", 32
         ),
     }
+    on_error = scripts.choice("on_error", "end_thread", "halt")
     memory_mib = clawblox.count("memory_mib", _MEMORY_MIB)
     return EngineSettings(
         directory=directory,
@@ -158,7 +162,9 @@ def read_settings(directory: Path) -> EngineSettings:
             "watchdog_memory_mib", max(_WATCHDOG_MIB, _MIB_PER_HEAP_MIB * memory_mib)
         )
         << 20,
-        tables=rules,
+        # Without the default: saves of worlds that do not set it keep their content hash.
+        tables=rules if on_error == "end_thread" else {**rules, "on_error": on_error},
+        halts_on_error=on_error == "halt",
         renderer=_read_renderer(table.below("renderer")),
         **rules,
     )

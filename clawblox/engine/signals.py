@@ -70,7 +70,7 @@ class Signal(HostObject):
         owner: The instance; kept, so that a script can keep the signal alone.
         name: The event.
         connections: The handlers, in the order in which they were connected.
-        waiting: The threads that wait for the event, in the order in which they began.
+        waiting: The threads that wait for the event, by a number that grows with each wait.
 
     Args:
         kept: The owner's signals by name; this signal is among them while something listens.
@@ -87,11 +87,11 @@ class Signal(HostObject):
         self.owner = owner
         self.name = name
         self.connections: list[SignalConnection] = []
-        self.waiting: list[Coroutine] = []
+        self.waiting: dict[int, Coroutine] = {}
 
     def held(self) -> tuple[Any, ...]:
         """Return the values that it keeps alive, to count against the memory limit."""
-        return (self.owner, *self.connections, *self.waiting)
+        return (self.owner, *self.connections, *self.waiting.values())
 
     def _refusal(self, key: Any) -> str:
         return super()._refusal(key) + suggest(key, self.host_type.methods)
@@ -125,33 +125,34 @@ class Signal(HostObject):
     def wait(self) -> Yield:
         """Let the running thread wait for the event; return the exception to raise.
 
-        The thread resumes at the start of the tick after the event, with its arguments.
+        The thread resumes when the event fires, after the handlers, with its arguments.
 
         Raises:
             LuaError: The thread cannot be suspended here.
         """
         thread, suspension = self.hub.scheduler.park()
-        self.waiting.append(thread)
-        self.settle()
+        self.add_waiting(thread)
         return suspension
 
+    def add_waiting(self, thread: Coroutine) -> None:
+        """Add a parked thread to those that wait for the event."""
+        self.hub.waits += 1
+        self.waiting[self.hub.waits] = thread
+        self.kept[self.name] = self
+
     def fire(self, *values: Any) -> None:
-        """Run the handlers in order of connection.
+        """Run the handlers in order of connection, then the threads that wait for the event.
 
         A handler that is disconnected meanwhile is skipped; a handler that is connected meanwhile
-        waits for the next event.
+        waits for the next event, as does a thread that waits anew.
 
         Raises:
             LuaError: The scripts have used up the steps of this tick.
-            WorldHalted: A handler fails.
+            WorldHalted: One of them fails, and the error halts the world.
         """
         scheduler = self.hub.scheduler
         scheduler.charge(START_STEPS * (len(self.connections) + len(self.waiting)))
-        if self.waiting:
-            waiting, self.waiting = self.waiting, []
-            for thread in waiting:
-                scheduler.resume_parked(thread, *values)
-            self.settle()
+        waits = tuple(self.waiting)
         for connection in tuple(self.connections):
             function = connection.function
             if function is None or (connection.once and connection.has_run):
@@ -160,6 +161,12 @@ class Signal(HostObject):
             scheduler.run(function, *values)
             if connection.once:
                 connection.disconnect()
+        for wait in waits:
+            thread = self.waiting.pop(wait, None)
+            if thread is not None and thread.status == "suspended":
+                scheduler.resume(thread, values)
+        if waits:
+            self.settle()
 
 
 class SignalHub:
@@ -172,6 +179,7 @@ class SignalHub:
     Attributes:
         scheduler: The same as the argument.
         made: The number of connections made so far.
+        waits: The number of waits for signals so far; not in snapshots, as only their order counts.
     """
 
     def __init__(self, host: Host, scheduler: Scheduler) -> None:
@@ -179,6 +187,7 @@ class SignalHub:
         self.signal_type = host.type(HostType("RBXScriptSignal"))
         self.connection_type = host.type(HostType("RBXScriptConnection"))
         self.made = 0
+        self.waits = 0
         self._signals: WeakValueDictionary[str, Signal] = WeakValueDictionary()
         self._restored: WeakValueDictionary[int, SignalConnection] = WeakValueDictionary()
         _add_methods(host, self.signal_type, self.connection_type)
@@ -219,7 +228,7 @@ def signal_document(signal: Signal, slots: Slots) -> list[Any]:
         [connection.number, slots.put(connection.function), connection.once]
         for connection in signal.connections
     ]
-    return [signal.ident, connections, [slots.put(thread) for thread in signal.waiting]]
+    return [signal.ident, connections, [slots.put(thread) for thread in signal.waiting.values()]]
 
 
 def restore_signal(
@@ -236,8 +245,7 @@ def restore_signal(
         signal.restore(hub.restored_connection(number), handler, once=once)
     for number in waiting:
         thread = slots.take_as(number, Coroutine)
-        signal.waiting.append(thread)
-        signal.settle()
+        signal.add_waiting(thread)
         hub.scheduler.restore_parked(thread)
 
 

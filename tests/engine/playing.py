@@ -80,4 +80,5 @@ def say(directory: Path, main: str, ticks: int = 0, plan: Plan | None = None) ->
     """Run a main script that must not fail; return what it prints."""
     run = play(directory, main, ticks, plan)
     assert run.world.failure is None, run.lines
+    assert run.world._parts.scheduler.errors.count == 0, run.lines
     return printed(run)

@@ -64,7 +64,7 @@ def test_an_observation_has_the_keys_that_the_page_shows(tmp_path):
 
 
 def test_a_mistake_looks_as_on_the_page(tmp_path):
-    (shown,) = (block for block in blocks("text") if "[Halted]" in block)
+    (shown,) = (block for block in blocks("text") if "Failed to process agent inputs" in block)
     wrong = MAIN.replace("local root = player.Character.", "local root = player.Charakter.")
     plan = Plan().join(0, "Ada").act(1, "Ada", "Switch")
     run = play(tmp_path, wrong, 3, plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.playing import play, say
+from tests.engine.playing import play, printed, say
 
 EVENT = """
 local event = workspace.ChildAdded
@@ -67,7 +67,7 @@ def test_n2_once_runs_once_even_if_the_event_fires_within_it(tmp_path):
     ) == ["once\ttrue", "false"]
 
 
-def test_n2_wait_resumes_at_the_start_of_the_next_tick_with_the_arguments(tmp_path):
+def test_wait_resumes_within_the_event_after_the_handlers_with_the_arguments(tmp_path):
     assert say(
         tmp_path,
         EVENT
@@ -76,25 +76,70 @@ def test_n2_wait_resumes_at_the_start_of_the_next_tick_with_the_arguments(tmp_pa
             local child = event:Wait()
             print("got", child, math.round(time() * 60))
         end)
+        event:Connect(function() print("handled") end)
         task.delay(3 / 60, function() fire() print("fired", math.round(time() * 60)) end)
         """,
         6,
-    ) == ["fired\t3", "got\tFolder\t4"]
+    ) == ["handled", "got\tFolder\t3", "fired\t3"]
 
 
-def test_an_error_of_a_handler_halts_through_pcall(tmp_path):
-    run = play(
+def test_a_thread_that_waits_anew_gets_the_next_event_also_of_an_event_within_it(tmp_path):
+    assert say(
         tmp_path,
-        EVENT + 'event:Connect(function() error("bad") end)\nprint(pcall(fire))\nprint("on")',
-    )
+        """
+        local event = Instance.new("BindableEvent")
+        for _, name in { "a", "b" } do
+            task.spawn(function()
+                while true do
+                    local value = event.Event:Wait()
+                    print(name, value)
+                    if name == "a" and value == 1 then event:Fire(2) end
+                end
+            end)
+        end
+        event:Fire(1)
+        event:Fire(3)
+        """,
+    ) == ["a\t1", "b\t2", "b\t3", "a\t3"]
+
+
+def test_a_thread_that_a_handler_cancels_does_not_get_the_event(tmp_path):
+    assert say(
+        tmp_path,
+        EVENT
+        + """
+        local waits = task.spawn(function() event:Wait() print("never") end)
+        event:Connect(function() task.cancel(waits) end)
+        fire()
+        print("on")
+        """,
+    ) == ["on"]
+
+
+def test_an_error_of_a_handler_ends_its_thread_alone(tmp_path):
+    main = """
+        event:Connect(function() error("bad") end)
+        event:Connect(function() print("next") end)
+        print(pcall(fire))
+        """
+    run = play(tmp_path, EVENT + main)
+    assert run.world.failure is None
+    assert run.lines[0] == "err [Lua Error] Failed to load script: main.lua:5: bad"
+    assert printed(run) == ["next", "true"]
+
+
+def test_with_on_error_halt_an_error_of_a_handler_halts_through_pcall(tmp_path):
+    main = EVENT + 'event:Connect(function() error("bad") end)\nprint(pcall(fire))\nprint("on")'
+    run = play(tmp_path, main, halts_on_error=True)
     assert run.world.failure == "Failed to load script: main.lua:4: bad"
     assert "out [Lua] on" not in run.lines
 
 
-def test_events_within_events_end_in_a_halted_world(tmp_path):
-    run = play(tmp_path, EVENT + "event:Connect(fire)\nfire()")
-    assert run.world.failure is not None
-    assert "stack overflow" in run.world.failure
+def test_events_within_events_end_the_innermost_thread(tmp_path):
+    run = play(tmp_path, EVENT + "event:Connect(fire)\nfire()\nprint('on')")
+    assert run.world.failure is None
+    assert "stack overflow" in run.lines[0]
+    assert printed(run) == ["on"]
 
 
 def test_connect_refuses_other_values_than_functions_and_a_dot_instead_of_a_colon(tmp_path):

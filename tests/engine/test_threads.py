@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.playing import play, printed, say
 from tests.engine.torture import Plan
 
@@ -43,7 +45,6 @@ def test_n17_threads_deferred_by_main_run_in_the_first_tick_before_stepped_and_h
         task.delay(0, print, "delayed")
         task.defer(function() print("deferred") task.defer(print, "deferred again") end)
         task.spawn(function() print("waited", task.wait() == 1 / 60) end)
-        task.spawn(function() coroutine.yield() print("yielded") end)
         task.spawn(function() workspace.ChildAdded:Wait() print("signalled") end)
         task.spawn(function() workspace:WaitForChild("Lamp") print("found") end)
         local lamp = Instance.new("Part")
@@ -52,9 +53,10 @@ def test_n17_threads_deferred_by_main_run_in_the_first_tick_before_stepped_and_h
         """,
         2,
     )
-    first = ["delayed", "deferred", "waited\ttrue", "yielded", "found", "signalled"]
+    load = ["signalled"]
+    first = ["deferred", "deferred again", "delayed", "waited\ttrue", "found"]
     frame = ["stepped", "heartbeat"]
-    assert lines == [*first, *frame, "deferred again", *frame]
+    assert lines == [*load, *first, *frame, *frame]
 
 
 def test_n17_threads_deferred_by_player_added_run_in_the_next_tick_before_heartbeat(tmp_path):
@@ -95,7 +97,7 @@ def test_n2_threads_deferred_in_a_tick_run_in_the_next_tick(tmp_path):
     assert lines == [*frame, "deferred", "deferred later", *frame]
 
 
-def test_n2_due_threads_resume_in_the_order_in_which_they_were_scheduled(tmp_path):
+def test_due_threads_resume_in_the_order_in_which_they_were_scheduled_deferred_ones_first(tmp_path):
     lines = say(
         tmp_path,
         """
@@ -103,7 +105,6 @@ def test_n2_due_threads_resume_in_the_order_in_which_they_were_scheduled(tmp_pat
             task.delay(2 / 60, print, "delayed")
             task.spawn(function() task.wait(2 / 60) print("waited") end)
             task.spawn(function() task.wait() task.wait() print("waited twice") end)
-            task.spawn(function() coroutine.yield() coroutine.yield() print("yielded") end)
             task.defer(function() print("deferred") task.defer(print, "deferred again") end)
         end)
         """,
@@ -111,12 +112,108 @@ def test_n2_due_threads_resume_in_the_order_in_which_they_were_scheduled(tmp_pat
     )
     assert lines == [
         "deferred",
+        "deferred again",
         "delayed",
         "waited",
         "waited twice",
-        "yielded",
-        "deferred again",
     ]
+
+
+def test_threads_deferred_by_due_threads_run_in_the_same_tick(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local function show(text) print(text, math.round(time() * 60)) end
+        task.delay(1 / 60, function() task.defer(show, "deferred") show("delayed") end)
+        task.delay(1 / 60, show, "next")
+        """,
+        3,
+    ) == ["delayed\t1", "next\t1", "deferred\t1"]
+
+
+def test_defers_nested_without_end_take_turns_with_ticks(tmp_path):
+    run = play(
+        tmp_path,
+        """
+        local count = 0
+        local function again() count += 1 task.defer(again) end
+        task.defer(again)
+        game:GetService("RunService").Heartbeat:Connect(function() print(count) end)
+        """,
+        2,
+    )
+    assert printed(run) == ["160", "320"]
+    (warning,) = [line for line in run.lines if line.startswith("err ")]
+    assert "nested more than 80 deep" in warning
+
+
+def test_a_deferred_thread_may_be_cancelled_and_resumed_before_its_turn(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        task.cancel(task.defer(print, "never"))
+        local early = task.defer(function(...) print("early", ...) end, 1)
+        task.spawn(early, 2)
+        local first
+        task.defer(function() task.cancel(first) end)
+        first = task.defer(print, "never")
+        """,
+        2,
+    ) == ["early\t2"]
+
+
+def test_a_thread_that_yields_stays_suspended_until_a_script_resumes_it(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local kept = {}
+        local function wait_for_values(name)
+            kept[name] = coroutine.running()
+            local function show(...) print(name, math.round(time() * 60), ...) end
+            show(coroutine.yield())
+        end
+        task.spawn(wait_for_values, "spawned")
+        task.defer(wait_for_values, "deferred")
+        workspace.ChildAdded:Once(function() wait_for_values("handler") end)
+        Instance.new("Folder", workspace)
+        task.wait(0.1)
+        print(coroutine.status(kept.handler))
+        task.spawn(kept.spawned, 1, nil, 3)
+        print(coroutine.resume(kept.deferred, "b"))
+        task.defer(kept.handler, "c")
+        """,
+        9,
+    ) == [
+        "suspended",
+        "spawned\t6\t1\tnil\t3",
+        "deferred\t6\tb",
+        "true",
+        "handler\t6\tc",
+    ]
+
+
+def test_a_thread_that_yields_and_that_nothing_refers_to_is_warned_of_once(tmp_path):
+    run = play(
+        tmp_path,
+        """
+        local kept = task.spawn(function() coroutine.yield() end)
+        local resumed = task.spawn(function() coroutine.yield() end)
+        task.spawn(resumed)
+        for _ = 1, 3 do
+            task.spawn(function()
+                coroutine.yield()
+            end)
+        end
+        _G.kept = kept
+        while true do coroutine.yield() end
+        """,
+        3,
+    )
+    assert [line.split(": a thread")[0] for line in run.lines] == [
+        "err [Lua WARN] main.lua:7",
+        "err [Lua WARN] main.lua:11",
+    ]
+    assert "nothing refers to it" in run.lines[0]
 
 
 def test_n2_a_thread_resumed_by_another_no_longer_waits_for_its_old_time(tmp_path):
@@ -144,18 +241,99 @@ def test_n2_spawn_runs_immediately_up_to_its_first_wait_and_returns_the_thread(t
         print(task.defer(print, "d") ~= nil, task.delay(0, print, "e") ~= nil)
         """,
         2,
-    ) == ["1\t2", "thread\tsuspended", "thread\tx", "true\ttrue", "later", "d", "e"]
+    ) == ["1\t2", "thread\tsuspended", "thread\tx", "true\ttrue", "d", "later", "e"]
 
 
-def test_n2_an_error_in_the_first_run_of_spawn_is_a_warning(tmp_path):
-    run = play(tmp_path, 'task.spawn(function() error("lost") end) print("goes on")', 1)
+LOST = {
+    "in the first run of task.spawn": "task.spawn(function() error('lost') end)",
+    "after a wait": "task.spawn(function() task.wait() error('lost') end)",
+    "in task.defer": "task.defer(function() error('lost') end)",
+    "in task.delay": "task.delay(0, function() error('lost') end)",
+    "in a handler": "workspace.ChildAdded:Connect(function() error('lost') end)"
+    " Instance.new('Folder', workspace)",
+    "after an event": "task.spawn(function() workspace.ChildAdded:Wait() error('lost') end)"
+    " Instance.new('Folder', workspace)",
+    "of the main script after a wait": "task.delay(0, print, 'on') task.wait() error('lost')",
+}
+
+
+@pytest.mark.parametrize("place", LOST)
+def test_an_error_ends_its_thread_and_not_the_world(tmp_path, place):
+    run = play(tmp_path, LOST[place] + "\ntask.delay(0.1, print, 'still here')", 9)
+    assert run.world.failure is None
+    errors = run.world._parts.scheduler.errors
+    assert errors.count == 1
+    assert errors.last.endswith(": main.lua:1: lost")
+    assert f"err [Lua Error] {errors.last}" in run.lines
+    if "main script" not in place:
+        assert run.lines[-1] == "out [Lua] still here"
+
+
+@pytest.mark.parametrize("place", list(LOST)[1:])
+def test_with_on_error_halt_an_error_halts_the_world(tmp_path, place):
+    run = play(tmp_path, LOST[place], 9, halts_on_error=True)
+    assert run.world.failure is not None
+    assert run.world.failure.endswith("main.lua:1: lost")
+
+
+def test_with_on_error_halt_an_error_in_the_first_run_of_spawn_is_a_warning(tmp_path):
+    main = 'task.spawn(function() error("lost") end) print("goes on")'
+    run = play(tmp_path, main, 1, halts_on_error=True)
     assert run.lines == ["err [Lua WARN] task.spawn error: main.lua:1: lost", "out [Lua] goes on"]
     assert run.world.failure is None
 
 
-def test_n2_an_error_after_the_first_wait_halts(tmp_path):
-    run = play(tmp_path, 'task.spawn(function() task.wait() error("lost") end)', 2)
-    assert run.world.failure == "Begin frame error: main.lua:1: lost"
+def test_errors_of_a_place_are_logged_once_a_second_with_their_count(tmp_path):
+    run = play(
+        tmp_path,
+        """
+        game:GetService("RunService").Heartbeat:Connect(function()
+            error("at " .. math.round(time() * 60))
+        end)
+        game:GetService("RunService").Stepped:Connect(function() error("stepped") end)
+        """,
+        130,
+    )
+    assert run.world._parts.scheduler.errors.count == 260
+    assert [line for line in run.lines if "Lua Error" in line or "more since" in line] == [
+        "err [Lua Error] Begin frame error: main.lua:5: stepped",
+        "err [Lua Error] End frame error: main.lua:3: at 0",
+        "err [Lua Error] Begin frame error: main.lua:5: stepped",
+        "err   (59 more since the last line about this place)",
+        "err [Lua Error] End frame error: main.lua:3: at 60",
+        "err   (59 more since the last line about this place)",
+        "err [Lua Error] Begin frame error: main.lua:5: stepped",
+        "err   (59 more since the last line about this place)",
+        "err [Lua Error] End frame error: main.lua:3: at 120",
+        "err   (59 more since the last line about this place)",
+    ]
+
+
+def test_a_script_of_the_tree_fails_the_start_in_the_first_tick_and_later_ends_alone(tmp_path):
+    (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
+    script = tmp_path / "scripts" / "ServerScriptService" / "s.server.lua"
+    script.write_text("error('early')")
+    where = "Begin frame error: scripts/ServerScriptService/s.server.lua:1: "
+    assert play(tmp_path, "", 2).world.failure == where + "early"
+    script.write_text("task.wait() error('later')")
+    assert play(tmp_path, "", 2).world._parts.scheduler.errors.last == where + "later"
+
+
+def test_a_script_that_is_made_later_ends_alone_also_if_it_is_not_luau(tmp_path):
+    run = play(
+        tmp_path,
+        """
+        task.wait()
+        for _, source in { "error('no')", "local = 1" } do
+            local made = Instance.new("Script")
+            made.Source = source
+            made.Parent = workspace
+        end
+        """,
+        4,
+    )
+    assert run.world.failure is None
+    assert run.world._parts.scheduler.errors.count == 2
 
 
 def test_n2_cancel_drops_a_thread_that_waits_and_does_nothing_to_a_dead_one(tmp_path):
@@ -241,6 +419,7 @@ def test_n3_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
         "local function fail()\n    error('no')\nend\nworkspace.ChildAdded:Connect(function()\n"
         "    fail()\nend)\ntask.wait()\nInstance.new('Part').Parent = workspace\n",
         2,
+        halts_on_error=True,
     )
     assert run.lines == [
         "err [Lua Error] Begin frame error: main.lua:2: no",

@@ -22,6 +22,7 @@ from tests.server.tally import Tally
 
 HERE = Path(__file__).parent
 ENGINE = HERE / "engine_snapshot" / "v1"
+THREADS = HERE / "engine_snapshot" / "v1-threads"
 KIT = HERE / "kit_snapshot" / "v1.json"
 
 
@@ -31,9 +32,9 @@ def restore(simulation: Simulation, document: dict[str, Any]) -> HostedWorld:
     return hosted
 
 
-def engine_world(lines: list[str]) -> EngineWorld:
+def engine_world(lines: list[str], directory: Path = ENGINE) -> EngineWorld:
     console = Console(lines.append, lines.append)
-    return EngineWorld(read_settings(ENGINE), console, logical_restore=True)
+    return EngineWorld(read_settings(directory), console, logical_restore=True)
 
 
 def test_an_engine_snapshot_of_version_1_opens_and_continues() -> None:
@@ -56,6 +57,38 @@ def test_an_engine_snapshot_of_version_1_opens_and_continues() -> None:
     (ball,) = (each for each in seen["world"]["entities"] if each["name"] == "Ball")
     assert ball["attributes"] == {"Path": [1, 2, [1.0, 2.0, 3.0]]}
     assert 0 < ball["position"][1] < 5
+
+
+WAITED = [
+    (1, "bare 2"),  # the old entry of a bare yield continues once
+    (3, "wrapped 3"),
+    (6, "delayed a table: 0x0000000000010010"),
+    (6, "timed 6"),
+    (6, "caught false table: 0x0000000000010020"),
+    (6, "wrapped 6"),
+    (9, "heard one 1"),
+    (9, "heard two 2"),
+    (9, "wrapped 9"),
+    (9, "deferred one"),
+    (9, "deferred two"),
+    (10, "child Late"),
+    (12, "wrapped 12"),
+]
+
+
+def test_threads_that_wait_in_every_way_in_a_snapshot_of_an_earlier_engine_continue() -> None:
+    document = json.loads((THREADS / "snapshot.json").read_text())
+    lines: list[str] = []
+
+    def play() -> None:
+        hosted = restore(engine_world(lines, THREADS), document)
+        for _ in range(12):
+            hosted.step()
+        assert hosted.failure is None
+
+    run_deep(play)
+    own = [line.replace("\t", " ") for line in lines if line.startswith("[Lua] ")]
+    assert own == [f"[Lua] {tick} {text}" for tick, text in WAITED]
 
 
 def test_an_engine_snapshot_of_a_later_version_is_refused_with_advice() -> None:

@@ -21,7 +21,7 @@ def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) 
 
     @host.raw("require")
     def require(module: Any = None, *_: Any) -> Any:
-        return runner.require(module)
+        return runner.modules.require(module)
 
     @host.raw("warn")
     def warn(*values: Any) -> Any:
@@ -64,7 +64,7 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
 
     @host.raw("task.defer")
     def defer(target: Any = None, *values: Any) -> Any:
-        return scheduler.start_later(0.0, _target(target, 1, "defer"), values)
+        return scheduler.defer(_target(target, 1, "defer"), values)
 
     @host.raw("task.delay")
     def delay(seconds: Any = None, target: Any = None, *values: Any) -> Any:

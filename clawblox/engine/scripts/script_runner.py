@@ -1,4 +1,4 @@
-"""When the scripts of a world run, each once, and what ``require`` returns."""
+"""When the scripts of a world run, each once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, object_slot
+from clawblox.engine.scripts.modules import Modules
 from clawblox.engine.scripts.script_files import ROOTS, ScriptFile, WorldScripts
-from clawblox.luau import Coroutine, LuaError, RuntimeFault
+from clawblox.luau import Coroutine, LuaError
 
 _START_STEPS: Final = 100  # starting a script
 _LOOK_STEPS: Final = 2  # checking whether a script is to start
-_YIELDED = "ModuleScript yielded during require (not yet supported)"
 
 
 class ScriptRunner(SavedState):
@@ -23,6 +23,9 @@ class ScriptRunner(SavedState):
 
     Args:
         model: The instances.
+
+    Attributes:
+        modules: Answers ``require``.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -31,14 +34,15 @@ class ScriptRunner(SavedState):
         "_results": entries(shapes.whole, VALUE),
         "_paths": entries(shapes.whole, shapes.text),
     }
+    late: ClassVar[Layouts] = {"modules": Modules}
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._waiting: dict[Instance, None] = {}  # scripts with a source that have not run
         self._ran: dict[int, None] = {}
         self._results: dict[int, Any] = {}  # of modules
-        self._loading: dict[int, None] = {}  # modules, from the outermost
         self._paths: dict[int, str] = {}  # of the files that instances come from
+        self.modules = Modules(model.scheduler, self._load, self._results)
         model.effects["source"] = self._source_changed
         model.effects["disabled"] = self._disabled_changed
         model.copied.append(self._copied)
@@ -112,7 +116,7 @@ class ScriptRunner(SavedState):
         """Run the scripts that have come below Workspace or ServerScriptService, in tree order.
 
         Raises:
-            WorldHalted: A script fails.
+            WorldHalted: A script fails, and the error halts the world.
         """
         self._model.scheduler.charge(len(self._waiting) * _LOOK_STEPS)
         if not any(map(self._is_ready, self._waiting)):
@@ -140,8 +144,9 @@ class ScriptRunner(SavedState):
         try:
             thread = self._load(script)
         except LuaError as error:
-            raise scheduler.halt(error) from error
-        scheduler.resume(thread, ())
+            scheduler.fail_start(error)
+        else:
+            scheduler.start(thread)
 
     def _load(self, script: Instance) -> Coroutine:
         """Compile a script; return the thread that will run it, with globals of its own.
@@ -158,36 +163,6 @@ class ScriptRunner(SavedState):
         thread = vm.coroutine(function)
         thread.environment = environment
         return thread
-
-    # Modules
-
-    def require(self, module: Any) -> Any:
-        """Return the value of a ModuleScript; it runs once, in its own thread.
-
-        Raises:
-            LuaError: It is not a ModuleScript, requires itself, waits, or fails.
-        """
-        if not isinstance(module, Instance) or not module.is_a("ModuleScript"):
-            raise RuntimeFault("require expects a ModuleScript")
-        number = module.number
-        if number not in self._results:
-            if number in self._loading:
-                raise RuntimeFault("cyclic module dependency detected")
-            self._loading[number] = None
-            try:
-                self._results[number] = self._run_module(module)
-            finally:
-                del self._loading[number]
-        return self._results[number]
-
-    def _run_module(self, module: Instance) -> Any:
-        scheduler = self._model.scheduler
-        thread = self._load(module)
-        results = scheduler.vm.resume(thread)
-        if thread.status == "suspended":
-            scheduler.cancel(thread)
-            raise RuntimeFault(_YIELDED)
-        return results[0] if results else None
 
     # Changes
 

@@ -59,7 +59,11 @@ class ClosingCalls(SavedState):
         return self._model.service(name)
 
     def close(self) -> list[WorldHalted]:
-        """Call these functions in order, each up to its first wait; return their errors."""
+        """Call these functions in order, each up to its first wait.
+
+        Returns:
+            The errors that would halt the world.
+        """
         failures = []
         functions, self._at_close = self._at_close, []
         with self._model.scheduler.phase("BindToClose"):

@@ -16,7 +16,7 @@ from clawblox.engine.characters.crowd import (
 )
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
-from clawblox.engine.errors import SettingsError
+from clawblox.engine.errors import SettingsError, WorldHalted
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import DataModel
@@ -98,7 +98,8 @@ class Assembly:
             "vectors": VECTOR_TYPE,
         }
         self.vm = VM(**self._options)
-        self.scheduler = Scheduler(self.vm, console.warn)
+        self.scheduler = Scheduler(self.vm, console.warn, self._report)
+        self.scheduler.halts_on_error = settings.halts_on_error
         self._equip_vm()
         libraries = {
             **lend_values(self._host),
@@ -135,6 +136,9 @@ class Assembly:
             "services": self.services,
             "scripts": self.scripts,
         }
+
+    def _report(self, failure: WorldHalted, left_out: int) -> None:
+        self.console.fail(failure, left_out, self.sources())
 
     def sources(self) -> Iterator[tuple[str, str]]:
         """Iterate over the names and texts of all scripts, also of those that do not compile."""
@@ -210,6 +214,7 @@ class Assembly:
         """Iterate over the values that the engine keeps for scripts, to count them as memory."""
         yield self.model.game
         yield from self.scheduler.held()
+        yield from self.scripts.modules.held()
         yield from self.tweens.held()
         yield from self.services.remote_events.held()
 

@@ -53,9 +53,18 @@ class Console:
         for line in text.split("\n"):
             write(f"{mark}{line}")
 
-    def fail(self, error: Exception) -> None:
-        """Write an error that does not halt the world."""
-        self._write(self.error, "[Lua Error] ", str(error))
+    def fail(self, failure: WorldHalted, left_out: int, sources: Iterable[tuple[str, str]]) -> None:
+        """Write an error that has ended a thread: the text, its place in the source, and the stack.
+
+        Args:
+            failure: The exception that would halt the world.
+            left_out: How many errors of the same place came after the last one that was written.
+            sources: The names and texts of the scripts, as Luau strings.
+        """
+        for line in _error_lines(failure, sources):
+            self.error(line)
+        if left_out:
+            self.error(f"  ({left_out} more since the last line about this place)")
 
     def halt(self, halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> None:
         """Write why the world has halted: the error, its place in the source, and the stack.
@@ -81,11 +90,17 @@ def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[
         sources: The names and texts of the scripts, as Luau strings.
     """
     return [
-        *_continue(f"[Lua Error] {halted}"),
-        *quote(halted.reason, sources),
-        *(["Stack, newest call first:"] if halted.traceback else []),
-        *(f"  {line}" for line in halted.traceback.splitlines()),
+        *_error_lines(halted, sources),
         "[Halted] Instance stopped due to Lua error. Fix the script and restart.",
+    ]
+
+
+def _error_lines(error: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[str]:
+    return [
+        *_continue(f"[Lua Error] {error}"),
+        *quote(error.reason, sources),
+        *(["Stack, newest call first:"] if error.traceback else []),
+        *(f"  {line}" for line in error.traceback.splitlines()),
     ]
 
 

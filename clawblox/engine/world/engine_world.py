@@ -236,7 +236,7 @@ class EngineWorld(Simulation):
         services = self._parts.services
         if self.failure is None:
             for failure in self._run(services.at_close.close):
-                self._console.fail(failure)
+                self._console.fail(failure, 0, self._parts.sources())
         services.data_stores.close()
 
     def _run(self, function: Callable[[], Result]) -> Result:
@@ -247,7 +247,9 @@ class EngineWorld(Simulation):
             raise WorldHalted(*self.failure.split(": ", 1))
         try:
             with self._parts.vm.entered(), self._parts.scheduler.phase("Failed to load script"):
-                return function() if self._watchdog is None else self._watch(function)
+                result = function() if self._watchdog is None else self._watch(function)
+                self._parts.scheduler.warn_of_lost_threads()
+                return result
         except WorldHalted as halted:
             if self._watchdog is not None:
                 self._watchdog.close()  # no script runs any more

@@ -22,7 +22,7 @@ from clawblox.engine.instances.tree_document import (
     tree_document,
 )
 from clawblox.engine.saved_state import SavedState
-from clawblox.engine.scheduler import SHAPE as SCHEDULER_SHAPE
+from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.signals import Signal, SignalConnection
 from clawblox.engine.slots import Slots
 from clawblox.luau import VM, HostObject
@@ -40,7 +40,7 @@ _SHAPE: Final = {
     "content_hash": shapes.text,
     "tree": TREE_SHAPE,
     "signals": SIGNALS_SHAPE,
-    "scheduler": SCHEDULER_SHAPE,
+    "scheduler": Scheduler.shape,
     "vm": {str: shapes.anything},
 }
 """Of a whole document, its systems apart."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 _CHUNK_ID_SIZE = 256
+FULL = "not enough memory"
 MAX_MESSAGE = 511  # bytes of a message of the runtime, as in the reference
 
 
@@ -52,7 +53,7 @@ class OutOfMemory(LuaError):  # noqa: N818 - the name states the condition
     """The heap is full. The error has no position."""
 
     def __init__(self) -> None:
-        super().__init__("not enough memory")
+        super().__init__(FULL)
 
 
 class LuauSyntaxError(LuaError):

@@ -42,6 +42,8 @@ class Coroutine:
         frames: The suspended calls, outermost first.
         environment: The globals of chunks loaded in it.
         error: The error that killed it, for ``coroutine.close``; None otherwise.
+        ended: Called when it has returned, failed or been closed, with whether it went well, and
+            its results or the error value. The host sets it, also after a restore.
     """
 
     function: Callable[..., Any] | None
@@ -49,6 +51,7 @@ class Coroutine:
     status: str = "suspended"
     frames: list[SuspendedFrame] = field(default_factory=list)
     error: LuaError | None = None
+    ended: Callable[[bool, tuple[Any, ...]], None] | None = None
     _serial: int = field(init=False)
 
 

@@ -81,9 +81,8 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
     if outer is not None and coroutine.function is not None:
         _allow_own_calls()
     try:
-        result = as_tuple(_run(coroutine, values))
+        outcome = True, as_tuple(_run(coroutine, values))
         coroutine.status = "dead"
-        return True, result
     except Yield as suspended:
         coroutine.frames += reversed(suspended.frames)
         coroutine.status = "suspended"
@@ -94,7 +93,7 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         if not isinstance(error, LuaError):
             raise
         coroutine.error = error
-        return False, (error.value,)
+        outcome = False, (error.value,)
     finally:
         vm.c_calls -= 1
         vm.running, vm.base_c_calls, vm.depth = outer, outer_base, depth
@@ -103,6 +102,9 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
             sys.setrecursionlimit(call_limit() + extra_calls)
         if outer is not None:
             outer.status = "running"
+    if coroutine.ended is not None:
+        coroutine.ended(*outcome)
+    return outcome
 
 
 def _allow_own_calls() -> None:
@@ -172,9 +174,12 @@ def close(coroutine: Coroutine) -> tuple[Any, ...]:
     if coroutine.status not in ("suspended", "dead"):
         raise RuntimeFault(f"cannot close {coroutine.status} coroutine")
     error, coroutine.error = coroutine.error, None
+    was_suspended = coroutine.status == "suspended"
     coroutine.status = "dead"
     coroutine.function = None
     coroutine.frames = []
+    if was_suspended and coroutine.ended is not None:
+        coroutine.ended(False, ("the thread was closed",))
     return (True,) if error is None else (False, error.value)
 
 

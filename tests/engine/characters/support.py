@@ -56,6 +56,7 @@ class SmallWorld:
         self.warnings = []
         self.vm = VM(vectors=VECTOR_TYPE)
         self.scheduler = Scheduler(self.vm, self.warnings.append)
+        self.scheduler.halts_on_error = True  # so that errors reach the test
         libraries = {**lend_values(host), **make_task_globals(host, self.scheduler)}
         classes = ClassTable(ROWS, host, make_default)
         add_members(classes, self.scheduler)

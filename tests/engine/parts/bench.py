@@ -30,6 +30,7 @@ class Bench:
         self.host = BenchHost()
         self.vm = VM(vectors=VECTOR_TYPE)
         self.scheduler = Scheduler(self.vm, self.warnings.append)
+        self.scheduler.halts_on_error = True  # so that errors reach the test
         libraries = lend_values(self.host)
         classes = ClassTable(
             (*ROWS, ClassSpec("PlayerGui", creatable=False)), self.host, make_default

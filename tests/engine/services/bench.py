@@ -59,6 +59,7 @@ class Bench:
         }
         self.vm = VM(**self._options)
         self.scheduler = Scheduler(self.vm, self.lines.append)
+        self.scheduler.halts_on_error = True  # so that errors reach the test
         self.vm.globals.update(lend_values(self._host))
         classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
         add_members(classes, self.scheduler)

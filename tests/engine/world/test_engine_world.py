@@ -123,7 +123,11 @@ def test_a_refused_input_and_a_kicked_player_are_400(client):
     assert (answer.status_code, answer.text) == (400, "Not in any instance of this game")
 
 
-def test_an_uncaught_error_halts_the_world(client, directory):
+def test_an_uncaught_error_halts_the_world_where_its_settings_say_so(directory, lines):
+    (directory / "world.toml").write_text(SETTINGS + '[scripts]\non_error = "halt"\n')
+    hosted = make_hosted(directory, lines)
+    hosted.begin()
+    client = Client(hosted)
     session = client.join()
     reason = "Failed to process agent inputs: main.lua:4: boom"
     text = f"Game halted: {reason}. See logs for full stack trace."

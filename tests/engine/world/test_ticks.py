@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from clawblox.engine.errors import WorldHalted
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
@@ -199,7 +198,7 @@ def test_n3_a_halted_world_names_the_place(tmp_path, statement, where):
         f"part.Position = Vector3.new(0, {height}, 0)\n" + statement
     )
     plan = Plan().join(1, "Rocky").act(2, "Rocky", "Hello").leave(4, "Rocky")
-    run = play(tmp_path, main, 6, plan)
+    run = play(tmp_path, main, 6, plan, halts_on_error=True)
     assert run.world.failure is not None
     assert run.world.failure.startswith(f"{where}: ")
     assert run.lines[0] == f"err [Lua Error] {run.world.failure}"
@@ -267,9 +266,7 @@ def test_each_line_in_the_log_of_a_world_has_its_tick(tmp_path, capsys):
     def run() -> None:
         world = EngineWorld(EngineSettings(directory=tmp_path))
         world.begin()
-        for _ in range(6):
-            world.step()
-        with pytest.raises(WorldHalted):
+        for _ in range(7):
             world.step()
 
     run_deep(run)

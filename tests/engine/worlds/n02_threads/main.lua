@@ -7,7 +7,8 @@ local function note(what)
 	table.insert(order, what)
 end
 
--- what main defers, and a wait that it does not time, go on in the first tick, before Heartbeat
+-- what main defers, and a wait that it does not time, go on in the first tick, before Heartbeat:
+-- first what was deferred, and what that defers in turn
 local beats, first = 0, {}
 RunService.Heartbeat:Connect(function()
 	beats += 1
@@ -17,14 +18,11 @@ task.delay(0, function()
 end)
 task.defer(function()
 	table.insert(first, "defer " .. beats)
-end)
-task.spawn(function()
-	coroutine.yield()
-	table.insert(first, "yield " .. beats)
+	task.defer(table.insert, first, "nested")
 end)
 Check.equal("task.wait never returns 0", task.wait(), 1 / 60)
 table.insert(first, "wait " .. beats)
-Check.list("in the order of waiting", first, { "delay 0", "defer 0", "yield 0", "wait 0" })
+Check.list("in the order of waiting", first, { "defer 0", "nested", "delay 0", "wait 0" })
 RunService.Heartbeat:Wait() -- the rest is about what begins to wait within a tick
 
 -- spawn runs at once, up to its first yield
@@ -53,7 +51,7 @@ waits(0.02, 2)
 waits(0.1, 6)
 waits(0.5, 30)
 
--- due threads resume in the order in which they were scheduled, whatever they wait with
+-- due threads resume in the order in which they were scheduled; deferred ones come before them
 local due = {}
 task.delay(0, function()
 	table.insert(due, "delay")
@@ -65,24 +63,25 @@ task.spawn(function()
 	task.wait()
 	table.insert(due, "wait")
 end)
-task.spawn(function()
-	coroutine.yield()
-	table.insert(due, "yield")
-end)
 task.delay(1 / 60, function(a, b)
 	table.insert(due, "delay " .. a .. b)
 end, 1, 2)
 
--- a bare yield is resumed at the next tick, with no values
-task.spawn(function()
+-- a bare yield lasts until a script resumes the thread, and gets its values
+local yielded = task.spawn(function()
 	local start = tick()
-	Check.equal("a bare yield gets no values", select("#", coroutine.yield()), 0)
-	Check.near("a bare yield lasts one tick", tick() - start, 1 / 60, 1e-9)
+	Check.equal("a bare yield gets the values", select("#", coroutine.yield()), 2)
+	Check.near("a bare yield lasts until it is resumed", tick() - start, 0.1, 1e-9)
+	note("resumed")
+end)
+task.delay(0.1, function()
+	task.spawn(yielded, 1, 2)
+	Check.equal("the thread was suspended until then", order[#order], "resumed")
 end)
 
--- an error within the first run of task.spawn is a warning
+-- an error ends its thread alone
 task.spawn(function()
-	error("only a warning")
+	error("ends its thread alone")
 end)
 
 -- task.spawn resumes a thread
@@ -117,7 +116,7 @@ end)
 
 task.spawn(function()
 	task.wait(1)
-	Check.list("FIFO over all kinds of waiting", due, { "delay", "defer 5", "wait", "yield", "delay 12" })
+	Check.list("FIFO over all kinds of waiting", due, { "defer 5", "delay", "wait", "delay 12" })
 	local before = tick()
 	wait(0.1)
 	Check.near("wait works", tick() - before, 0.1, 1e-9)

@@ -21,7 +21,14 @@ local function forever(what, action, ...)
 end
 
 forever("wait", task.wait, 0.05)
-forever("yield", coroutine.yield)
+local yielded = {}
+forever("yield", function()
+	yielded[1] = coroutine.running()
+	coroutine.yield()
+end)
+RunService.Heartbeat:Connect(function()
+	task.spawn(yielded[1])
+end)
 forever("signal", function()
 	RunService.Heartbeat:Wait()
 	log.AttributeChanged:Wait()

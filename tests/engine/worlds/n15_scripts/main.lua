@@ -14,7 +14,9 @@ Check.equal("it runs once", counter.loads(), 1)
 Check.equal("a module has its own script", counter.name, "Counter")
 Check.fails("require wants a module", "require expects a ModuleScript", require, Scripts.First)
 Check.fails("circles", "cyclic module dependency detected", require, Scripts.lib.RoundA)
-Check.fails("a module must not yield", "ModuleScript yielded during require (not yet supported)", require, Scripts.lib.Sleeper)
+local before = tick()
+Check.equal("a module may wait while it loads", require(Scripts.lib.Sleeper), "slept")
+Check.near("and who requires it waits", tick() - before, 0.1, 1e-9)
 Check.fails("its error is ours", "broken on purpose", require, Scripts.lib.Broken)
 mine = "main" -- a global of this script alone
 

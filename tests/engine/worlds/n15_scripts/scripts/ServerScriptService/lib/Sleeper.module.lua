@@ -1,2 +1,2 @@
-task.wait()
-return {}
+task.wait(0.1)
+return "slept"

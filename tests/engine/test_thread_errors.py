@@ -1,0 +1,49 @@
+"""How errors of threads are counted and kept from flooding the log."""
+
+from __future__ import annotations
+
+from clawblox.engine.errors import WorldHalted
+from clawblox.engine.slots import Slots
+from clawblox.engine.thread_errors import ThreadErrors
+
+
+def error(at: int, text: str = "no") -> WorldHalted:
+    return WorldHalted("End frame error", f"main.lua:{at}: {text}", f"main.lua:{at}\nmain.lua:99\n")
+
+
+def test_each_place_is_logged_again_after_a_second_with_the_errors_left_out() -> None:
+    logged: list[tuple[str, int]] = []
+    errors = ThreadErrors(lambda failure, left_out: logged.append((failure.reason, left_out)))
+    for tick in (0, 1, 59, 60, 61):
+        errors.add(error(1, f"at {tick}"), tick)
+    errors.add(error(2), 61)
+    assert logged == [("main.lua:1: at 0", 0), ("main.lua:1: at 60", 2), ("main.lua:2: no", 0)]
+    assert (errors.count, errors.last) == (6, "End frame error: main.lua:2: no")
+
+
+def test_the_places_of_a_second_are_bounded_and_all_errors_are_counted() -> None:
+    logged: list[str] = []
+    errors = ThreadErrors(lambda failure, _: logged.append(failure.reason))
+    for at in range(1000):
+        errors.add(error(at), 0)
+    assert len(logged) == 257  # the last line stands for all other places
+    assert errors.count == 1000
+    errors.add(error(5000), 60)
+    assert logged[-1] == "main.lua:5000: no"
+
+
+def test_a_long_text_is_cut() -> None:
+    errors = ThreadErrors(lambda *_: None)
+    errors.add(error(1, "x" * 10_000), 0)
+    assert len(errors.last) == 1000
+
+
+def test_a_restored_world_counts_and_logs_on() -> None:
+    logged: list[int] = []
+    errors, restored = (ThreadErrors(lambda _, left: logged.append(left)) for _ in range(2))
+    for tick in range(30):
+        errors.add(error(1), tick)
+    restored.restore(errors.document(Slots()), Slots())
+    restored.add(error(1), 59)
+    restored.add(error(1), 60)
+    assert (restored.count, logged) == (32, [0, 30])
