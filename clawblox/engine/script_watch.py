@@ -19,7 +19,7 @@ import anyio
 import attrs
 from anyio import to_thread
 
-from clawblox.engine.scripts.script_files import find_scripts
+from clawblox.engine.scripts.script_tree import find_files
 from clawblox.engine.settings import CONFIG_NAME, EngineSettings
 from clawblox.protocol import (
     LISTEN_FDNAMES_ENV,
@@ -116,9 +116,8 @@ def _stamps(settings: EngineSettings) -> _Stamps:
 
 def _files(settings: EngineSettings) -> Iterator[Path]:
     directory = settings.directory
-    yield from (directory / name for name in (CONFIG_NAME, settings.main, settings.skill))
-    tree = directory / settings.tree
-    yield from (tree / path for path in sorted(find_scripts(tree)))
+    yield from (directory / name for name in (CONFIG_NAME, settings.skill))
+    yield from find_files(directory, settings.main, settings.tree)
 
 
 def _stat(path: Path) -> os.stat_result | None:

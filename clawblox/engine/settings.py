@@ -32,6 +32,8 @@ _WATCHDOG_MIB: Final = 2048
 _MIB_PER_HEAP_MIB: Final = 4
 """Memory that the watchdog allows per byte of heap, unless a world sets another limit."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
+PROJECT_SUFFIX: Final = ".project.json"
+"""The end of the name of a project file of Rojo, which ``scripts.tree`` may be."""
 RENDERER_FILES: Final = "renderer"
 """Directory of the files of a renderer, within the world's directory."""
 
@@ -66,7 +68,8 @@ class EngineSettings:
         directory: The directory of the world.
         name: The name of the world.
         main: The path of the main script below the directory.
-        tree: The path of the script tree below the directory, which may be absent.
+        tree: The path of the script tree below the directory, which may be absent, or of a project
+            file.
         skill: The path of the document for agents below the directory, which may be absent.
         max_players: How many players may be in the world at a time.
         afk_timeout_s: Simulation time after which a player without input is removed; 0 means
@@ -300,8 +303,11 @@ def _find_main(scripts: _Table) -> str:
 
 def _find_tree(scripts: _Table) -> str:
     tree = scripts.path("tree", "scripts")
-    if "tree" in scripts.values and not (scripts.directory / tree).is_dir():
-        raise SettingsError(f"scripts.tree points to missing directory: {scripts.directory / tree}")
+    path = scripts.directory / tree
+    is_there = path.is_file() if tree.endswith(PROJECT_SUFFIX) else path.is_dir()
+    if "tree" in scripts.values and not is_there:
+        what = "file" if tree.endswith(PROJECT_SUFFIX) else "directory"
+        raise SettingsError(f"scripts.tree points to missing {what}: {path}")
     return tree
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.characters.character import CHARACTER, ROOT_NAME, Character, find_root
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.tree_changes import set_parent
+from clawblox.engine.instances.tree_changes import clone, destroy, set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
 from clawblox.engine.saved_state import SavedState, from_json, to_json
@@ -242,4 +242,22 @@ def _give_character(player: Instance, at: Vector) -> Instance:
     character.props["PrimaryPart"] = root
     player.change("Character", character)
     set_parent(character, model.workspace)
+    _give_screens(player)
     return character
+
+
+def _give_screens(player: Instance) -> None:
+    """Copy what is in StarterGui into the PlayerGui of a player who gets a character.
+
+    A copy of an earlier character is replaced, unless ``ResetOnSpawn`` is off.
+    """
+    starter, gui = player.model.services.get("StarterGui"), player.read("PlayerGui")
+    if starter is None or gui is None:
+        return
+    for screen in tuple(starter.children):
+        old = gui.find_child(screen.name)
+        if old is not None and screen.read("ResetOnSpawn") is False:
+            continue
+        if old is not None:
+            destroy(old)
+        set_parent(clone(screen), gui)

@@ -1,15 +1,16 @@
 """The main script of a world and its script tree, as files.
 
-The tree contains ``<Service>/…/<name>.lua``. Directories below the service become Folders.
+The tree is a directory with ``<Service>/…/<name>.lua``, or what a project file of Rojo describes
+(`project_files`). Directories become Folders; one with ``init.lua`` becomes that script.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -18,8 +19,22 @@ from clawblox.engine.settings import SCRIPT_SUFFIXES
 
 ROOTS: Final = ("Workspace", "ServerScriptService")
 """The services that scripts run below, in the order in which they run."""
+STORAGES: Final = ("ReplicatedStorage", "ServerStorage", "StarterGui", "StarterPlayer")
+"""The other services of the tree: scripts below them do not run."""
+ALIASES_NAME: Final = ".luaurc"
+"""The name of a file with aliases for ``require``."""
 
-_ENDINGS: Final = ((".module", "ModuleScript"), (".server", "Script"), (".script", "Script"))
+Place: TypeAlias = tuple[str, ...]
+"""The names from the service down to an instance."""
+
+_ENDINGS: Final = (
+    (".module", "ModuleScript"),
+    (".server", "Script"),
+    (".script", "Script"),
+    (".client", "LocalScript"),
+)
+_INIT: Final = "init"
+_SERVICE_DEPTH: Final = 2  # a service and the name of a file in it
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -33,6 +48,7 @@ class ScriptFile:
         folders: The service and the folders below it; empty for the main script.
         name: The name of its instance.
         class_name: The class of its instance.
+        is_folder: Whether it is the ``init.lua`` of a directory, whose other scripts are below it.
     """
 
     path: str
@@ -40,6 +56,17 @@ class ScriptFile:
     folders: tuple[str, ...]
     name: str
     class_name: str
+    is_folder: bool = False
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The names from the service down to its instance."""
+        return (*self.folders, self.name)
+
+    @property
+    def may_run(self) -> bool:
+        """Whether it starts by itself."""
+        return self.class_name == "Script" and (not self.folders or self.folders[0] in ROOTS)
 
 
 @attrs.frozen
@@ -48,40 +75,130 @@ class WorldScripts:
 
     Attributes:
         main: The main script.
-        tree: The scripts of the tree, sorted by path.
+        tree: The scripts of the tree, each before those below it.
+        others: The path and text of each other file that decides what scripts do.
+        places: The names from the service down to the instance of each directory of the tree, by
+            its path below the directory of the world.
     """
 
     main: ScriptFile
     tree: tuple[ScriptFile, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+    places: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    @classmethod
+    def empty(cls) -> WorldScripts:
+        """Return the scripts of a world whose main script is empty."""
+        return cls(ScriptFile("main.lua", "", (), "main", "Script"))
 
     def sources(self) -> list[list[str]]:
-        """Return the path and the text of each script."""
-        return [[script.path, script.source] for script in (self.main, *self.tree)]
+        """Return the path and the text of each file."""
+        scripts = [[script.path, script.source] for script in (self.main, *self.tree)]
+        return scripts + [list(other) for other in self.others]
 
 
-def read_scripts(directory: Path, main: str, tree: str) -> WorldScripts:
-    """Read the scripts of a world.
+def read_main(directory: Path, main: str) -> ScriptFile:
+    """Read the main script of a world.
+
+    Raises:
+        SettingsError: It cannot be read.
+    """
+    name, _ = split_name(PurePosixPath(main).name, plain="Script")
+    return ScriptFile(main, read_source(directory / main), (), name, "Script")
+
+
+class TreeReader:
+    """Reads the directories of a script tree.
 
     Args:
         directory: The directory of the world.
-        main: The path of the main script below it.
-        tree: The path of the script tree below it, which may be absent.
+        plain: The class of a script whose name states none, such as ``x.lua``, in a service of
+            `ROOTS`; elsewhere, and below an ``init.lua``, it is a ModuleScript.
+
+    Attributes:
+        files: The scripts so far.
+        others: As in `WorldScripts`.
+        places: As in `WorldScripts`.
+    """
+
+    def __init__(self, directory: Path, plain: str) -> None:
+        self.directory = directory
+        self._plain = plain
+        self.files: list[ScriptFile] = []
+        self.others: list[tuple[str, str]] = []
+        self.places: dict[str, tuple[str, ...]] = {}
+
+    def read(self, below: str, folders: tuple[str, ...], paths: Iterable[PurePosixPath]) -> None:
+        """Read some files of a directory.
+
+        Args:
+            below: The path of the directory below that of the world.
+            folders: The names from the service down to its instance; empty for a directory of
+                services.
+            paths: The paths of the files below it.
+
+        Raises:
+            SettingsError: One cannot be read, or has no place in the world.
+        """
+        chosen = sorted(paths, key=_by_directory)
+        modules = {path.parent for path in chosen if _is_folder(folders, path)}
+        self.places.setdefault(below, folders)
+        for path in chosen:
+            at = PurePosixPath(below) / path
+            if path.name == ALIASES_NAME:
+                self.others.append((at.as_posix(), read_source(self.directory / at)))
+                continue
+            self._note_places(below, folders, path)
+            is_below_module = any(parent in modules for parent in path.parents)
+            self.files.append(self._read_script(at, folders, path, is_below_module=is_below_module))
+
+    def _note_places(self, below: str, folders: tuple[str, ...], path: PurePosixPath) -> None:
+        for parent in path.parents:
+            names = tuple(map(to_luau_text, parent.parts))
+            self.places.setdefault((PurePosixPath(below) / parent).as_posix(), (*folders, *names))
+
+    def _read_script(
+        self,
+        at: PurePosixPath,
+        folders: tuple[str, ...],
+        path: PurePosixPath,
+        *,
+        is_below_module: bool,
+    ) -> ScriptFile:
+        names = (*folders, *map(to_luau_text, path.parts[:-1]))
+        check_place(names, path)
+        is_folder = _is_folder(folders, path)
+        is_module = is_below_module or is_folder or names[0] not in ROOTS
+        name, class_name = split_name(path.name, "ModuleScript" if is_module else self._plain)
+        place = names if is_folder else (*names, to_luau_text(name))
+        source = read_source(self.directory / at)
+        return ScriptFile(at.as_posix(), source, place[:-1], place[-1], class_name, is_folder)
+
+
+def check_place(names: tuple[str, ...], path: PurePosixPath) -> None:
+    """Check that a script has a place in the world.
+
+    Args:
+        names: The names from the service down to what contains it.
+        path: The path that the error shows.
 
     Raises:
-        SettingsError: A file cannot be read, or its path in the tree has no place in the world.
+        SettingsError: It has none.
     """
-    root = directory / tree
-    paths = sorted(find_scripts(root), key=lambda path: path.parts)
-    files = [_read_tree_file(root, path, tree) for path in paths if root / path != directory / main]
-    name, _ = _name_and_class(PurePosixPath(main).name)
-    text = _read_source(directory / main)
-    return WorldScripts(ScriptFile(main, text, (), name, "Script"), tuple(files))
+    if not names:
+        raise SettingsError(f"Invalid script path '{path}': expected <Service>/<file.lua>")
+    if names[0] not in (*ROOTS, *STORAGES):
+        *services, last = (*reversed(ROOTS), *STORAGES)
+        raise SettingsError(
+            f"Unsupported script service root '{names[0]}' in '{path}'; "
+            f"expected {', '.join(services)} or {last}"
+        )
 
 
 def find_scripts(root: Path) -> Iterator[PurePosixPath]:
-    """Yield the paths of the scripts below a directory, which may be absent; no link is followed.
+    """Yield the paths of the scripts below a directory, and of files with aliases.
 
-    It may be deeper than Python can recurse.
+    The directory may be absent, and deeper than Python can recurse. No link is followed.
     """
     directories = [""]
     while directories:
@@ -90,35 +207,60 @@ def find_scripts(root: Path) -> Iterator[PurePosixPath]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(f"{place}{entry.name}/")
-                elif entry.name.endswith(SCRIPT_SUFFIXES) and not entry.is_dir():
+                elif entry.name.endswith((*SCRIPT_SUFFIXES, ALIASES_NAME)) and not entry.is_dir():
                     yield PurePosixPath(place + entry.name)
 
 
-def _read_tree_file(root: Path, path: PurePosixPath, tree: str) -> ScriptFile:
-    *folders, file_name = path.parts
-    if not folders:
-        raise SettingsError(f"Invalid script path '{path}': expected <Service>/<file.lua>")
-    if folders[0] not in ROOTS:
-        raise SettingsError(
-            f"Unsupported script service root '{folders[0]}' in '{path}'; "
-            "expected ServerScriptService or Workspace"
-        )
-    name, class_name = _name_and_class(file_name)
-    shown = (PurePosixPath(tree) / path).as_posix()
-    names = tuple(map(to_luau_text, folders))
-    return ScriptFile(shown, _read_source(root / path), names, to_luau_text(name), class_name)
+def _by_directory(path: PurePosixPath) -> list[tuple[bool, str]]:
+    """Order paths by their parts; the ``init.lua`` of a directory comes before its other files."""
+    *folders, name = path.parts
+    return [*((True, folder) for folder in folders), (not is_init(name), name)]
 
 
-def _name_and_class(file_name: str) -> tuple[str, str]:
-    """Return the name and the class of the script in a file."""
+def is_init(file_name: str) -> bool:
+    """Return whether a directory becomes the script in this file of it."""
+    return file_name.endswith(SCRIPT_SUFFIXES) and split_name(file_name, plain="")[0] == _INIT
+
+
+def _is_folder(folders: tuple[str, ...], path: PurePosixPath) -> bool:
+    """Return whether a script is its directory; a service is none."""
+    return is_init(path.name) and len(folders) + len(path.parts) > _SERVICE_DEPTH
+
+
+def split_name(file_name: str, plain: str) -> tuple[str, str]:
+    """Return the name and the class of the script in a file; `plain` is that of ``x.lua``."""
     stem = PurePosixPath(file_name).stem
     for ending, class_name in _ENDINGS:
         if stem.endswith(ending) and stem != ending:
             return stem.removesuffix(ending), class_name
-    return stem, "Script"
+    return stem, plain
 
 
-def _read_source(path: Path) -> str:
+def join_path(directory: PurePosixPath, path: str) -> str | None:
+    """Return a path relative to the world that a file in a directory of it states.
+
+    Returns:
+        None if it leads out of the world.
+    """
+    if path.startswith("/") or "\0" in path:
+        return None
+    parts = list(directory.parts)
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def read_source(path: Path) -> str:
+    """Return the text of a file as a Luau string.
+
+    Raises:
+        SettingsError: It cannot be read.
+    """
     try:
         return path.read_bytes().removeprefix(_BOM).decode("latin-1")
     except OSError as error:

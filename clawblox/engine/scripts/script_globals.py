@@ -21,7 +21,7 @@ def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) 
 
     @host.raw("require")
     def require(module: Any = None, *_: Any) -> Any:
-        return runner.modules.require(module)
+        return runner.require(module)
 
     @host.raw("warn")
     def warn(*values: Any) -> Any:

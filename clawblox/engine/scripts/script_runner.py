@@ -11,8 +11,10 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, object_slot
 from clawblox.engine.scripts.modules import Modules
-from clawblox.engine.scripts.script_files import ROOTS, ScriptFile, WorldScripts
-from clawblox.luau import Coroutine, LuaError
+from clawblox.engine.scripts.require_paths import RequirePaths
+from clawblox.engine.scripts.script_files import ROOTS, Place, ScriptFile, WorldScripts
+from clawblox.luau import Coroutine, LuaError, RuntimeFault
+from clawblox.luau.lib.base import calling_environment
 
 _START_STEPS: Final = 100  # starting a script
 _LOOK_STEPS: Final = 2  # checking whether a script is to start
@@ -43,10 +45,40 @@ class ScriptRunner(SavedState):
         self._results: dict[int, Any] = {}  # of modules
         self._paths: dict[int, str] = {}  # of the files that instances come from
         self.modules = Modules(model.scheduler, self._load, self._results)
+        self._require_paths = RequirePaths(WorldScripts.empty())
         model.effects["source"] = self._source_changed
         model.effects["disabled"] = self._disabled_changed
         model.copied.append(self._copied)
         model.destroying.append(self._forget)
+
+    def use(self, scripts: WorldScripts) -> None:
+        """Let ``require`` find modules by paths.
+
+        Args:
+            scripts: The files of the world.
+
+        Raises:
+            SettingsError: A ``.luaurc`` cannot be used.
+        """
+        self._require_paths = RequirePaths(scripts)
+
+    def require(self, module: Any) -> Any:
+        """Return the value of a module.
+
+        Args:
+            module: A ModuleScript, or the path of one, as the running script states it.
+
+        Raises:
+            Yield: The module waits; the running thread gets its value later.
+            LuaError: There is no such module, it requires itself or fails; or it waits where the
+                running thread cannot.
+        """
+        if module.__class__ is str:
+            script = calling_environment().get("script")
+            if not isinstance(script, Instance):
+                raise RuntimeFault("require: a path needs the global 'script' of the script")
+            module = self._require_paths.find(module, script, self._paths.get(script.number, ""))
+        return self.modules.require(module)
 
     # A new world
 
@@ -59,12 +91,15 @@ class ScriptRunner(SavedState):
         Raises:
             WorldHalted: A script does not compile, or the main script fails.
         """
+        made: dict[Place, Instance] = {}
         for file in scripts.tree:
-            script = self._add(file, self._folder(file))
+            script = self._add(file, self._folder(file.folders, made))
+            if file.is_folder:
+                made[file.place] = script
             if file.class_name == "Script":
                 self._waiting[script] = None
         try:
-            self.check(file for file in scripts.tree if file.class_name == "Script")
+            self.check(file for file in scripts.tree if file.may_run)
         except LuaError as error:
             raise self._model.scheduler.halt(error) from error
         main = self._add(scripts.main, self._model.services["ServerScriptService"])
@@ -88,19 +123,20 @@ class ScriptRunner(SavedState):
     def _chunk_name(self, script: Instance) -> str:
         return self._paths.get(script.number) or to_text(_full_name(script))
 
-    def _folder(self, file: ScriptFile) -> Instance:
-        """Return the instance that a script is below; make its folders if they are missing."""
-        service, *folders = file.folders
-        parent = self._model.services[service]
-        for name in folders:
-            children = (child for child in parent.children if child.name == name)
-            folder = next((child for child in children if child.spec.name == "Folder"), None)
-            if folder is None:
-                folder = self._model.make("Folder")
-                folder.name = name
-                set_parent(folder, parent)
-            parent = folder
-        return parent
+    def _folder(self, place: Place, made: dict[Place, Instance]) -> Instance:
+        """Return the instance at a place of the tree; make it, and those above it, if missing."""
+        if place not in made:
+            *above, name = place
+            if above:
+                parent = self._folder(tuple(above), made)
+                made[place] = self._model.make("Folder")
+                made[place].name = name
+                set_parent(made[place], parent)
+            else:
+                service = self._model.service(name)
+                assert service is not None  # the reader of the tree has checked it
+                made[place] = service
+        return made[place]
 
     def _add(self, file: ScriptFile, parent: Instance) -> Instance:
         script = self._model.make(file.class_name)

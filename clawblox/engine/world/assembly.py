@@ -26,7 +26,6 @@ from clawblox.engine.instances.tree_document import make_tree
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import Scheduler
-from clawblox.engine.scripts.script_files import read_scripts
 from clawblox.engine.scripts.script_globals import (
     make_instance_library,
     make_script_globals,
@@ -34,6 +33,7 @@ from clawblox.engine.scripts.script_globals import (
     share_tables,
 )
 from clawblox.engine.scripts.script_runner import ScriptRunner
+from clawblox.engine.scripts.script_tree import read_scripts
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.every import Services, add_services, fire_heartbeat, fire_stepped
 from clawblox.engine.services.players import Players
@@ -68,7 +68,7 @@ class Assembly:
             cannot be restored.
 
     Raises:
-        SettingsError: A script cannot be read.
+        SettingsError: A script or another file of the script tree cannot be used.
 
     Attributes:
         content_hash: A hash of the scripts and of the settings that change what the world does.
@@ -113,6 +113,7 @@ class Assembly:
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.scripts = ScriptRunner(self.model)
+        self.scripts.use(self._files)
         libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
         self.vm.globals.update(libraries)
         self.services = self._make_services(store)
@@ -152,7 +153,7 @@ class Assembly:
             SettingsError: A script does not compile; the message quotes it.
         """
         files = (self._files.main, *self._files.tree)
-        chosen = [file for file in files if file.class_name == "Script" or file.path in changed]
+        chosen = [file for file in files if file.may_run or file.path in changed]
         try:
             self.scripts.check(chosen)
         except LuauSyntaxError as error:

@@ -395,7 +395,16 @@ def getfenv(*args: Any) -> Any:
     level = _level((target,), "getfenv")
     if level == 0:
         return thread_environment()
-    frame = _frame_at(level, "getfenv")
+    return _environment_of(_frame_at(level, "getfenv"))
+
+
+def calling_environment() -> Any:
+    """Return the globals of the function of a script that runs; those of the thread outside any."""
+    levels = stack(sys._getframe(1))
+    return _environment_of(next((level.frame for level in levels if level.prototype), None))
+
+
+def _environment_of(frame: FrameType | ScriptFrame | None) -> Any:
     if isinstance(frame, ScriptFrame):
         return frame.environment.cell_contents
     environment = frame.f_locals.get("E") if frame is not None else None

@@ -10,6 +10,8 @@ import pytest
 
 from clawblox.engine.gui import billboard_json, find_clicked, gui_json
 from tests.engine.gui.support import GuiWorld
+from tests.engine.playing import say
+from tests.engine.torture import Plan
 
 shared_world = functools.cache(GuiWorld)
 
@@ -187,3 +189,29 @@ def test_n10_a_click_finds_buttons_of_the_own_gui_only() -> None:
     bad: list[Any] = [screen.number, others.number, world.gui.number, 99, -1, 2.0, True, "x", None]
     for element_id in bad:
         assert find_clicked(world.gui, element_id) is None
+
+
+def test_a_character_brings_copies_of_starter_gui(tmp_path):
+    main = """
+    for _, name in { "Score", "Map" } do
+        local screen = Instance.new("ScreenGui", game.StarterGui)
+        screen.Name = name
+        screen.ResetOnSpawn = name == "Score"
+        local label = Instance.new("TextLabel", screen)
+        label.Text = name
+    end
+    game.Players.PlayerAdded:Connect(function(player)
+        local gui = player.PlayerGui
+        local score, map = gui.Score, gui.Map
+        print(#gui:GetChildren(), score.TextLabel.Text, score ~= game.StarterGui.Score)
+        score.TextLabel.Text, map.TextLabel.Text = "7", "drawn"
+        player:LoadCharacter()
+        print(#gui:GetChildren(), gui.Score ~= score, gui.Score.TextLabel.Text, score.Parent)
+        print(gui.Map == map, gui.Map.TextLabel.Text)
+    end)
+    """
+    assert say(tmp_path, main, 2, Plan().join(1, "Ada")) == [
+        "2\tScore\ttrue",
+        "2\ttrue\tScore\tnil",
+        "true\tdrawn",
+    ]

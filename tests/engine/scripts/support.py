@@ -13,7 +13,6 @@ from clawblox.engine.instances.members import add_members
 from clawblox.engine.instances.spec import ClassSpec, ClassTable
 from clawblox.engine.instances.tree_document import fill_tree, make_tree, tree_document
 from clawblox.engine.scheduler import Scheduler
-from clawblox.engine.scripts.script_files import read_scripts
 from clawblox.engine.scripts.script_globals import (
     make_instance_library,
     make_script_globals,
@@ -21,6 +20,7 @@ from clawblox.engine.scripts.script_globals import (
     share_tables,
 )
 from clawblox.engine.scripts.script_runner import ScriptRunner
+from clawblox.engine.scripts.script_tree import read_scripts
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import find_enum_object
 from clawblox.engine.values.libraries import lend_values, make_default
@@ -68,7 +68,9 @@ class ScriptWorld:
         self.vm.globals.update({**self.globals, **self.model.services, "game": self.model.game})
         self.vm.sandbox()
         share_tables(self.vm)
-        self.runner.begin(read_scripts(directory, "main.lua", "scripts"))
+        files = read_scripts(directory, "main.lua", "scripts")
+        self.runner.use(files)
+        self.runner.begin(files)
         return self
 
     def tick(self, count: int = 1) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from clawblox.engine.errors import SettingsError
-from clawblox.engine.scripts.script_files import WorldScripts, read_scripts
+from clawblox.engine.scripts.script_files import WorldScripts
+from clawblox.engine.scripts.script_tree import read_scripts
 from tests.deep import constrained, make_deep
 from tests.engine.scripts.support import write_world
 
@@ -25,6 +26,7 @@ def read(directory: Path, main: str = "main.lua") -> WorldScripts:
         ("Rules.script.lua", "Rules", "Script"),
         ("Rules.lua", "Rules", "Script"),
         ("Rules.luau", "Rules", "Script"),
+        ("Rules.client.lua", "Rules", "LocalScript"),
         ("Big.Rules.lua", "Big.Rules", "Script"),
         (".module.lua", ".module", "Script"),
         ("Zoë.lua", "ZoÃ«", "Script"),
@@ -63,12 +65,12 @@ def test_n15_a_script_outside_a_service_is_refused(tmp_path: Path) -> None:
 
 
 def test_n15_an_unknown_service_is_refused(tmp_path: Path) -> None:
-    write_world(tmp_path, **{"ReplicatedStorage__a.lua": ""})
+    write_world(tmp_path, **{"Teams__a.lua": ""})
     with pytest.raises(SettingsError) as caught:
         read(tmp_path)
     assert str(caught.value) == (
-        "Unsupported script service root 'ReplicatedStorage' in 'ReplicatedStorage/a.lua'; "
-        "expected ServerScriptService or Workspace"
+        "Unsupported script service root 'Teams' in 'Teams/a.lua'; expected ServerScriptService, "
+        "Workspace, ReplicatedStorage, ServerStorage, StarterGui or StarterPlayer"
     )
 
 
