@@ -14,7 +14,7 @@ from clawblox.engine.scripts.modules import Modules
 from clawblox.engine.scripts.require_paths import RequirePaths
 from clawblox.engine.scripts.script_files import ROOTS, Place, ScriptFile, WorldScripts
 from clawblox.luau import Coroutine, LuaError, RuntimeFault
-from clawblox.luau.lib.base import calling_environment
+from clawblox.luau.runtime.diagnose import calling_environment
 
 _START_STEPS: Final = 100  # starting a script
 _LOOK_STEPS: Final = 2  # checking whether a script is to start

@@ -35,6 +35,7 @@ from clawblox.luau.lib.support.registry import BUILTINS, install
 from clawblox.luau.runtime.chunk import environment_cell, find_prototype
 from clawblox.luau.runtime.diagnose import (
     Level,
+    environment_of,
     frame_closure,
     run_handler,
     stack,
@@ -395,20 +396,7 @@ def getfenv(*args: Any) -> Any:
     level = _level((target,), "getfenv")
     if level == 0:
         return thread_environment()
-    return _environment_of(_frame_at(level, "getfenv"))
-
-
-def calling_environment() -> Any:
-    """Return the globals of the function of a script that runs; those of the thread outside any."""
-    levels = stack(sys._getframe(1))
-    return _environment_of(next((level.frame for level in levels if level.prototype), None))
-
-
-def _environment_of(frame: FrameType | ScriptFrame | None) -> Any:
-    if isinstance(frame, ScriptFrame):
-        return frame.environment.cell_contents
-    environment = frame.f_locals.get("E") if frame is not None else None
-    return thread_environment() if environment is None else environment
+    return environment_of(_frame_at(level, "getfenv"))
 
 
 def setfenv(*args: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast as python
 import gc
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from types import CodeType, FrameType, FunctionType, TracebackType
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from clawblox.luau.compiler.ir import Writer
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
-from clawblox.luau.core.machine import current
+from clawblox.luau.core.machine import current, thread_environment
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import TYPE_NAMES, Function, as_tuple, describe_key, first, key_value
 from clawblox.luau.runtime.chunk import (
@@ -228,6 +229,20 @@ def _level(frame: FrameType, line: int | None = None) -> Level | None:
         return Level(prototype.name, prototype, place, frame)
     name = BUILTIN_CODES.get(code)
     return None if name is None else Level(name, None, -1, frame)
+
+
+def environment_of(frame: FrameType | ScriptFrame | None) -> Any:
+    """Return the globals of a running or suspended function; those of the thread for None."""
+    if isinstance(frame, ScriptFrame):
+        return frame.environment.cell_contents
+    environment = frame.f_locals.get("E") if frame is not None else None
+    return thread_environment() if environment is None else environment
+
+
+def calling_environment() -> Any:
+    """Return the globals of the function of a script that runs; those of the thread outside any."""
+    levels = stack(sys._getframe(1))
+    return environment_of(next((level.frame for level in levels if level.prototype), None))
 
 
 def suspended_levels(frames: list[Any]) -> list[Level]:
