@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from clawblox.luau.core.values import (
     type_name,
 )
 from clawblox.luau.lib import build_globals
+from clawblox.luau.lib.support.late import LATE_NAMES, place_late
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction
@@ -78,6 +79,9 @@ class VM(LimitedMachine):
             limit.
         output: Called with each line that ``print`` prints, without its end; None drops it.
         vectors: The name and the members of vectors; by default as in the reference.
+        late_names: Globals of the host, dotted below a library, that its first snapshots lacked, in
+            the order of their arrival. Snapshots of a sandbox leave them out until scripts keep
+            them.
 
     Attributes:
         globals: The table of globals.
@@ -100,8 +104,10 @@ class VM(LimitedMachine):
         memory_bytes: int | None = None,
         output: Callable[[str], None] | None = None,
         vectors: VectorType = PLAIN_VECTORS,
+        late_names: Sequence[str] = (),
     ) -> None:
         super().__init__(steps, memory_bytes, NAMES)
+        self._late_names = (*LATE_NAMES, *late_names)
         self.vectors = vectors
         self._is_entered = False  # a budget is in use
         self._is_ready = False  # the budget in use belongs to the present thread, and that is deep
@@ -139,12 +145,22 @@ class VM(LimitedMachine):
         set_metatable(environment, meta)
         return environment
 
-    def sandbox(self) -> None:
-        """Make the globals and libraries read-only; scripts then need environments of their own."""
+    def sandbox(self, *, writable: Sequence[str] = ()) -> None:
+        """Make the globals and libraries read-only; scripts then need environments of their own.
+
+        Args:
+            writable: Globals that become new tables, which scripts may change.
+        """
         for value in self.globals.values():
             if isinstance(value, LuaTable) and value is not self.globals:
                 freeze(value)
+        self.globals.update((name, LuaTable()) for name in writable)
+        self._place_late(self.globals)
         freeze(self.globals)
+
+    def _place_late(self, fresh: LuaTable) -> None:
+        self.is_sandboxed = True
+        self.late = place_late(self._late_names, fresh, self.globals)
 
     def coroutine(self, function: Any) -> Coroutine:
         """Return a suspended coroutine that will run a function."""
@@ -271,6 +287,7 @@ class VM(LimitedMachine):
         *,
         host: Host | None = None,
         sources: Mapping[str, str] | None = None,
+        fresh: LuaTable | None = None,
         **options: Any,
     ) -> VM:
         """Return a new VM in the state of a document.
@@ -281,6 +298,8 @@ class VM(LimitedMachine):
                 host without any.
             sources: The current sources by chunk name, to be compared with the saved ones; None
                 compares nothing.
+            fresh: The globals of a new VM of this host, which give a sandbox the `late_names` that
+                the document lacks; None means a host without any.
             options: The arguments of the constructor.
 
         Raises:
@@ -288,7 +307,10 @@ class VM(LimitedMachine):
                 the host lacks a function or object.
         """
         vm = cls(**options)
+        fresh = vm.globals if fresh is None else fresh
         run_deep(Loader(vm, document, host, sources).load)
+        if vm.is_sandboxed:
+            vm._place_late(fresh)
         return vm
 
     # Identity

@@ -207,8 +207,12 @@ def find_scripts(root: Path) -> Iterator[PurePosixPath]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(f"{place}{entry.name}/")
-                elif entry.name.endswith((*SCRIPT_SUFFIXES, ALIASES_NAME)) and not entry.is_dir():
+                elif _is_read(entry.name) and not entry.is_dir():
                     yield PurePosixPath(place + entry.name)
+
+
+def _is_read(file_name: str) -> bool:
+    return file_name.endswith(SCRIPT_SUFFIXES) or file_name == ALIASES_NAME
 
 
 def _by_directory(path: PurePosixPath) -> list[tuple[bool, str]]:

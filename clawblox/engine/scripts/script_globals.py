@@ -10,9 +10,9 @@ from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
-from clawblox.luau import VM, Coroutine, Host, LuaTable, RuntimeFault
+from clawblox.luau import Coroutine, Host, LuaTable, RuntimeFault
 from clawblox.luau.core import operators
-from clawblox.luau.core.values import describe_key, is_function, raw_set
+from clawblox.luau.core.values import describe_key, is_function
 from clawblox.luau.lib.support import arguments as arg
 
 
@@ -33,14 +33,8 @@ def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) 
     return {"require": require, "warn": warn}
 
 
-def share_tables(vm: VM) -> None:
-    """Give scripts the writable tables ``_G`` and ``shared``.
-
-    The sandbox makes every library read-only, so this comes after it.
-    """
-    for name in ("_G", "shared"):
-        raw_set(vm.globals, name, LuaTable())
-
+SHARED_TABLES = ("_G", "shared")
+"""The globals that scripts may change."""
 
 _WAIT_WARNING = "wait() is legacy; prefer task.wait()"
 _TICK_WARNING = "tick() is legacy; prefer task.wait() and RunService events"

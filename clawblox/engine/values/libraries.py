@@ -48,6 +48,12 @@ LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
     },
 }
 
+LATE_NAMES: tuple[str, ...] = ()
+"""Globals and fields of libraries that worlds have got since version 1 of their snapshots.
+
+Dotted below a library; new ones come last. See `clawblox.luau.lib.support.late`.
+"""
+
 _ENUM_TYPES = (
     (enums.ITEM_TYPE, enums.ITEM_METHODS),
     (enums.ENUM_TYPE, enums.ENUM_METHODS),

@@ -27,10 +27,10 @@ from clawblox.engine.parts.parts import Parts
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import (
+    SHARED_TABLES,
     make_instance_library,
     make_script_globals,
     make_task_globals,
-    share_tables,
 )
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.scripts.script_tree import read_scripts
@@ -40,7 +40,7 @@ from clawblox.engine.services.players import Players
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.tweens import Tweens
 from clawblox.engine.values.enums import find_enum_object
-from clawblox.engine.values.libraries import lend_values, make_default
+from clawblox.engine.values.libraries import LATE_NAMES, lend_values, make_default
 from clawblox.engine.values.vector3 import VECTOR_TYPE
 from clawblox.engine.world.console import Console, quote
 from clawblox.engine.world.world_state import check_document, read_world
@@ -96,6 +96,7 @@ class Assembly:
             "memory_bytes": settings.memory_bytes,
             "output": console.print,
             "vectors": VECTOR_TYPE,
+            "late_names": LATE_NAMES,
         }
         self.vm = VM(**self._options)
         self.scheduler = Scheduler(self.vm, console.warn, self._report)
@@ -171,8 +172,7 @@ class Assembly:
         self.services.begin()
         game, services = self.model.game, self.model.services
         self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
-        self.vm.sandbox()
-        share_tables(self.vm)
+        self.vm.sandbox(writable=SHARED_TABLES)
         self.scripts.begin(self._files)
 
     def restore(self, state: Any) -> None:
@@ -184,7 +184,9 @@ class Assembly:
         """
         check_document(self.systems, state)
         kept = make_tree(self.model, state["tree"])
-        self.vm = self.scheduler.vm = VM.restore(state["vm"], host=self._host, **self._options)
+        self.vm = self.scheduler.vm = VM.restore(
+            state["vm"], host=self._host, fresh=self.vm.globals, **self._options
+        )
         self._equip_vm()
         with self.vm.entered():
             read_world(self.model, self.vm, self.systems, state)

@@ -13,6 +13,7 @@ from clawblox.luau.core.limits import STEPS_PER_COLLECTION
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     Buffer,
+    FrozenTable,
     LuaTable,
     MetaTable,
     SlowTable,
@@ -137,6 +138,8 @@ class Loader(FrameReader):
             document.get("steps since collection", 0), STEPS_PER_COLLECTION
         )
         vm.allocated = whole(document.get("allocated", 0))
+        is_frozen = isinstance(vm.globals, FrozenTable)
+        vm.is_sandboxed = is_frozen and document.get("sandbox") is not False
 
     def _table(self, saved: Json) -> LuaTable:
         table: LuaTable = self.value_of_type(saved, LuaTable, "table")

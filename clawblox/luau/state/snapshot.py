@@ -20,6 +20,7 @@ from clawblox.luau.core.machine import Coroutine, SuspendedFrame
 from clawblox.luau.core.values import (
     Buffer,
     Flag,
+    FrozenTable,
     LuaTable,
     SlowTable,
     Userdata,
@@ -27,6 +28,7 @@ from clawblox.luau.core.values import (
     has_own_class,
 )
 from clawblox.luau.lib.string import MatchIterator
+from clawblox.luau.lib.support.late import find_late
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import (
     FORMAT,
@@ -49,6 +51,8 @@ from clawblox.luau.state.document import (
 )
 
 _NO_CONTENTS = (int, tuple, list, dict, bytes)
+_TRACES = ("_serial", "_cursor", "_own_class")
+"""Attributes that the use of a table or value leaves behind."""
 
 
 class Saver:
@@ -66,6 +70,8 @@ class Saver:
         self._vm = vm
         self._numbers: dict[int, int] = {}
         self._entries: list[Any] = []
+        self._objects: list[Json] = []
+        self._late = find_late(vm.globals, vm.late)
         self._texts: dict[str, int] = {}
         self._chunks: dict[int, int] = {}
         self._sources: list[Json] = []
@@ -86,12 +92,13 @@ class Saver:
             "main": self.value(vm.main_coroutine),
             "kept": {name: self.value(vm.roots[name]) for name in sorted(vm.roots)},
         }
-        objects = [self._object(entry) for entry in self._entries]  # the list grows meanwhile
+        self._write_objects()
+        self._link_late()
         document = {
             "format": NAME,
             "version": FORMAT,
             "chunks": self._sources,
-            "objects": objects,
+            "objects": self._objects,
             "roots": roots,
             "shared globals": self._shared_globals(),
             "serials": self._serials(),
@@ -100,11 +107,32 @@ class Saver:
         }
         if classes := self._classes():
             document["classes"] = classes
+        if isinstance(vm.globals, FrozenTable) and not vm.is_sandboxed:
+            document["sandbox"] = False
         if vm.has_weak_tables:
             document["steps since collection"] = vm.steps_since_collection
         if vm.allocated:
             document["allocated"] = vm.allocated
         return document
+
+    def _write_objects(self) -> None:
+        while len(self._objects) < len(self._entries):  # the list grows meanwhile
+            self._objects.append(self._object(self._entries[len(self._objects)]))
+
+    def _link_late(self) -> None:
+        """Add the late libraries and values that scripts keep or have left a trace in."""
+        for table, names in self._late.items():
+            for key, value in names.items():
+                if self._is_touched(value):
+                    self._objects[self._numbers[table]][4] += (key, self.value(value))
+                    self._write_objects()
+
+    def _is_touched(self, value: Any) -> bool:
+        parts = (value, *value.values()) if isinstance(value, LuaTable) else (value,)
+        return any(
+            id(part) in self._numbers or any(hasattr(part, trace) for trace in _TRACES)
+            for part in parts
+        )
 
     def _shared_globals(self) -> list[Json]:
         """Return the groups of functions and suspended calls whose globals change together."""
@@ -225,10 +253,12 @@ class Saver:
         return ["value", entry.type_name, list(map(self.value, contents))]
 
     def _table(self, table: LuaTable) -> Json:
-        keys = list(table)
+        late = self._late.get(id(table))
+        items = {key: table[key] for key in table if key not in late} if late else table
+        keys = list(items)
         size = _sequence_size(keys)
         value = self.value
-        values = list(map(value, table.values()))
+        values = list(map(value, items.values()))
         pairs: list[Json] = []
         for key, item in zip(keys[size:], values[size:], strict=True):
             pairs += (value(key), item)

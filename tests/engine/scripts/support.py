@@ -14,10 +14,10 @@ from clawblox.engine.instances.spec import ClassSpec, ClassTable
 from clawblox.engine.instances.tree_document import fill_tree, make_tree, tree_document
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_globals import (
+    SHARED_TABLES,
     make_instance_library,
     make_script_globals,
     make_task_globals,
-    share_tables,
 )
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.engine.scripts.script_tree import read_scripts
@@ -66,8 +66,7 @@ class ScriptWorld:
     def begin(self, directory: Path) -> ScriptWorld:
         self.model.build(SERVICES)
         self.vm.globals.update({**self.globals, **self.model.services, "game": self.model.game})
-        self.vm.sandbox()
-        share_tables(self.vm)
+        self.vm.sandbox(writable=SHARED_TABLES)
         files = read_scripts(directory, "main.lua", "scripts")
         self.runner.use(files)
         self.runner.begin(files)

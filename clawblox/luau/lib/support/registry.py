@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from clawblox.luau.lib.support.late import LATE_NAMES
 from clawblox.luau.runtime.diagnose import BUILTIN_CODES
 
 
@@ -57,6 +58,7 @@ class Registry:
         """
         if not self._numbers:
             names = sorted([*self.functions, *self.internal])
+            names.sort(key=lambda name: LATE_NAMES.index(name) if name in LATE_NAMES else -1)
             self._numbers = {name: 0x1000 + 16 * at for at, name in enumerate(names)}
         return self._numbers[name]
 

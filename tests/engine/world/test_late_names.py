@@ -1,0 +1,118 @@
+"""Names that scripts get later: snapshots of worlds stay as they were, older ones get them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawblox.engine.settings import read_settings
+from clawblox.engine.values.libraries import LATE_NAMES
+from clawblox.engine.world import assembly
+from clawblox.engine.world.console import Console
+from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.luau import run_deep
+from clawblox.luau.lib.support import late
+from tests.golden.test_golden_snapshots import ENGINE
+
+SOME = ("Region3", "task.cancel", "TweenInfo")
+MAIN = """
+local kept = TweenInfo
+while true do
+    print(kept == TweenInfo, typeof(Region3.new), typeof(task.cancel), typeof(TweenInfo.new(1)))
+    task.wait()
+end
+"""
+LOOK = "[Lua] true\tfunction\tfunction\tTweenInfo"
+
+
+def make_world(directory: Path, lines: list[str]) -> EngineWorld:
+    return EngineWorld(read_settings(directory), Console(lines.append, lines.append))
+
+
+def sandbox_of(state: Any) -> dict[str, Any]:
+    """Return the globals and libraries in the state of a world, as plain values."""
+    objects = state["vm"]["objects"]
+
+    def show(value: Any) -> Any:
+        if value.__class__ is not list or value[0] != "r":
+            return value
+        kind, *parts = objects[value[1]]
+        if kind != "table" or parts[0] != "f":
+            return kind
+        pairs = parts[3]
+        return {key: show(item) for key, item in zip(pairs[::2], pairs[1::2], strict=True)}
+
+    shown: dict[str, Any] = show(state["vm"]["roots"]["globals"])
+    return shown
+
+
+def test_a_world_saves_the_globals_that_worlds_saved_before_it() -> None:
+    """If it saves more, append the new names to ``LATE_NAMES`` of the engine or of the VM."""
+    golden = json.loads((ENGINE / "snapshot.json").read_text())["state"]
+
+    def begin() -> Any:
+        world = make_world(ENGINE, [])
+        world.begin()
+        return world.snapshot()
+
+    saved = sandbox_of(json.loads(json.dumps(run_deep(begin))))
+    assert json.dumps(saved, indent=1) == json.dumps(sandbox_of(golden), indent=1)
+
+
+def test_every_late_name_exists(tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text('name = "w"')
+    reads = (f"assert({name} ~= nil)" for name in (*late.LATE_NAMES, *LATE_NAMES))
+    (tmp_path / "main.lua").write_text("\n".join(reads))
+    run_deep(make_world(tmp_path, []).begin)
+
+
+def test_restored_worlds_have_late_names_as_a_fresh_one_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "world.toml").write_text('name = "w"')
+    (tmp_path / "main.lua").write_text(MAIN)
+    monkeypatch.setattr(assembly, "LATE_NAMES", SOME)
+    lines: list[str] = []
+
+    def play() -> None:
+        world = make_world(tmp_path, [])
+        world.begin()
+        state = json.loads(json.dumps(world.snapshot()))
+        saved = sandbox_of(state)
+        assert "Region3" not in saved
+        assert "cancel" not in saved["task"]
+        assert list(saved)[-2:] == ["shared", "TweenInfo"]
+        restored = make_world(tmp_path, lines)
+        restored.restore(state)
+        for _ in range(3):
+            assert json.dumps(restored.snapshot()) == json.dumps(world.snapshot())
+            world.step()
+            restored.step()
+
+    run_deep(play)
+    assert lines[-1] == LOOK
+
+
+def test_a_snapshot_of_version_1_gives_its_world_late_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = json.loads((ENGINE / "snapshot.json").read_text())["state"]
+    complete = sandbox_of(state)
+    monkeypatch.setattr(assembly, "LATE_NAMES", SOME)
+
+    def restore_and_save() -> Any:
+        world = EngineWorld(
+            read_settings(ENGINE), Console([].append, [].append), logical_restore=True
+        )
+        world.restore(state)
+        return world.snapshot()
+
+    first = json.loads(json.dumps(run_deep(restore_and_save)))
+    saved = sandbox_of(first)
+    assert {*complete} - {*saved} == {"Region3", "TweenInfo"}
+    assert {*complete["task"]} - {*saved["task"]} == {"cancel"}
+    state = first
+    assert json.dumps(run_deep(restore_and_save)) == json.dumps(first)
