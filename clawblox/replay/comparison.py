@@ -7,13 +7,14 @@ track is compared in its order; the first difference is the first in the order o
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from clawblox.differences import ABSENT, find_differences
-from clawblox.foreign_values import clean_value
+from clawblox.foreign_values import clean_value, whole_number
 from clawblox.recording.blocks import FORMAT, KIT_WRITER, Track
 from clawblox.recording.reader import Record, RecordingReader, record_order, unstamped
 from clawblox.replay.plan import MAX_DIGESTS, ReplayPlan
@@ -135,6 +136,7 @@ class Comparison:
         progress, start = self.progress, self._plan.start_fields
         progress.has_other_files = fields.get("scene_hash") != start.get("scene_hash")
         progress.is_of_earlier_version = "world_files" not in start
+        progress.revisions = _find_revisions(start, fields)
         is_fresh = self._plan.start.snapshot is None
         is_changed = progress.has_other_files and not self._plan.start.is_resumed
         progress.has_begun_again = is_fresh or is_changed
@@ -412,6 +414,14 @@ class Comparison:
         if waiting:
             return min(ticks) if len(ticks) == len(waiting) else self._plan.first_tick
         return self._plan.tick
+
+
+def _find_revisions(
+    recorded: Mapping[str, Any], replayed: Mapping[str, Any]
+) -> tuple[int, int] | None:
+    """Return the revisions of two engines if they differ; the first one wrote none."""
+    before, after = (whole_number(start.get("revision", 1)) for start in (recorded, replayed))
+    return None if before is None or after is None or before == after else (before, after)
 
 
 def _place(record: Record) -> _Place:

@@ -62,6 +62,8 @@ class ReplayProgress:
         unchecked: Number of records that follow an input which a killed world did not write.
         is_of_earlier_version: Whether the recording looks like one of a version of clawblox that
             wrote no digest of the world's files into it; anybody can remove that.
+        revisions: The numbers of the behaviour of the engine that made the recording and of the one
+            that repeats it, if they differ; None otherwise. Anybody can change the first.
         has_begun_again: Whether the fresh world began again with its seed, instead of with the
             recorded state.
         has_other_files: Whether the files of the world have changed since it was recorded.
@@ -89,6 +91,7 @@ class ReplayProgress:
     states: int = 0
     unchecked: int = 0
     is_of_earlier_version: bool = False
+    revisions: tuple[int, int] | None = None
     has_begun_again: bool = False
     has_other_files: bool = False
     has_given_rows: bool = False

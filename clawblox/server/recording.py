@@ -123,6 +123,7 @@ class Recorder:
             "tick_rate": simulation.tick_rate,
             "ticks_per_input": simulation.ticks_per_input,
             "datastore": simulation.datastore,
+            "revision": simulation.revision,
             **self._read_state(),
         }
         try:

@@ -80,6 +80,9 @@ class Simulation(ABC):
         has_shared_rows: Whether it keeps rows in a database that :meth:`rows_copier` cannot copy.
         datastore: The ``--datastore`` that it was started with, so that a replay of its recording
             starts with the same; None for worlds without that flag.
+        revision: For an engine, whose worlds are data: the number of its behaviour, from 1 on. A
+            higher one may continue the same state in another way, which a verified replay then
+            says. None for worlds whose :meth:`content_hash` covers all that they do.
     """
 
     clock: Clock = Clock.REALTIME
@@ -89,6 +92,7 @@ class Simulation(ABC):
     has_observation_header: bool = True
     has_shared_rows: bool = False
     datastore: str | None = None
+    revision: int | None = None
 
     @property
     @abstractmethod

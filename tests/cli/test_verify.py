@@ -84,6 +84,17 @@ def test_a_result_is_a_line() -> None:
         "; the recording looks like one of an earlier version of clawblox, whose answers may"
         " differ: verify it with that version"
     )
+    ordered = replayed("different", divergence=found, revisions=(1, 2))
+    assert describe_replay(ordered).endswith(
+        "; made by an older engine (revision 1; this one is 2), whose threads run in another order,"
+        " so a difference does not show a changed recording: verify it with the clawblox that made"
+        " it"
+    )
+    ahead = replayed("different", divergence=found, revisions=(3, 2))
+    assert "; made by a newer engine (revision 3; this one is 2)," in describe_replay(ahead)
+    assert describe_replay(ahead).endswith(": update the clawblox that the world uses")
+    same = replayed("equal", tick=12, is_complete=True, revisions=(1, 2), checked="seed")
+    assert describe_replay(same).endswith("equal to the end: 2 ticks")
     impossible = replayed("impossible", tick=30, reason="\x1b[31m")
     assert describe_replay(impossible).endswith(r"cannot be verified: \x1b[31m (equal to tick 30)")
     run = VerifiedRun((equal, broken, given, impossible))

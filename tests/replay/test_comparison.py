@@ -680,6 +680,27 @@ def test_a_recording_with_another_seed_continues_nothing(tmp_path: Path) -> None
     assert replay(reseeded).start is None
 
 
+class Engine(Dice):
+    revision = 2
+
+
+def test_the_revisions_of_two_engines_are_noted_if_they_differ(
+    recording: Path, tmp_path: Path
+) -> None:
+    def without_revision(records: Records) -> Records:
+        del records[0][1]["revision"]
+        return records
+
+    first = rewrite(recording, tmp_path / "first", without_revision)
+    assert replay(first, Engine()).revisions == (1, 2)
+    assert replay(first, Engine()).outcome == "equal"
+    assert replay(first).revisions is None
+    for revision, noted in ((3, (3, 2)), (2, None), (None, None), ("2", None), (-1, None)):
+        edit = changing({"event": "start"}, revision=revision)
+        path = rewrite(recording, tmp_path / repr(revision), edit)
+        assert replay(path, Engine()).revisions == noted
+
+
 def test_a_recording_without_a_digest_of_files_is_of_an_earlier_version(
     recording: Path, tmp_path: Path
 ) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from clawblox.engine.world.world_state import REVISION
 from clawblox.errors import ConfigError, UsageError
 from clawblox.recording.blocks import Block, Track, encode_block, require_zstandard
 from clawblox.replay import VerifiedReplay, VerifiedRun
-from clawblox.replay.verified_run import Link
+from clawblox.replay.verified_run import Link, parse_run
 from clawblox.rundir.manifest import manifest_path
+from clawblox.views.verified_runs import describe_replay
 from tests.conformance.lives import (
     HOME,
     Action,
@@ -397,6 +399,29 @@ def test_both_lives_of_an_engine_world_in_real_time_are_equal(scripted_lives: Pa
     assert second.link == Link("continues", second.progress.first_tick, 1)
     assert [replay.status for replay in run.replays] == ["equal", "equal_unchecked_start"]
     assert second.progress.has_given_rows
+
+
+def test_a_difference_to_a_recording_of_an_older_engine_is_explained(
+    scripted_lives: Path, tmp_path: Path
+) -> None:
+    def make_older(records: Records) -> Records:
+        del records[0][1]["revision"]
+        return records
+
+    def reorder(records: Records) -> Records:
+        first_input(records, 10)["refusal"] = "too late"
+        return make_older(records)
+
+    older = verified(with_changed(scripted_lives, tmp_path / "older", 1, make_older), number=1)
+    assert (older.replays[0].status, older.exit_status) == ("equal", 0)
+    assert "engine" not in describe_replay(older.replays[0])
+    other = verified(with_changed(scripted_lives, tmp_path / "other", 1, reorder), number=1)
+    assert (other.replays[0].status, other.exit_status) == ("different", 1)
+    assert "made by an older engine (revision 1;" in describe_replay(other.replays[0])
+    (document,) = other.document()["recordings"]
+    assert document["revisions"] == (1, REVISION)
+    read = parse_run(json.loads(json.dumps(other.document())))
+    assert read.replays[0].progress.revisions == (1, REVISION)
 
 
 def test_rows_are_there_when_the_replay_begins(scripted_lives: Path, tmp_path: Path) -> None:

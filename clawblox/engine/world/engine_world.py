@@ -27,7 +27,13 @@ from clawblox.engine.world.observation import (
     view_radius,
 )
 from clawblox.engine.world.spectator import make_routes, spectate_entities, spectate_player
-from clawblox.engine.world.world_state import FORMAT, SCHEMA_VERSION, check_identity, write_world
+from clawblox.engine.world.world_state import (
+    FORMAT,
+    REVISION,
+    SCHEMA_VERSION,
+    check_identity,
+    write_world,
+)
 from clawblox.luau import LuaError, VMSnapshotError, run_deep
 from clawblox.server import Json, Simulation, WorldState
 
@@ -66,6 +72,7 @@ class EngineWorld(Simulation):
     """
 
     format = FORMAT
+    revision = REVISION
     tick_rate = float(TICK_RATE)
     has_observation_header = False
 

@@ -29,6 +29,14 @@ from clawblox.luau import VM, HostObject
 
 FORMAT: Final = "clawblox-engine-v1"
 SCHEMA_VERSION: Final = 1
+REVISION: Final = 2
+"""The number of the engine's behaviour, in recordings; those without one are of revision 1.
+
+It is raised where worlds may run differently from the same state:
+
+- 2: ``coroutine.yield`` suspends until somebody resumes, threads that ``task.defer`` starts within
+  a deferred thread run in the same tick, and an error ends its thread instead of the world.
+"""
 
 Json = Any
 

@@ -13,6 +13,7 @@ from clawblox.engine.page import PAGE_DIR
 from clawblox.engine.settings import read_settings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
+from clawblox.engine.world.world_state import REVISION
 from clawblox.luau import run_deep
 from clawblox.server import Clock, Halted, HostedWorld, Settings, create_app, recording
 from clawblox.server.snapshot_document import make_snapshot, restore_snapshot
@@ -257,7 +258,9 @@ def test_a_recorded_engine_world_has_frames_with_fingerprints(directory, lines, 
         hosted.step()
         fingerprints.append(hosted.simulation.fingerprint())
     hosted.recorder.close()
-    frames = [fields for fields in read_all(hosted.recorder.path) if "after" in fields]
+    start, *records = read_all(hosted.recorder.path)
+    assert start["revision"] == REVISION
+    frames = [fields for fields in records if "after" in fields]
     assert [fields["tick"] for fields in frames] == [0, 6, 12]
     assert [fields["frame"]["tick"] for fields in frames] == [0, 6, 12]
     assert [fields.get("fingerprints") for fields in frames] == [
