@@ -34,8 +34,8 @@ REVISION: Final = 2
 
 It is raised where worlds may run differently from the same state:
 
-- 2: ``coroutine.yield`` suspends until somebody resumes, threads that ``task.defer`` starts within
-  a deferred thread run in the same tick, and an error ends its thread instead of the world.
+- 2: a thread that yields stays suspended, deferred threads run before those that wait,
+  ``Event:Wait`` continues within the event, and an error ends its thread instead of the world.
 """
 
 Json = Any

@@ -1,0 +1,13 @@
+local board = Instance.new("Folder", workspace)
+board.Name = "Board"
+task.wait(0.1)
+task.defer(function()
+	board:SetAttribute("Deferred", 1)
+	task.defer(function()
+		board:SetAttribute("Order", (board:GetAttribute("Order") or "") .. " deferred")
+	end)
+end)
+task.spawn(function()
+	coroutine.yield()
+	board:SetAttribute("Order", (board:GetAttribute("Order") or "") .. " yielded")
+end)
