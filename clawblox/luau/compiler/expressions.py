@@ -187,6 +187,10 @@ class ExpressionParser(TypeReader):
             self.next()
             value = read_number(token.value)
             if value is None:
+                if token.value.endswith("i") and read_number(token.value[:-1]) is not None:
+                    self.fail(
+                        f"64-bit integers, such as {token.value}, are not supported", token.line
+                    )
                 self.fail("Malformed number", token.line)
             return ast.Constant(token.line, value)
         if token.kind == "string":

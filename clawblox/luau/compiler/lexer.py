@@ -260,7 +260,6 @@ class Lexer:
 
 
 MAX_DEPTH = 1000  # of blocks and expressions; generated code has limits of its own
-EXPERIMENTAL = {"const", "class"}
 
 
 class TokenReader:
@@ -289,18 +288,18 @@ class TokenReader:
             LuauSyntaxError: Always.
         """
         if self.token.kind == "name":
-            self.refuse_experimental(self.token)
+            self.refuse_class(self.token)
         during = f" when parsing {context}" if context else ""
         self.fail(f"Expected {wanted}{during}, got {self.token.text}")
 
-    def refuse_experimental(self, word: Token) -> None:
-        """Refuse a word that begins an experimental declaration.
+    def refuse_class(self, word: Token) -> None:
+        """Refuse a word that begins the declaration of a class.
 
         Raises:
-            LuauSyntaxError: The word is one of these.
+            LuauSyntaxError: The word is ``class``.
         """
-        if word.value in EXPERIMENTAL:
-            self.fail(f"'{word.value}' declarations are experimental and not supported", word.line)
+        if word.value == "class":
+            self.fail("'class' declarations are not supported; use a metatable", word.line)
 
     def next(self) -> Token:
         """Return the current token and step over it."""

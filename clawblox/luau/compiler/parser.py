@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.expressions import ExpressionParser
+from clawblox.luau.compiler.infer import is_multiple
 from clawblox.luau.compiler.lexer import Token
 from clawblox.luau.core.limits import Charge
 
@@ -173,27 +174,33 @@ class Parser(ExpressionParser):
             target = ast.Index(part.line, target, ast.Constant(part.line, part.value))
             if is_method:
                 break
+        self._check_target(target)
         function = self.function_body(opener, debug_name, is_method=is_method)
         self._note_write(target)
         return ast.Assignment(opener.line, [target], [function])
 
     def _local_statement(self) -> ast.Statement:
-        opener = self.next()
+        return self._declaration(self.next(), is_const=False)
+
+    def _declaration(self, keyword: Token, *, is_const: bool) -> ast.Statement:
+        """Read what follows ``local`` or ``const``."""
         if self.token.kind == "function":
-            return self._local_function()
+            return self._local_function(is_const=is_const)
         names = [self.typed_name("variable name")]
         while self.accept(","):
             names.append(self.typed_name("variable name"))
         values = self.expressions() if self.accept("=") else []
+        if is_const and len(values) != len(names) and not (values and is_multiple(values[-1])):
+            self.fail("Missing initializer in const declaration", keyword.line)
         self.room(len(names), names[-1])
-        variables = [self.scope.declare(name.value, name.line) for name in names]
-        return ast.LocalStatement(opener.line, variables, values)
+        variables = [self.scope.declare(name.value, name.line, is_const=is_const) for name in names]
+        return ast.LocalStatement(keyword.line, variables, values)
 
-    def _local_function(self) -> ast.Statement:
+    def _local_function(self, *, is_const: bool) -> ast.Statement:
         keyword = self.next()
         name = self.expect_name("variable name")
         self.room(1, name)
-        local = self.scope.declare(name.value, name.line)
+        local = self.scope.declare(name.value, name.line, is_const=is_const)
         function = self.function_body(keyword, name.value)
         local.self_function = function.body
         return ast.LocalFunction(keyword.line, local, function)
@@ -214,11 +221,14 @@ class Parser(ExpressionParser):
         self.attributes()
         if self.token.kind == "function":
             return self._function_statement()
-        if self.token.kind == "local" and self.peek().kind == "function":
-            return self._local_statement()
+        if self.peek().kind == "function":
+            if self.token.kind == "local":
+                return self._local_statement()
+            if self.token.value == "const":
+                return self._declaration(self.next(), is_const=True)
         self.unexpected(
-            "'function', 'local function', 'declare function' or a function type declaration "
-            "after attribute"
+            "'function', 'local function', 'const function', 'declare function' or a function "
+            "type declaration after attribute"
         )
 
     def _expression_statement(self) -> ast.Statement | None:
@@ -238,6 +248,8 @@ class Parser(ExpressionParser):
         self._fail_incomplete(first)
 
     def _soft_keyword(self, word: Token) -> ast.Statement | None:
+        if word.value == "const" and self.token.kind in ("name", "function"):
+            return self._declaration(word, is_const=True)
         if word.value == "continue":
             if not self.scope.loops:
                 self.fail("Continue statement must be inside a loop", word.line)
@@ -255,7 +267,7 @@ class Parser(ExpressionParser):
                 self.type_alias()
             return None
         if self.token.kind in ("name", "function"):
-            self.refuse_experimental(word)
+            self.refuse_class(word)
         self._fail_incomplete(word)
 
     def _fail_incomplete(self, first: Token) -> NoReturn:
@@ -275,6 +287,9 @@ class Parser(ExpressionParser):
         return ast.Assignment(equals.line, targets, values)
 
     def _check_target(self, target: ast.Expression) -> None:
+        if isinstance(target, ast.LocalName) and target.local.is_const:
+            name = target.local.name
+            self.fail(f"Variable '{name}' is constant and may not be reassigned", target.line)
         if not isinstance(target, (ast.LocalName, ast.GlobalName, ast.Index)):
             self.fail("Assigned expression must be a variable or a field", target.line)
 

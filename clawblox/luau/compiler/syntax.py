@@ -17,6 +17,7 @@ class Local:
         ident: Its number in the chunk.
         owner: The function that declares it.
         captured: Whether another function uses it.
+        is_const: Whether ``const`` declares it, so that nothing may assign to it.
         writes: The number of assignments after its declaration.
         self_function: The function it names, if ``local function`` declares it.
     """
@@ -25,6 +26,7 @@ class Local:
     ident: int
     owner: FunctionBody
     line: int
+    is_const: bool = False
     captured: bool = False
     writes: int = 0
     self_function: FunctionBody | None = None
@@ -348,10 +350,10 @@ class NameScope:
         if loop.continue_line is not None:
             self._jumps.pop()
 
-    def declare(self, name: str, line: int) -> Local:
+    def declare(self, name: str, line: int, *, is_const: bool = False) -> Local:
         """Bind a new local from here on."""
         self._next_ident += 1
-        local = Local(name, self._next_ident, self.function, line)
+        local = Local(name, self._next_ident, self.function, line, is_const)
         self._bindings.setdefault(name, []).append(local)
         self._blocks[-1].append(local)
         self._active[self.function] = self._active.get(self.function, 0) + 1

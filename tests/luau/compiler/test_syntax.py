@@ -40,9 +40,24 @@ ERRORS = {
     "jumps over it",
     "return 1 x": "1: Expected <eof>, got 'x'",
     "end": "1: Expected <eof>, got 'end'",
-    "const x = 1": "1: 'const' declarations are experimental and not supported",
-    "class Point\nend": "1: 'class' declarations are experimental and not supported",
-    "x = 1i": "1: Malformed number",
+    "const x": "1: Missing initializer in const declaration",
+    "const a, b = 1": "1: Missing initializer in const declaration",
+    "const a, b = (f())": "1: Missing initializer in const declaration",
+    "const a = 1, 2": "1: Missing initializer in const declaration",
+    "const x = 1\nx = 2": "2: Variable 'x' is constant and may not be reassigned",
+    "const x = 1\nx += 2": "2: Variable 'x' is constant and may not be reassigned",
+    "const x = 1\ny, x = 2, 3": "2: Variable 'x' is constant and may not be reassigned",
+    "const x = 1\nfunction f() x = 2 end": "2: Variable 'x' is constant and may not be reassigned",
+    "const function f() end\nf = 1": "2: Variable 'f' is constant and may not be reassigned",
+    "const f = 1\nfunction f() end": "2: Variable 'f' is constant and may not be reassigned",
+    "const": "1: Incomplete statement: expected assignment or a function call",
+    "@native const x = 1": "1: Expected 'function', 'local function', 'const function', 'declare "
+    "function' or a function type declaration after attribute, got 'const'",
+    "class Point\nend": "1: 'class' declarations are not supported; use a metatable",
+    "x = 1i": "1: 64-bit integers, such as 1i, are not supported",
+    "x = 0i": "1: 64-bit integers, such as 0i, are not supported",
+    "x = 0xFFi": "1: 64-bit integers, such as 0xFFi, are not supported",
+    "x = 1j": "1: Malformed number",
     "a.b:c = 1": "1: Expected '(', '{' or <string> when parsing function call, got '='",
     "local " + ", ".join(f"a{n}" for n in range(201)): "1: Out of local registers when trying to "
     "allocate a200: exceeded limit 200",
@@ -78,6 +93,9 @@ def test_positions_show_the_chunk_name(name: str, shown: str) -> None:
 
 
 ACCEPTED = {
+    "const as a name": "const = 1 const += 1 const, b = 2, 3 local const = {} const.x = 1 "
+    "function const() end const() const 'x' const {}",
+    "const in another place": "local t = {const = 1} local x = t.const goto = const",
     "a continue before which the condition's local is declared": "repeat local early = 1 "
     "if early then continue end local late = 2 until early",
     "a continue of an inner loop": "repeat for i = 1, 2 do continue end local late = 1 until late",
