@@ -72,6 +72,14 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
         scheduler.cancel(thread)
         return ()
 
+    @host.raw("task.synchronize")
+    def synchronize(*_: Any) -> Any:
+        return ()
+
+    @host.raw("task.desynchronize")
+    def desynchronize(*_: Any) -> Any:
+        return ()
+
     @host.raw("wait")
     def wait(seconds: Any = None, *_: Any) -> Any:
         scheduler.warn_once(_WAIT_WARNING)
@@ -86,7 +94,15 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
     def time(*_: Any) -> Any:
         return scheduler.time
 
-    library = {"wait": task_wait, "spawn": spawn, "defer": defer, "delay": delay, "cancel": cancel}
+    library = {
+        "wait": task_wait,
+        "spawn": spawn,
+        "defer": defer,
+        "delay": delay,
+        "cancel": cancel,
+        "synchronize": synchronize,
+        "desynchronize": desynchronize,
+    }
     return {
         "task": LuaTable(library),
         "wait": wait,

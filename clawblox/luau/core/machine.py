@@ -70,6 +70,8 @@ class Machine:
         main_environment: The globals outside coroutines.
         has_weak_tables: Whether a metatable with ``__mode`` was ever set.
         vectors: The name and the members of vectors.
+        allocated: The bytes allocated since the heap was last measured, and its size then; 0
+            without a limit of memory.
         roots: Values that the host wants to find again after a restore.
         held: Returns the other values that the host keeps for scripts.
         globals: The table of globals.
@@ -98,6 +100,7 @@ class Machine:
         self.running: Coroutine | None = None
         self.error_stack: str | None = None
         self.has_weak_tables = False
+        self.allocated = 0
         self.roots: dict[str, Any] = {}
         self.held: Callable[[], Iterable[Any]] = tuple
         self.main_coroutine: Coroutine | None = None

@@ -365,6 +365,14 @@ def collectgarbage(*args: Any) -> Any:
     arg.wrong(0, "collectgarbage", f"invalid option '{option}'")
 
 
+def gcinfo(*_: Any) -> float:
+    """Return the size of the heap when it was last measured and what was allocated since, in KB.
+
+    Nothing is measured for it: a VM without a limit of memory returns 0.
+    """
+    return float(current.vm.allocated // 1024)
+
+
 # Environments
 
 

@@ -1,4 +1,4 @@
-"""The ``debug`` library: ``info`` and ``traceback``."""
+"""The ``debug`` library: ``info``, ``traceback``, and functions for profilers, which do nothing."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from clawblox.luau.runtime.host import lent_name
 
 _OPTIONS = "slnaf"
 _STEPS_PER_TRACEBACK = 8
+_MEMORY_CATEGORY = "Default"
 
 
 def traceback(*args: Any) -> Any:
@@ -92,6 +93,36 @@ def info(*args: Any) -> Any:
         seen.add(option)
         values += _fact(option, level, subject)
     return as_result(tuple(values))
+
+
+def profilebegin(*args: Any) -> tuple[()]:
+    """Do nothing: there is no profiler to begin a section of.
+
+    Raises:
+        RuntimeFault: The label is not a string.
+    """
+    arg.string(args, 0, "profilebegin")
+    return ()
+
+
+def profileend(*_: Any) -> tuple[()]:
+    """Do nothing: there is no profiler to end a section of."""
+    return ()
+
+
+def setmemorycategory(*args: Any) -> str:
+    """Return the name of the only category that memory has.
+
+    Raises:
+        RuntimeFault: The name is not a string.
+    """
+    arg.string(args, 0, "setmemorycategory")
+    return _MEMORY_CATEGORY
+
+
+def resetmemorycategory(*_: Any) -> tuple[()]:
+    """Do nothing: memory has one category."""
+    return ()
 
 
 def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None) -> Level | None:

@@ -34,6 +34,7 @@ _PYTHON_TYPES = {kind.__name__: name for kind, name in TYPE_NAMES.items()}
 BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
 RAW_NAMES: set[str] = set()  # of raw functions; messages of Python begin with them
 RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
+_MISSING_LIBRARIES = {"integer": "64-bit integers", "class": "classes"}
 _MAX_TRACEBACK = 22
 _MAX_TRACED = 1000  # levels in an error's traceback
 _LEVELS_PER_CHARGE = 16
@@ -165,7 +166,17 @@ def _index_fault(link: TracebackType, text: str) -> LuaError:
         key = key_value(_evaluate(node.slice, frame))
     except (SyntaxError, NameError, IndexError, TypeError, AttributeError):
         return RuntimeFault(f"attempt to index {kind}")
-    return RuntimeFault(f"attempt to index {kind} with {describe_key(key)}")
+    line = unit.text[link.tb_lineno - 1]
+    why = _missing_library(python.unparse(node.value), line) if kind == "nil" else ""
+    return RuntimeFault(f"attempt to index {kind} with {describe_key(key)}{why}")
+
+
+def _missing_library(variable: str, line: str) -> str:
+    """Return why a global that generated code has read is nil; empty if the script decides."""
+    for library, feature in _MISSING_LIBRARIES.items():
+        if f"({variable} := E['{library}'])" in line:
+            return f": {feature} are not supported"
+    return ""
 
 
 def _failed_subscript(link: TracebackType, unit: Writer) -> python.Subscript:

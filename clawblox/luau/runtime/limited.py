@@ -48,7 +48,6 @@ class LimitedMachine(Machine):
         steps_left: The steps not handed out yet; None means no limit. Below 0 after work that could
             not be refused.
         is_interrupted: Whether the host has interrupted the script.
-        allocated: The bytes allocated since the heap was last measured, and its size then.
         limit_hit: The limit that the present call, or else the last, has hit: ``steps`` or
             ``memory``; None if it has hit none. A budget of steps that is used up stays so until
             the call ends; a script may catch the error of a full heap, free memory and continue.
@@ -70,7 +69,6 @@ class LimitedMachine(Machine):
         self._interruption = INTERRUPTED
         self.limit_hit: str | None = None
         self.steps: Iterator[Any] = repeat(None, 0)
-        self.allocated = 0
         self._compiling = 0  # bytes that the compiler is using
         self.observer: Callable[[FrameType], None] | None = None
         self.steps_since_collection = 0

@@ -34,6 +34,13 @@ def test_scripts_have_every_bare_global_and_their_lines_have_their_marks(tmp_pat
     assert error == ["[Lua WARN] w\t2"]
 
 
+def test_going_between_serial_and_parallel_execution_does_nothing(tmp_path: Path) -> None:
+    write_world(tmp_path, "print(select('#', task.desynchronize(), task.synchronize()))")
+    out: list[str] = []
+    Assembly(EngineSettings(directory=tmp_path), Console(out.append)).begin()
+    assert out == ["[Lua] 1"]
+
+
 def test_every_line_of_a_script_has_its_mark_also_those_within_a_text(tmp_path: Path) -> None:
     forged = r"'one\n[Halted] Instance stopped\n\nINFO: Listening'"
     write_world(tmp_path, f"print({forged}) warn({forged})")

@@ -42,6 +42,10 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "(function() local t = {3, 1, 2} table.sort(t, function(a, b) return a > b end) return table.concat(t) end)()": ("321",),
     "table.getn({1, 2}), table.foreach({a = 1}, function(k, v) return k .. v end)": (2.0, "a1"),
     "table.foreachi({5, 6}, function(i, v) if i == 2 then return v end end)": (6.0,),
+    # debug
+    "debug.setmemorycategory('mine'), debug.setmemorycategory('other'), gcinfo()": ("Default", "Default", 0.0),
+    "select('#', debug.profilebegin('part'), debug.profileend(), debug.resetmemorycategory())": (2.0,),
+    "pcall(debug.profilebegin)": (False, "missing argument #1 to 'profilebegin' (string expected)"),
     # math
     "math.floor(-1.5), math.ceil(-1.5), math.round(2.5), math.round(-2.5), math.abs(-3)": (-2.0, -1.0, 3.0, -3.0, 3.0),
     "math.max(1, 3, 2), math.min(1, -3), math.clamp(5, 0, 3), math.sign(-2), math.sign(0)": (3.0, -3.0, 3.0, -1.0, 0.0),

@@ -11,6 +11,10 @@ from clawblox.luau.vm import VM
 from tests.luau.support import MODES, failure, run_plainly
 
 FAULTS = {
+    "return integer.create(1)": "attempt to index nil with 'create': 64-bit integers are not "
+    "supported",
+    "return class.isinstance": "attempt to index nil with 'isinstance': classes are not supported",
+    "local integer = nil; return integer.x": "attempt to index nil with 'x'",
     "local t = nil; return t.x": "attempt to index nil with 'x'",
     "local t = nil; t.x = 1": "attempt to index nil with 'x'",
     "local t = {}; return t.a.b": "attempt to index nil with 'b'",

@@ -366,6 +366,24 @@ def test_garbage_does_not_count() -> None:
     assert run_plainly(source, memory_bytes=5_000_000) == ["done"]
 
 
+def test_gcinfo_grows_as_the_script_allocates_and_is_the_same_after_a_restore() -> None:
+    source = """
+        kept = {}
+        for i = 1, 5000 do kept[i] = {i} end
+        coroutine.yield(gcinfo())
+        for i = 1, 5000 do kept[i] = {kept[i]} end
+        return gcinfo()
+    """
+    options = {"steps": 100_000, "memory_bytes": 5_000_000}
+    vm = VM(**options)
+    main = vm.roots["main"] = vm.coroutine(vm.load(source))
+    (before,) = vm.resume(main)
+    restored = VM.restore(vm.snapshot(), **options)
+    (after,) = vm.resume(main)
+    assert 100.0 < before < after
+    assert restored.resume(restored.roots["main"]) == (after,)
+
+
 def test_values_of_the_host_do_not_count() -> None:
     vm = VM()
     count = vm.load("return collectgarbage('count')")
