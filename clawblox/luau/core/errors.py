@@ -24,6 +24,7 @@ class LuaError(Exception):
     Attributes:
         value: The Luau value that was raised, in most cases a ``str`` of bytes.
         traceback: The Luau stack where it was raised, newest call first; ``""`` if unknown.
+        raiser: The name of the built-in function that raised it; ``""`` if generated code did.
         located: Whether the text begins with its position already.
         c_calls: The depth of callbacks at which it was raised, where handlers need to know.
     """
@@ -32,6 +33,7 @@ class LuaError(Exception):
         super().__init__(value)
         self.value = value
         self.traceback = ""
+        self.raiser = ""
         self.located = located
         self.c_calls = 0
 

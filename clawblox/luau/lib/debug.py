@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from itertools import islice
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
+from clawblox.luau.core.errors import LuaError
 from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.operators import to_text
 from clawblox.luau.core.values import as_result, is_function
@@ -26,6 +28,8 @@ from clawblox.luau.runtime.host import lent_name
 _OPTIONS = "slnaf"
 _STEPS_PER_TRACEBACK = 8
 _MEMORY_CATEGORY = "Default"
+_CALL = re.compile(r"(?P<source>.*):(?P<line>\d{1,9})(?: function (?P<name>.*))?")  # of a traceback
+_HIDDEN_CALLS = re.compile(r"\.\.\. \(\+(\d{1,9}) frames\)")
 
 
 def traceback(*args: Any) -> Any:
@@ -71,7 +75,7 @@ def info(*args: Any) -> Any:
     shift = 0 if coroutine is None else 1
     subject = args[shift] if len(args) > shift else None
     if is_function(subject):
-        level = _function_level(subject)
+        level: Level | _PastLevel = _function_level(subject)
     elif subject.__class__ is float:
         number = arg.integer(args, shift, "info")
         if number < 0:
@@ -125,13 +129,42 @@ def resetmemorycategory(*_: Any) -> tuple[()]:
     return ()
 
 
-def _level_at(coroutine: Coroutine | None, number: int, frame: FrameType | None) -> Level | None:
+class _PastLevel(NamedTuple):
+    """One call of a coroutine that has failed, of which nothing but its text is left."""
+
+    source: str
+    line: int
+    name: str
+
+
+def _level_at(
+    coroutine: Coroutine | None, number: int, frame: FrameType | None
+) -> Level | _PastLevel | None:
     if coroutine is not None and coroutine is not current.vm.running:
+        if coroutine.error is not None:
+            return _past_level(coroutine.error, number)
         levels = _coroutine_levels(coroutine)
         return levels[number] if number < len(levels) else None
     if number == 0:
         return Level("info", None, -1, None)
     return next(islice(stack(frame), number - 1, None), None)
+
+
+def _past_level(error: LuaError, number: int) -> _PastLevel | None:
+    at = 0
+    if error.raiser:
+        if number == 0:
+            return _PastLevel("[C]", -1, error.raiser)
+        at = 1
+    current.vm.charge_work(_STEPS_PER_TRACEBACK)
+    for line in error.traceback.splitlines():
+        if hidden := _HIDDEN_CALLS.fullmatch(line):
+            at += int(hidden[1])
+        elif call := _CALL.fullmatch(line):
+            if at == number:
+                return _PastLevel(call["source"], int(call["line"]), call["name"] or "")
+            at += 1
+    return None
 
 
 def _function_level(function: Any) -> Level:
@@ -142,7 +175,10 @@ def _function_level(function: Any) -> Level:
     return Level(prototype.name, prototype, prototype.line, None)
 
 
-def _fact(option: str, level: Level, subject: Any) -> list[Any]:
+def _fact(option: str, level: Level | _PastLevel, subject: Any) -> list[Any]:
+    if isinstance(level, _PastLevel):
+        facts = {"s": level.source, "l": float(level.line), "n": level.name}
+        return [facts.get(option)] * (2 if option == "a" else 1)
     prototype = level.prototype
     if option == "s":
         return ["[C]" if prototype is None else prototype.chunk.shown_name]

@@ -71,7 +71,10 @@ def to_luau_error(error: BaseException) -> LuaError:
         raise error
     current.vm.take_steps(_STEPS_PER_ERROR + (0 if error is fault else _STEPS_TO_TRANSLATE))
     if not fault.traceback:
-        fault.traceback = describe(_error_levels(error))
+        levels = _error_levels(error)
+        fault.traceback = describe(levels)
+        if levels and levels[0].prototype is None:
+            fault.raiser = levels[0].name
     if not fault.located:
         if isinstance(fault.value, str):
             fault.value = _position(error) + fault.value

@@ -311,9 +311,11 @@ class Loader(FrameReader):
         coroutine.environment = self._table(environment)
         coroutine.frames = self.frames(frames)
         if error is not None:
-            value, trace = error
+            value, trace, *raiser = error
             coroutine.error = LuaError(self.value(value))
             coroutine.error.traceback = text(trace)
+            if raiser:
+                (coroutine.error.raiser,) = map(text, raiser)
 
     def _fill_wrap(self, function: WrapFunction, saved: Json) -> None:
         function.coroutine = self.value_of_type(saved, Coroutine, "coroutine")

@@ -292,13 +292,14 @@ class Saver:
         if coroutine.status in ("running", "normal"):
             raise VMSnapshotError("a VM cannot be saved while a coroutine runs")
         error = coroutine.error
+        raiser = [error.raiser] if error is not None and error.raiser else []
         return [
             "coroutine",
             coroutine.status,
             self.value(coroutine.function),
             self.value(coroutine.environment),
             [self._frame(frame) for frame in coroutine.frames],
-            None if error is None else [self.value(error.value), error.traceback],
+            None if error is None else [self.value(error.value), error.traceback, *raiser],
         ]
 
     def _frame(self, frame: SuspendedFrame) -> Json:

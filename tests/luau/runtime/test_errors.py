@@ -157,6 +157,35 @@ def test_debug_info_names_functions_and_lines() -> None:
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
+def test_debug_info_knows_the_calls_of_a_coroutine_that_has_failed(
+    run: Callable[..., list[str]],
+) -> None:
+    assert run("""
+        local function deep(n) if n == 0 then return (nil).x end return (deep(n - 1)) end
+        local function outer(...) deep(...) end
+        local failed = coroutine.create(outer)
+        coroutine.resume(failed, 40)
+        local raised = coroutine.create(function() error("on purpose") end)
+        coroutine.resume(raised)
+        print("a line")
+        print(debug.info(failed, 0, "sln"))
+        print(debug.info(failed, 40, "l"), debug.info(failed, 41, "nfla"))
+        print(debug.info(failed, 20, "l"), select("#", debug.info(failed, 42, "l")))
+        print(debug.info(raised, 0, "sln"))
+        print(debug.info(raised, 1, "sln"))
+        print(pcall(debug.info, raised, 1, "x"))
+    """) == [
+        "a line",
+        "test\t2\tdeep",
+        "2\touter\tnil\t3\tnil\tnil",
+        "nil\t0",
+        "[C]\t-1\terror",
+        "test\t6\t",
+        "false\tinvalid argument #3 to 'info' (invalid option)",
+    ]
+
+
+@pytest.mark.parametrize("run", MODES.values(), ids=MODES)
 def test_generated_code_never_shows(run: Callable[..., list[str]]) -> None:
     lines = run("""
         local function deep() return deep() + 1 end

@@ -111,9 +111,19 @@ def test_documents_of_this_version_stay_readable() -> None:
     assert [list(values) for values in finish(vm, every_time=False)] == expected
 
 
+NEWER = {
+    "debug": ("profilebegin", "profileend", "resetmemorycategory", "setmemorycategory"),
+    "_G": ("gcinfo",),
+}
+"""Functions that the library has got since the golden document was written, by their tables."""
+
+
 def test_the_same_state_gives_the_same_document() -> None:
     def saved() -> str:
         vm = begin()
+        for library, names in NEWER.items():
+            for name in names:
+                del vm.globals[library][name]
         for _ in range(15):
             vm.resume(vm.roots["main"])
         return json.dumps(vm.snapshot())
