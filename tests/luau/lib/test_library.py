@@ -223,6 +223,18 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         """,
         ["2", "16"],
     ),
+    "lengths with holes are those of the reference": (
+        """
+        local function f(...) return {...} end
+        local t = {1, nil, 3} print(#t) t[#t + 1] = 4 print(#t) t[4] = nil t[3] = nil print(#t)
+        t = {1, 2, 3} t[2] = nil print(#t) t[3] = nil print(#t)
+        t = {} for i = 1, 5 do t[#t + 1] = i end t[2] = nil print(#t) t[5] = nil print(#t)
+        t = {} t[1] = 1 t[2] = 2 t[4] = 4 print(#t)
+        t = {1, 2, 3, 4, 5, 6, 7, 8} t[5] = nil print(#t) t[8] = nil print(#t) t[4] = nil print(#t)
+        print(#f(nil, nil, 3), #f(1, nil), #{1, nil, 3, nil}, #{nil, 2, nil, 4})
+        """,
+        ["3", "4", "1", "3", "1", "5", "4", "4", "8", "4", "3", "3\t1\t3\t4"],
+    ),
     "lengths with holes are those of arrays": (
         """
         local t = table.create(5, 1) t[1] = nil t.x = 1 print(#t)
