@@ -61,7 +61,7 @@ class DirectFunctions:
             local.writes == 0
             and not self.bodies[local].is_vararg
             and self._uses.get(local, 0) == len(calls)
-            and not any(call.arguments and is_multiple(call.arguments[-1]) for call in calls)
+            and not any(call.arguments and ast.is_multiple(call.arguments[-1]) for call in calls)
         )
 
     def _find_single(self) -> set[ast.Local]:
@@ -73,7 +73,10 @@ class DirectFunctions:
     def _returns_one(self, local: ast.Local, single: set[ast.Local]) -> bool:
         return all(
             len(statement.values) == 1
-            and (not is_multiple(statement.values[0]) or self.callee(statement.values[0]) in single)
+            and (
+                not ast.is_multiple(statement.values[0])
+                or self.callee(statement.values[0]) in single
+            )
             for statement in self.returns[local]
         )
 
@@ -95,11 +98,6 @@ def always_returns(block: list[ast.Statement]) -> bool:
     if isinstance(last, ast.Do):
         return always_returns(last.body)
     return isinstance(last, ast.If) and all(map(always_returns, last.bodies()))
-
-
-def is_multiple(expression: ast.Expression) -> bool:
-    """Return whether an expression can give any number of values."""
-    return isinstance(expression, (ast.Call, ast.MethodCall, ast.Vararg))
 
 
 def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
@@ -211,7 +209,7 @@ class NumberLocals:
                 continue
             is_plain = index < len(values) and not (
                 index == len(values) - 1
-                and is_multiple(values[index])
+                and ast.is_multiple(values[index])
                 and self.direct.callee(values[index]) not in self.direct.single
             )
             self._sources[target.local].append(values[index] if is_plain else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.compiler import syntax as ast
-from clawblox.luau.compiler.infer import is_multiple
 from clawblox.luau.compiler.lower_operators import (
     MAX_TEXT,
     OperatorLowering,
@@ -85,7 +84,7 @@ class ExpressionLowering(OperatorLowering):
     def _table_literal(self, expression: ast.TableLiteral) -> Lowered:
         items = expression.items
         spread = None
-        if items and items[-1][0] is None and is_multiple(items[-1][1]):
+        if items and items[-1][0] is None and ast.is_multiple(items[-1][1]):
             *items, (_, spread) = items
         parts = [part for item in items for part in item if part is not None]
         values = iter(self.ordered(parts))

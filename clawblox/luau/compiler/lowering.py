@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clawblox.luau.compiler import syntax as ast
-from clawblox.luau.compiler.infer import NumberLocals, children, is_multiple
+from clawblox.luau.compiler.infer import NumberLocals, children
 from clawblox.luau.compiler.ir import Block, CodeBranch, CodeLine, Site, Variable
 from clawblox.luau.core.limits import CHARGED_COPY, LONG_TEXT, Charge
 
@@ -204,7 +204,7 @@ class Lowering:
         Raises:
             LuaError: `charge` refuses.
         """
-        if not expressions or not is_multiple(expressions[-1]):
+        if not expressions or not ast.is_multiple(expressions[-1]):
             return ", ".join(value.text for value in self.ordered(expressions)), False
         texts = [value.text for value in self._before(expressions)]
         return ", ".join([*texts, f"*{self.spread(expressions[-1])}"]), True
@@ -233,7 +233,7 @@ class Lowering:
             LuaError: `charge` refuses.
         """
         nil = Lowered("None", "nil", stable=True, simple=True, constant=True)
-        if not expressions or len(expressions) > count or not is_multiple(expressions[-1]):
+        if not expressions or len(expressions) > count or not ast.is_multiple(expressions[-1]):
             values = self.ordered(expressions)
             for extra in values[count:]:
                 if not extra.stable:

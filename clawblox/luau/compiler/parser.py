@@ -7,7 +7,6 @@ from typing import NoReturn
 
 from clawblox.luau.compiler import syntax as ast
 from clawblox.luau.compiler.expressions import ExpressionParser
-from clawblox.luau.compiler.infer import is_multiple
 from clawblox.luau.compiler.lexer import Token
 from clawblox.luau.core.limits import Charge
 
@@ -190,7 +189,7 @@ class Parser(ExpressionParser):
         while self.accept(","):
             names.append(self.typed_name("variable name"))
         values = self.expressions() if self.accept("=") else []
-        if is_const and len(values) != len(names) and not (values and is_multiple(values[-1])):
+        if is_const and len(values) != len(names) and not (values and ast.is_multiple(values[-1])):
             self.fail("Missing initializer in const declaration", keyword.line)
         self.room(len(names), names[-1])
         variables = [self.scope.declare(name.value, name.line, is_const=is_const) for name in names]

@@ -136,6 +136,11 @@ class MethodCall(Expression):
     arguments: list[Expression]
 
 
+def is_multiple(expression: Expression) -> bool:
+    """Return whether an expression can give any number of values."""
+    return isinstance(expression, (Call, MethodCall, Vararg))
+
+
 class Unary(Expression):
     """``-x``, ``not x``, ``#x``."""
 
