@@ -6,14 +6,18 @@ from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
+from clawblox.luau.lib.support.graphemes import Cluster
 from clawblox.luau.lib.support.registry import BUILTINS
 
 CONSTANTS: dict[str, Any] = {"utf8.charpattern": "[\0-\x7f\xc2-\xf4][\x80-\xbf]*"}
 _MAX_CODE = 0x10FFFF
 _BYTES_PER_CHARGE = 64
+_STEPS_PER_CLUSTER = 4
+_BYTES_PER_STEP = 2  # of a cluster
 
 
 def _decode(text: str, at: int) -> tuple[int, int] | None:
@@ -166,4 +170,57 @@ def codes(*args: Any) -> Any:
     return _next_code, arg.string(args, 0, "codes"), 0.0
 
 
+def _cluster_end(text: str, start: int) -> int:
+    """Return the end of the cluster that starts at a byte.
+
+    Raises:
+        RuntimeFault: The text is not UTF-8.
+    """
+    charge_work(_STEPS_PER_CLUSTER)
+    cluster, end = Cluster(), start
+    while end < len(text):
+        decoded = _decode(text, end)
+        if decoded is None:
+            raise RuntimeFault("invalid UTF-8 code")
+        if not cluster.takes(decoded[0]):
+            break
+        charge_work((decoded[1] - end) // _BYTES_PER_STEP)
+        end = decoded[1]
+    return end
+
+
+def _next_cluster(*args: Any) -> Any:
+    """Return the first and the last byte of the cluster behind the one that starts at a byte.
+
+    The negative of a position stands for the cluster that starts there.
+
+    Raises:
+        RuntimeFault: An argument is of the wrong type, or the text is not UTF-8.
+    """
+    text = arg.string(args, 0, "graphemes")
+    position = arg.integer(args, 1, "graphemes")
+    start = -position - 1 if position < 0 else _cluster_end(text, max(position - 1, 0))
+    if start >= len(text):
+        return ()
+    return float(start + 1), float(_cluster_end(text, start))
+
+
+def graphemes(*args: Any) -> Any:
+    """Return an iterator over the first and last bytes of the grapheme clusters in a range.
+
+    Raises:
+        RuntimeFault: An argument is missing or of the wrong type, or a position is out of range.
+    """
+    text = arg.string(args, 0, "graphemes")
+    start = arg.position(arg.optional_integer(args, 1, "graphemes", 1), len(text))
+    end = arg.position(arg.optional_integer(args, 2, "graphemes", -1), len(text))
+    if start < 1:
+        arg.wrong(1, "graphemes", "position out of range")
+    if end > len(text):
+        arg.wrong(2, "graphemes", "position out of range")
+    current.vm.allocate(end if end < len(text) else 0)
+    return _next_cluster, text[:end], -float(start)
+
+
 BUILTINS.add("utf8.codes.next", _next_code, internal=True)
+BUILTINS.add("utf8.graphemes.next", _next_cluster, internal=True)

@@ -74,6 +74,9 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
     "pcall(utf8.codepoint, 'a\\u{DFFF}', 1, -1)": (False, "invalid UTF-8 code"),
     "utf8.len('a\\u{DBFF}\\u{DC00}')": (None, 2.0),
     "pcall(utf8.codes(''), '\\u{D800}')": (False, "invalid UTF-8 code"),
+    "pcall(utf8.graphemes(''), 'ab\\xff', 1)": (False, "invalid UTF-8 code"),
+    "pcall(utf8.graphemes, 'abc', -4)": (False, "invalid argument #2 to 'graphemes' (position out of range)"),
+    "pcall(utf8.graphemes, 'abc', 1, 4)": (False, "invalid argument #3 to 'graphemes' (position out of range)"),
     "utf8.len('\\xff'), utf8.offset('aäb', 3), utf8.offset('aäb', -1)": (None, 4.0, 4.0),
     # vector
     "vector.create(1, 2).z, vector.create(1, 2, 3) == vector.create(1, 2, 3), vector.one.x": (0.0, True, 1.0),
@@ -130,6 +133,28 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         print(next(t), pcall(next, {}, "x"))
         """,
         ["1\t10", "2\t20", "a\t1", "c\t3", "b\t2", "nil\tfalse\tinvalid key to 'next'"],
+    ),
+    "grapheme clusters": (
+        r"""
+        local function show(text, ...)
+            local ends = {}
+            for first, last in utf8.graphemes(text, ...) do
+                print(first, last)
+                table.insert(ends, last)
+            end
+            return table.concat(ends, " ")
+        end
+        print(show("ae\u{301}\r\n\n"))
+        print(show("\u{1F468}\u{1F3FD}\u{200D}\u{1F469}\u{1F468}"))
+        print(show("\u{1F1EB}\u{1F1F7}\u{1F1E9}\u{1F1EA}\u{1F1E9}"))
+        print(show("\u{1112}\u{1161}\u{11AB}\u{D55C}\u{D558}\u{11AB}"))
+        print(show("\u{600}x\u{903}"), show(""), show("abcd", 2, -2), show("abc", 4))
+        """,
+        ["1\t1", "2\t4", "5\t6", "7\t7", "1 4 6 7",
+         "1\t15", "16\t19", "15 19",
+         "1\t8", "9\t16", "17\t20", "8 16 20",
+         "1\t9", "10\t12", "13\t18", "9 12 18",
+         "1\t6", "2\t2", "3\t3", "6\t\t2 3\t"],
     ),
     "utf8 codes": (
         "for p, c in utf8.codes('aä€') do print(p, c) end print(('aä'):match('^' .. utf8.charpattern))",

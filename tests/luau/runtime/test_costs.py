@@ -73,6 +73,8 @@ COSTS: dict[str, tuple[str, str, int]] = {
     "utf8.len": ("local s = ('x'):rep(20000)", "REPEAT utf8.len(s) END", 5000),
     "utf8.codepoint": (TEXTS, "REPEAT utf8.codepoint(s, 1, 7000) END", 1700),
     "utf8.offset": ("local s = ('\\x80'):rep(20000)", "REPEAT utf8.offset(s, 0, 20000) END", 4000),
+    "utf8.graphemes": ("local s = 'a' .. ('\\u{301}'):rep(1000)",
+                       "REPEAT for _ in utf8.graphemes(s) do end END", 1000),
     "utf8.codes": ("local f, s = utf8.codes('') s = 'a' .. ('\\x80'):rep(20000)",
                    "REPEAT f(s, 1) END", 4000),
     "table.maxn": (SEQUENCE, "REPEAT table.maxn(t) END", 1200),
