@@ -13,6 +13,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
+from clawblox.luau.core.limits import CHARGED_COPY
 from clawblox.luau.core.machine import call_unyieldable, current
 from clawblox.luau.core.numbers import to_number
 from clawblox.luau.core.operators import adjust, shown_type
@@ -39,6 +40,8 @@ _EXACT = 2.0**53
 _LEAST_SEARCHES = 16  # between two repackings
 _SEARCHES_PER_ROOT = 4  # of the number of keys
 _ROOT_PER_STEP = 32
+_KEYS_PER_STEP = 8
+_POSITION_BYTES = 40  # of a list of positions
 builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` returns
 
 
@@ -244,17 +247,33 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
 
 
 def ordered_keys(table: LuaTable) -> list[Any]:
-    """Return a table's keys: 1 to its length, then the rest in order of insertion."""
+    """Return a table's keys: 1 to its length, then the rest in order of insertion.
+
+    Many positions that hold nothing are charged.
+
+    Raises:
+        LuaError: The call has used up its steps or its memory, or the host has interrupted it.
+    """
     give_back_room(table)
-    keys = list(table)
     size = int(border(table))
+    empty = size - len(table)
+    if empty >= CHARGED_COPY and current.vm is not None:  # else the host is looking
+        current.vm.allocate(_POSITION_BYTES * empty)
+        current.vm.charge_work(empty // _KEYS_PER_STEP)
+    keys = list(table)
     if not size:
         return keys
     sequence = FLOATS[1 : size + 1] if size < _CACHED else tuple(map(float, range(1, size + 1)))
     if tuple(keys[:size]) == sequence:
         return keys
-    inside = set(sequence)
-    return [*sequence, *(key for key in keys if key not in inside)]
+    return [
+        *sequence,
+        *(
+            key
+            for key in keys
+            if not (key.__class__ is float and 1.0 <= key <= size and key.is_integer())
+        ),
+    ]
 
 
 def next_entry(table: LuaTable, key: Any) -> Any:
@@ -304,12 +323,12 @@ def _first_cursor(table: LuaTable, last: Cursor | None) -> Cursor:
             repack(table)
         key = next(iter(table), None)
         searches += 1
-    keys = ordered_keys(table) if raw_get(table, key) is None else [key]
+    keys = _charged_keys(table) if raw_get(table, key) is None else [key]
     return Cursor(keys, searches=searches)
 
 
 def _charged_keys(table: LuaTable) -> list[Any]:
-    charge_work(len(table) // 8)
+    charge_work(len(table) // _KEYS_PER_STEP)
     return ordered_keys(table)
 
 

@@ -109,6 +109,18 @@ COSTS: dict[str, tuple[str, str, int]] = {
     "the first of many keys": (
         "local t = {} for i = 1, 20000 do t['k' .. i] = i end", "REPEAT next(t) END", 4,
     ),
+    "the first of a sequence without its first": (
+        "local t = table.create(20000, 1) t[1] = nil", "REPEAT next(t) END", 2400,
+    ),
+    "the first of a clone without its first": (
+        "local t = table.create(20000, 1) t[1] = nil", "REPEAT next(table.clone(t)) END", 2400,
+    ),
+    "the only value of a long table": (
+        "local t = table.create(20000) t[20000] = 1", "REPEAT next(t) END", 2400,
+    ),
+    "table.foreach of a long table": (
+        "local t = table.create(20000) t[20000] = 1", "REPEAT table.foreach(t, print) END", 2400,
+    ),
     "a length among holes": ("local t = table.create(1000) t[1] = 1 t[3] = 1",
                              "REPEAT local _ = #t END", 1),
     "a metatable's second use": (

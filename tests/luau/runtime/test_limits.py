@@ -361,6 +361,20 @@ def test_asking_a_large_table_whether_it_is_empty_is_cheap() -> None:
     assert vm.call(vm.load(source)) == (2.0, 1.0)
 
 
+def test_a_table_with_more_empty_places_than_steps_is_not_gone_through() -> None:
+    """It would take more memory than the process may have, if it were."""
+    source = "local t = table.create(2^26) t[2^26] = 1 "
+    vm = VM(steps=1_100_000)
+    for work in ("next(t)", "table.foreach(t, print)", "for _ in t do end"):
+        with pytest.raises(LuaError, match="exhausted the allowed number of steps"):
+            vm.call(vm.load(source + work))
+
+
+def test_going_through_empty_places_takes_memory() -> None:
+    source = "local t = table.create(2^16) t[2^16] = 1 next(t)"
+    assert failure(source, memory_bytes=3_000_000) == "not enough memory"
+
+
 def test_garbage_does_not_count() -> None:
     source = "for i = 1, 300000 do local t = {i} end print('done')"
     assert run_plainly(source, memory_bytes=5_000_000) == ["done"]
