@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from clawblox.engine.errors import suggest, to_text
@@ -11,13 +12,20 @@ from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
 from clawblox.luau import Coroutine, Host, LuaTable, RuntimeFault
-from clawblox.luau.core import operators
 from clawblox.luau.core.values import describe_key, is_function
 from clawblox.luau.lib.support import arguments as arg
 
 
-def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) -> dict[str, Any]:
-    """Register ``require`` and ``warn`` with a host; return them by name."""
+def make_script_globals(
+    host: Host, runner: ScriptRunner, warn_line: Callable[[str], None]
+) -> dict[str, Any]:
+    """Register ``require`` and ``warn`` with a host; return them by name.
+
+    Args:
+        host: The engine's functions and objects for the VM.
+        runner: Runs modules.
+        warn_line: Gets the text of a warning.
+    """
 
     @host.raw("require")
     def require(module: Any = None, *_: Any) -> Any:
@@ -25,9 +33,7 @@ def make_script_globals(host: Host, runner: ScriptRunner, scheduler: Scheduler) 
 
     @host.raw("warn")
     def warn(*values: Any) -> Any:
-        arg.charge(values)
-        text = operators.join([operators.to_text(value) for value in values], "\t")
-        scheduler.warn(to_text(text))
+        warn_line(to_text(arg.printed(values)))
         return ()
 
     return {"require": require, "warn": warn}

@@ -48,7 +48,10 @@ LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
     },
 }
 
-LATE_NAMES: tuple[str, ...] = ()
+LATE_NAMES: tuple[str, ...] = (
+    "task.synchronize",
+    "task.desynchronize",
+)
 """Globals and fields of libraries that worlds have got since version 1 of their snapshots.
 
 Dotted below a library; new ones come last. See `clawblox.luau.lib.support.late`.

@@ -99,7 +99,7 @@ class Assembly:
             "late_names": LATE_NAMES,
         }
         self.vm = VM(**self._options)
-        self.scheduler = Scheduler(self.vm, console.warn, self._report)
+        self.scheduler = Scheduler(self.vm, console.report, self._report)
         self.scheduler.halts_on_error = settings.halts_on_error
         self._equip_vm()
         libraries = {
@@ -115,7 +115,7 @@ class Assembly:
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.scripts = ScriptRunner(self.model)
         self.scripts.use(self._files)
-        libraries |= make_script_globals(self._host, self.scripts, self.scheduler)
+        libraries |= make_script_globals(self._host, self.scripts, console.warn)
         self.vm.globals.update(libraries)
         self.services = self._make_services(store)
         groups = self.services.collision_groups
@@ -174,6 +174,7 @@ class Assembly:
         self.vm.globals.update({**services, "game": game, "workspace": services["Workspace"]})
         self.vm.sandbox(writable=SHARED_TABLES)
         self.scripts.begin(self._files)
+        self.console.end_tick()
 
     def restore(self, state: Any) -> None:
         """Restore a snapshot instead of beginning.
@@ -254,3 +255,4 @@ def run_tick(world: Assembly) -> None:
     services.remote_events.publish()
     services.data_stores.submit()
     scheduler.tick += 1
+    world.console.end_tick()

@@ -9,12 +9,17 @@ from typing import Final, TextIO
 
 from clawblox.engine.errors import WorldHalted, to_text
 
+_WARNING: Final = "[Lua WARN] "
 _POSITION: Final = re.compile(r"^(?P<name>[^\n]*?):(?P<line>\d+): ")
 _CONTEXT: Final = 2  # lines of source on each side of an error
+_TICK_LINES: Final = 10_000
+_TICK_CHARACTERS: Final = 1 << 20
 
 
 class Console:
     """Where a world writes its lines.
+
+    What scripts print and warn of in one tick is limited; errors are not.
 
     Args:
         out: Gets the lines for standard output, without their end; None writes them there, and puts
@@ -32,6 +37,7 @@ class Console:
         error: Callable[[str], None] | None = None,
     ) -> None:
         self.tick: Callable[[], int] = int
+        self._room()
         self.announce = _write_plainly if out is None else out
         self.out = (lambda line: self._stamp(line, sys.stdout)) if out is None else out
         self.error = (lambda line: self._stamp(line, sys.stderr)) if error is None else error
@@ -42,11 +48,40 @@ class Console:
 
     def print(self, text: str) -> None:
         """Write the output of a script; the text is a Luau string."""
-        self._write(self.out, "[Lua] ", to_text(text))
+        self._write_some(self.out, "[Lua] ", to_text(text))
 
     def warn(self, text: str) -> None:
-        """Write a warning."""
-        self._write(self.error, "[Lua WARN] ", text)
+        """Write the warning of a script."""
+        self._write_some(self.error, _WARNING, text)
+
+    def report(self, text: str) -> None:
+        """Write a warning of the engine, or an error that ends only the thread of a script."""
+        self._write(self.error, _WARNING, text)
+
+    def end_tick(self) -> None:
+        """Report how many lines of scripts were left out since the last call, and start anew."""
+        if self._left_out:
+            self.report(
+                f"{self._left_out} more lines were left out: scripts may print {_TICK_LINES} lines "
+                f"and {_TICK_CHARACTERS} characters in a tick"
+            )
+        self._room()
+
+    def _room(self) -> None:
+        self._lines_left, self._characters_left, self._left_out = _TICK_LINES, _TICK_CHARACTERS, 0
+
+    def _write_some(self, write: Callable[[str], None], mark: str, text: str) -> None:
+        """Write the lines for which this tick has room, and count the others."""
+        lines = text.split("\n", self._lines_left)
+        if len(lines) > self._lines_left:
+            self._left_out += 1 + lines.pop().count("\n")
+        for line in lines:
+            if len(line) > self._characters_left:
+                self._left_out += 1
+                continue
+            self._lines_left -= 1
+            self._characters_left -= len(line)
+            write(f"{mark}{line}")
 
     def _write(self, write: Callable[[str], None], mark: str, text: str) -> None:
         """Write a text of a script; each of its lines is marked, so that none looks like ours."""
@@ -73,6 +108,7 @@ class Console:
             halted: The exception.
             sources: The names and texts of the scripts, as Luau strings.
         """
+        self.end_tick()
         for line in halt_lines(halted, sources):
             self.error(line)
 

@@ -170,8 +170,7 @@ def tonumber(*args: Any) -> float | None:
 
 def print_(*args: Any) -> tuple[()]:
     """Pass a line to the host's output."""
-    arg.charge(args)
-    text = join([to_text(value) for value in args], "\t")
+    text = arg.printed(args)
     output = current.vm.output
     if output is not None:
         output(text)

@@ -59,7 +59,7 @@ class ScriptWorld:
         self.globals = {
             **lend_values(self.host),
             **make_task_globals(self.host, self.scheduler),
-            **make_script_globals(self.host, self.runner, self.scheduler),
+            **make_script_globals(self.host, self.runner, self.scheduler.warn),
             "Instance": make_instance_library(self.host, self.model),
         }
 

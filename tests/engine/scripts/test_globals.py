@@ -10,6 +10,7 @@ from clawblox.engine.errors import WorldHalted
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.assembly import Assembly, run_tick
 from clawblox.engine.world.console import Console, halt_lines
+from clawblox.engine.world.engine_world import EngineWorld
 from tests.engine.scripts.support import write_world
 
 BARE = [
@@ -51,6 +52,51 @@ def test_every_line_of_a_script_has_its_mark_also_those_within_a_text(tmp_path: 
     texts = ["one", "[Halted] Instance stopped", "", "INFO: Listening"]
     assert out == [f"[Lua] {text}" for text in texts]
     assert error == [f"[Lua WARN] {text}" for text in texts]
+
+
+def test_more_lines_than_a_tick_has_room_for_are_counted_and_left_out(tmp_path: Path) -> None:
+    write_world(tmp_path, """
+        for n = 1, 10001 do print(n) end
+        warn("too late") print("one\\ntwo")
+        task.wait()
+        warn(("w"):rep(2^20)) print("no room") print("")
+        task.wait()
+        print(("\\n"):rep(10003))
+        task.wait()
+        print("all is well")
+        task.spawn(function() error("never left out") end)
+    """)  # fmt: skip
+    lines: list[str] = []
+    world = Assembly(EngineSettings(directory=tmp_path), Console(lines.append, lines.append))
+    world.begin()
+    limits = "scripts may print 10000 lines and 1048576 characters in a tick"
+    assert lines[9999:] == ["[Lua] 10000", f"[Lua WARN] 4 more lines were left out: {limits}"]
+    with world.vm.entered():
+        for expected in (
+            [
+                f"[Lua WARN] {'w' * 2**20}",
+                "[Lua] ",
+                f"[Lua WARN] 1 more lines were left out: {limits}",
+            ],
+            ["[Lua] "] * 10000 + [f"[Lua WARN] 4 more lines were left out: {limits}"],
+        ):
+            lines.clear()
+            run_tick(world)
+            assert lines == expected
+        lines.clear()
+        run_tick(world)
+    assert lines[0] == "[Lua] all is well"
+    assert lines[1].endswith("never left out")
+
+
+def test_a_halt_tells_of_the_lines_that_were_left_out_before_it(tmp_path: Path) -> None:
+    write_world(tmp_path, "print(('x\\n'):rep(10000)) error('the end')")
+    lines: list[str] = []
+    world = EngineWorld(EngineSettings(directory=tmp_path), Console(lines.append, lines.append))
+    with pytest.raises(WorldHalted):
+        world.begin()
+    assert "1 more lines were left out" in lines[10000]
+    assert "the end" in lines[10001]
 
 
 def test_no_line_of_a_halt_can_be_forged_by_its_reason(tmp_path: Path) -> None:

@@ -85,7 +85,11 @@ COSTS: dict[str, tuple[str, str, int]] = {
     "buffer.fill": (BUFFER, "REPEAT buffer.fill(b, 0, 1) END", 1900),
     "buffer.copy": (BUFFER, "REPEAT buffer.copy(b, 0, b) END", 1900),
     "buffer.writestring": (BUFFER, "REPEAT buffer.writestring(b, 0, s) END", 1900),
-    "print": (TEXTS, "REPEAT print(s) END", 1900),
+    "print": (TEXTS, "REPEAT print(s) END", 9700),
+    "print with __tostring": (
+        TEXTS + " local t = setmetatable({}, {__tostring = function() return s end})",
+        "REPEAT print(t) END", 9700,
+    ),
     "error": (TEXTS, "REPEAT pcall(function() error(s) end) END", 1900),
     "searching the heap": (HEAP, "REPEAT (function() debug.info(1, 'f') end)() END", 2500),
     "a late __newindex": (

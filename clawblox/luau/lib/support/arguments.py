@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.machine import Coroutine, current
 from clawblox.luau.core.numbers import format_number, to_number
-from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.operators import join, shown_type, to_text
 from clawblox.luau.core.values import Buffer, LuaTable, Vector, is_function
 
 T = TypeVar("T")
@@ -18,6 +18,7 @@ Arguments = tuple[Any, ...]
 _BIGGEST = 2**63 - 1
 _MAX_STACK = 8000
 FEW = 8
+_PRINTED_PER_STEP = 256  # bytes
 
 
 def charge(args: Arguments) -> None:
@@ -28,6 +29,19 @@ def charge(args: Arguments) -> None:
     """
     if len(args) > FEW:
         current.vm.charge_work(len(args) // 2)
+
+
+def printed(args: Arguments) -> str:
+    """Return arguments as one text, the way ``print`` shows them, and charge for its length.
+
+    Raises:
+        LuaError: ``__tostring`` fails; or the call has used up its steps or its memory, or the host
+            has interrupted it.
+    """
+    charge(args)
+    text = join([to_text(value) for value in args], "\t")
+    current.vm.charge_work(len(text) // _PRINTED_PER_STEP)
+    return text
 
 
 def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn:

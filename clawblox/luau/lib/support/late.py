@@ -12,7 +12,14 @@ from typing import Any
 
 from clawblox.luau.core.values import FrozenTable, LuaTable, freeze, raw_get, raw_pop, raw_set
 
-LATE_NAMES: tuple[str, ...] = ()
+LATE_NAMES: tuple[str, ...] = (
+    "gcinfo",
+    "debug.profilebegin",
+    "debug.profileend",
+    "debug.setmemorycategory",
+    "debug.resetmemorycategory",
+    "utf8.graphemes",
+)
 """Late names of the standard library, dotted below a library; new ones come last."""
 
 
