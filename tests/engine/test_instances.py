@@ -146,6 +146,35 @@ def test_n8_names_find_children_in_order_and_follow_renames(tmp_path):
     ]
 
 
+def test_a_number_is_a_name_as_tostring_writes_it_and_nan_is_none(tmp_path):
+    lines = say(
+        tmp_path,
+        """
+        local a, b = Instance.new("Folder", Workspace), Instance.new("Folder")
+        a.Name, b.Name = "12", "2.5"
+        b.Parent = a
+        print(Workspace:FindFirstChild(12) == a, Workspace:WaitForChild(12) == a)
+        print(Workspace:FindFirstChild(2.5, true) == b, b:FindFirstAncestor(12) == a)
+        a:AddTag(7)
+        a:SetAttribute(-0.5, "x")
+        print(a:HasTag("7"), a:HasTag(7), a:GetAttribute("-0.5"), a:GetAttribute(-0.5))
+        a:RemoveTag(7)
+        print(#a:GetTags(), Workspace:FindFirstChild(0 / 0), a:HasTag(0 / 0))
+        print(pcall(Workspace.WaitForChild, Workspace, 0 / 0))
+        print(pcall(a.AddTag, a, 0 / 0))
+        """,
+    )
+    refused = "(string expected, got NaN)"
+    assert lines == [
+        "true\ttrue",
+        "true\ttrue",
+        "true\ttrue\tx\tx",
+        "0\tnil\tfalse",
+        f"false\tinvalid argument #1 to 'WaitForChild' {refused}",
+        f"false\tinvalid argument #1 to 'AddTag' {refused}",
+    ]
+
+
 def test_n8_recursive_search_is_depth_first_parents_before_children(tmp_path):
     assert say(
         tmp_path,

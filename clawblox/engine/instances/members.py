@@ -19,6 +19,7 @@ from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import as_list
 from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.errors import MAX_MESSAGE
+from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import shown_type
 
 _LEVELS_PER_CHARGE: Final = 8
@@ -27,22 +28,28 @@ _MEMBER_STEPS: Final = 2  # listing an attribute or a tag
 _CHILDREN_PER_STEP: Final = 2  # looking through children
 
 
+def as_text(value: Any) -> Any:
+    """Return a number as ``tostring`` writes it; NaN and any other value as it is."""
+    return format_number(value) if value.__class__ is float and value == value else value
+
+
 def text_argument(value: Any, at: int, function: str) -> str:
-    """Return an argument that must be a string.
+    """Return an argument that must be a string, or a number other than NaN.
 
     Raises:
         RuntimeFault: It is something else.
     """
-    if value.__class__ is not str:
+    text = as_text(value)
+    if text.__class__ is not str:
         raise wrong_argument(value, at, function, "string")
-    return str(value)
+    return str(text)
 
 
 def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFault:
-    """Return the error about an argument of the wrong type."""
-    return RuntimeFault(
-        f"invalid argument #{at} to '{function}' ({wanted} expected, got {shown_type(value)})"
-    )
+    """Return the error about an argument of the wrong type, or about NaN."""
+    is_nan = value.__class__ is float and value != value
+    got = "NaN" if is_nan else shown_type(value)
+    return RuntimeFault(f"invalid argument #{at} to '{function}' ({wanted} expected, got {got})")
 
 
 @attrs.frozen(eq=False)
@@ -91,7 +98,7 @@ def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
 
 def get_attribute(instance: Instance, name: Any) -> Any:
     """``GetAttribute(name)``; a table is copied at each call."""
-    value = instance.attributes.get(name)
+    value = instance.attributes.get(as_text(name))
     return copy_attribute(value) if isinstance(value, LuaTable) else value
 
 
@@ -124,7 +131,7 @@ def add_tag(instance: Instance, tag: Any) -> Any:
 
 def has_tag(instance: Instance, tag: Any) -> Any:
     """``HasTag(tag)``."""
-    return tag in instance.tags
+    return as_text(tag) in instance.tags
 
 
 def remove_tag(instance: Instance, tag: Any) -> Any:
@@ -159,6 +166,7 @@ def clear_all_children(instance: Instance) -> Any:
 
 def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
     """``FindFirstChild(name, recursive)``; the recursive search is depth first."""
+    name = as_text(name)
     if recursive is None or recursive is False:
         return instance.find_child(name)
     return next((descendant for descendant in tree.walk(instance) if descendant.name == name), None)
@@ -186,6 +194,7 @@ def _ancestors(instance: Instance) -> Iterator[Instance]:
 
 def find_first_ancestor(instance: Instance, name: Any) -> Any:
     """``FindFirstAncestor(name)``."""
+    name = as_text(name)
     return next((ancestor for ancestor in _ancestors(instance) if ancestor.name == name), None)
 
 
