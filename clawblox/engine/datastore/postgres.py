@@ -15,7 +15,8 @@ _PROBE: Final = '"\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\N{GRINNING FACE
 """A JSON text with characters of two, three and four bytes."""
 _SCHEMA_LOCK: Final = 0x636C6177626C6F78
 _SCORE: Final = (
-    "CASE WHEN jsonb_typeof(value -> 'score') = 'number'"
+    "CASE WHEN jsonb_typeof(value) = 'number' THEN value::double precision"
+    " WHEN jsonb_typeof(value -> 'score') = 'number'"
     " THEN (value -> 'score')::double precision END"
 )
 _SCHEMA: Final = (
@@ -26,15 +27,13 @@ _SCHEMA: Final = (
         "game_id text NOT NULL, store_name text NOT NULL, key text NOT NULL, value jsonb NOT NULL,"
         " updated_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (game_id, store_name, key))"
     ),
+    "DROP INDEX IF EXISTS data_stores_score",  # of an engine that knew no plain numbers
     (
-        "CREATE INDEX IF NOT EXISTS data_stores_score"
+        "CREATE INDEX IF NOT EXISTS data_stores_order"
         f' ON data_stores (game_id, store_name, ({_SCORE}), key COLLATE "C")'
     ),
 )
-_SCORED: Final = (
-    "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
-    f" AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE})"
-)
+_ROWS: Final = "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
 _STATEMENTS: Final = Statements(
     read="SELECT value::text FROM data_stores WHERE game_id = %s AND store_name = %s AND key = %s",
     write=(
@@ -42,13 +41,11 @@ _STATEMENTS: Final = Statements(
         " VALUES (%s, %s, %s, %s::jsonb, now()) ON CONFLICT (game_id, store_name, key)"
         " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
     ),
-    ascending=f'{_SCORED} ASC, key COLLATE "C" LIMIT %s',
-    descending=f'{_SCORED} DESC, key COLLATE "C" LIMIT %s',
-    unscored=(
-        "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
-        f" AND ({_SCORE}) IS NULL AND value -> 'score' IS NOT NULL"
-        ' ORDER BY key COLLATE "C" LIMIT %s'
-    ),
+    scored=f"{_ROWS} AND ({_SCORE}) IS NOT NULL",
+    unscored=f"{_ROWS} AND ({_SCORE}) IS NULL AND value -> 'score' IS NOT NULL",
+    score=f"({_SCORE})",
+    key='key COLLATE "C"',
+    parameter="%s",
 )
 
 

@@ -14,7 +14,8 @@ from clawblox.engine.datastore.store import Answer, Request, Statements, StoreEr
 
 _BUSY_TIMEOUT_S: Final = 5.0
 _SCORE: Final = (
-    "CASE WHEN json_type(value, '$.score') IN ('integer', 'real')"
+    "CASE WHEN json_type(value) IN ('integer', 'real') THEN json_extract(value, '$')"
+    " WHEN json_type(value, '$.score') IN ('integer', 'real')"
     " THEN json_extract(value, '$.score') END"
 )
 _CAUTION: Final = ("cell_size_check = ON", "mmap_size = 0")
@@ -31,15 +32,13 @@ _SCHEMA: Final = (
         "game_id TEXT NOT NULL, store_name TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
         " updated_at TEXT NOT NULL, PRIMARY KEY (game_id, store_name, key))"
     ),
+    "DROP INDEX IF EXISTS data_stores_score",  # of an engine that knew no plain numbers
     (
-        "CREATE INDEX IF NOT EXISTS data_stores_score"
+        "CREATE INDEX IF NOT EXISTS data_stores_order"
         f" ON data_stores (game_id, store_name, ({_SCORE}), key)"
     ),
 )
-_SCORED: Final = (
-    "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
-    f" AND ({_SCORE}) IS NOT NULL ORDER BY ({_SCORE})"
-)
+_ROWS: Final = "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
 _STATEMENTS: Final = Statements(
     read="SELECT value FROM data_stores WHERE game_id = ? AND store_name = ? AND key = ?",
     write=(
@@ -47,12 +46,11 @@ _STATEMENTS: Final = Statements(
         " ON CONFLICT (game_id, store_name, key)"
         " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
     ),
-    ascending=f"{_SCORED} ASC, key LIMIT ?",
-    descending=f"{_SCORED} DESC, key LIMIT ?",
-    unscored=(
-        "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
-        f" AND ({_SCORE}) IS NULL AND json_type(value, '$.score') IS NOT NULL ORDER BY key LIMIT ?"
-    ),
+    scored=f"{_ROWS} AND ({_SCORE}) IS NOT NULL",
+    unscored=f"{_ROWS} AND ({_SCORE}) IS NULL AND json_type(value, '$.score') IS NOT NULL",
+    score=f"({_SCORE})",
+    key="key",
+    parameter="?",
 )
 
 

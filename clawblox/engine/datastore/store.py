@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -50,17 +50,26 @@ class WriteRequest:
 
 @attrs.frozen
 class ReadSorted:
-    """Read the values that have a ``score``, by score.
+    """Read a page of the values that have a score, by score.
+
+    A value that is a number is its own score; any other value has the score in its field ``score``.
 
     Attributes:
         store: Name of the data store.
         ascending: Whether the lowest score comes first.
-        limit: Maximum number of values.
+        limit: Length of the page. One more value is read if there is one, to show that more follow.
+        low: The lowest score; None for no limit.
+        high: The highest score; None for no limit. With either limit, scores are numbers.
+        after: The score and the key after which the page begins, the score being None if it is no
+            number; None for the first page.
     """
 
     store: str
     ascending: bool
     limit: int
+    low: float | None = None
+    high: float | None = None
+    after: tuple[float | None, str] | None = None
 
 
 Request: TypeAlias = Read | WriteRequest | ReadSorted
@@ -128,16 +137,20 @@ class Statements:
     Attributes:
         read: Selects the value of a key.
         write: Inserts or replaces the value of a key.
-        ascending: Selects keys and values with a numeric score, the lowest first, up to a limit.
-        descending: The same, the highest first.
-        unscored: Selects keys and values without a numeric score, up to a limit.
+        scored: Selects keys and values with a numeric score.
+        unscored: Selects keys and values with any other score.
+        score: The numeric score.
+        key: The key, compared by its bytes.
+        parameter: The mark of a parameter.
     """
 
     read: str
     write: str
-    ascending: str
-    descending: str
+    scored: str
     unscored: str
+    score: str
+    key: str
+    parameter: str
 
     def carry_out(self, connection: _Connection, game_id: str, request: Request) -> Answer:
         """Answer a request; raises the errors of the database."""
@@ -148,9 +161,40 @@ class Statements:
         if isinstance(request, WriteRequest):
             connection.execute(self.write, (*store, request.key, request.value))
             return None
-        limit = min(request.limit, _MAX_LIMIT)
-        scored = self.ascending if request.ascending else self.descending
-        rows = connection.execute(scored, (*store, limit)).fetchall()
-        if len(rows) < limit:
-            rows += connection.execute(self.unscored, (*store, limit - len(rows))).fetchall()
+        limit = min(request.limit, _MAX_LIMIT - 1) + 1
+        rows: list[Any] = []
+        for statement, values in self.select_sorted(request):
+            if len(rows) < limit:
+                parameters = (*store, *values, limit - len(rows))
+                rows += connection.execute(statement, parameters).fetchall()
         return [(str(key), str(value)) for key, value in rows]
+
+    def select_sorted(self, request: ReadSorted) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the statements that together select a page, each with its parameters.
+
+        These come after the world's id and the store's name, and before the number of values.
+        """
+        score, key, mark = self.score, self.key, self.parameter
+        after, after_key = request.after or (None, None)
+        is_behind_scores = request.after is not None and after is None
+        if not is_behind_scores:
+            way, sign = ("ASC", ">") if request.ascending else ("DESC", "<")
+            page: list[tuple[str, list[Any]]] = []
+            if request.low is not None:
+                page.append((f"{score} >= {mark}", [request.low]))
+            if request.high is not None:
+                page.append((f"{score} <= {mark}", [request.high]))
+            if request.after is not None:
+                tie = f"{score} = {mark} AND {key} > {mark}"
+                page.append((f"({score} {sign} {mark} OR {tie})", [after, after, after_key]))
+            yield self._select(self.scored, page, f"{score} {way}, {key}")
+        if request.low is None and request.high is None:
+            rest = [(f"{key} > {mark}", [after_key])] if is_behind_scores else []
+            yield self._select(self.unscored, rest, key)
+
+    def _select(
+        self, rows: str, page: Sequence[tuple[str, list[Any]]], order: str
+    ) -> tuple[str, list[Any]]:
+        where = "".join(f" AND {condition}" for condition, _ in page)
+        statement = f"{rows}{where} ORDER BY {order} LIMIT {self.parameter}"
+        return statement, [value for _, values in page for value in values]

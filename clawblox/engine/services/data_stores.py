@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Final
@@ -32,10 +33,20 @@ from clawblox.engine.datastore.store import (
 )
 from clawblox.engine.datastore.worker import RequestBatch, Worker
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import text_argument
+from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.json_text import read_text, to_text, write_text
 from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot, record
+from clawblox.engine.services.sorted_pages import (
+    ADVANCE,
+    MOST_ROWS,
+    find_pages,
+    lend_page_methods,
+    make_pages,
+    score_of,
+    show_page,
+)
+from clawblox.engine.services.store_requests import ANSWER, REQUEST
 from clawblox.engine.slots import Slots
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.operators import shown_type
@@ -44,7 +55,8 @@ from clawblox.luau.core.values import is_function
 _log = logging.getLogger("clawblox.engine")
 
 _ORDERED: Final = "OrderedDataStore"
-_DEFAULT_LIMIT: Final = 100.0
+_SORT: Final = "GetSortedAsync"
+_ROWS: Final = 100  # of a page, by default
 _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
 _ABSENT: Final = StoreError(_UNAVAILABLE)
 _INCREMENT: Final = "IncrementAsync"
@@ -63,7 +75,8 @@ class _Call:
         request: The request to the database.
         ordered: Whether the store is ordered.
         change: Computes the new value from the old: the function of `UpdateAsync`, or the number
-            that `IncrementAsync` adds; None for other calls.
+            that `IncrementAsync` adds. For `AdvanceToNextPageAsync`, the pages; None for other
+            calls.
     """
 
     name: str
@@ -73,47 +86,14 @@ class _Call:
     change: Any = None
 
 
-_REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
-_REQUEST: Final = Stored(
-    shapes.one_of(
-        (shapes.constant("read"), shapes.text, shapes.text),
-        (shapes.constant("write"), shapes.text, shapes.text, shapes.text),
-        (shapes.constant("sorted"), shapes.text, shapes.flag, shapes.whole),
-    ),
-    lambda slots, request: [
-        next(kind for kind, cls in _REQUESTS.items() if isinstance(request, cls)),
-        *attrs.astuple(request),
-    ],
-    lambda slots, saved: _REQUESTS[saved[0]](*saved[1:]),
-)
-
-
 def _read_change(slots: Slots, number: int) -> Any:
     value = slots.take(number)
-    return value if value.__class__ in (float, NoneType) else slots.take_function(number)
+    is_plain = value.__class__ in (float, NoneType) or find_pages(value) is not None
+    return value if is_plain else slots.take_function(number)
 
 
 _CHANGE: Final = Stored(shapes.whole, Slots.put, _read_change)
-_CALL: Final = record(_Call, shapes.text, object_slot(Coroutine), _REQUEST, shapes.flag, _CHANGE)
-
-
-def _write_answer(slots: Slots, answer: Answer | StoreError) -> Any:
-    return {"error": str(answer)} if isinstance(answer, StoreError) else answer
-
-
-def _read_answer(slots: Slots, saved: Any) -> Answer | StoreError:
-    if isinstance(saved, dict):
-        return StoreError(saved["error"])
-    return [(key, value) for key, value in saved] if isinstance(saved, list) else saved
-
-
-_ANSWER: Final = Stored(
-    shapes.one_of(
-        shapes.optional(shapes.text), [(shapes.text, shapes.text)], {"error": shapes.text}
-    ),
-    _write_answer,
-    _read_answer,
-)
+_CALL: Final = record(_Call, shapes.text, object_slot(Coroutine), REQUEST, shapes.flag, _CHANGE)
 
 
 class DataStores(SavedState):
@@ -132,7 +112,7 @@ class DataStores(SavedState):
         "game_id": shapes.text,
         "_made": [_CALL],
         "_sent": [_CALL],
-        "_answers": [_ANSWER],
+        "_answers": [ANSWER],
     }
 
     def __init__(self, model: DataModel, worker: Worker | None, game_id: str) -> None:
@@ -149,6 +129,7 @@ class DataStores(SavedState):
             (_ORDERED, "ordered_store"),
         ):
             model.classes.add(name, methods=bind_methods(self, receiver))
+        self._page_methods = lend_page_methods(model.host, self._advance)
 
     # Methods of the service and of stores
 
@@ -194,7 +175,7 @@ class DataStores(SavedState):
     def increment_async(self, store: Instance, key: Any, delta: Any) -> Any:
         """``IncrementAsync(key, delta)``: adds 1, or ``delta``, and returns the sum.
 
-        In an ordered store it adds to the ``score`` of the value, whose other fields stay.
+        In an ordered store it adds to the ``score`` of a table, whose other fields stay.
         """
         address = self._address(store, key, _INCREMENT)
         delta = 1.0 if delta is None else delta
@@ -202,16 +183,21 @@ class DataStores(SavedState):
             raise RuntimeFault(f"invalid argument #2 to '{_INCREMENT}' (finite number expected)")
         return self._call(_INCREMENT, Read(*address), store.spec.name == _ORDERED, delta)
 
-    def get_sorted_async(self, ordered_store: Instance, ascending: Any, limit: Any) -> Any:
-        """``GetSortedAsync(ascending, limit)``: an array of ``{key, value}``."""
-        name, _ = self._address(ordered_store, "", "GetSortedAsync")
-        limit = _DEFAULT_LIMIT if limit is None else limit
-        if limit.__class__ is not float or not limit >= 0:
-            raise RuntimeFault(
-                "invalid argument #2 to 'GetSortedAsync' (number of at least 0 expected)"
-            )
-        request = ReadSorted(name, ascending not in (None, False), int(min(limit, 1e15)))
-        return self._call("GetSortedAsync", request)
+    def get_sorted_async(
+        self, ordered_store: Instance, ascending: Any, size: Any, low: Any, high: Any
+    ) -> Any:
+        """``GetSortedAsync(ascending, pageSize, minValue, maxValue)``: a page, with its members."""
+        name, _ = self._address(ordered_store, "", _SORT)
+        if size is not None and (size.__class__ is not float or not size >= 0):
+            raise RuntimeFault(f"invalid argument #2 to '{_SORT}' (number of at least 0 expected)")
+        length = _ROWS if size is None else int(min(size, MOST_ROWS))
+        limits = _limit(low, 3), _limit(high, 4)
+        request = ReadSorted(name, ascending not in (None, False), length, *limits)
+        return self._call(_SORT, request)
+
+    def _advance(self, pages: LuaTable, request: ReadSorted) -> Any:
+        """Let the running thread wait for the next page."""
+        return self._call(ADVANCE, request, change=pages)
 
     def _call(self, name: str, request: Request, ordered: bool = False, change: Any = None) -> Any:
         """Let the running thread wait for an answer.
@@ -228,10 +214,10 @@ class DataStores(SavedState):
         """Return a value as JSON text.
 
         Raises:
-            RuntimeFault: It has no JSON form; or an ordered store needs a ``score``.
+            RuntimeFault: It has no JSON form; or an ordered store needs a number or a ``score``.
         """
-        if ordered and not (isinstance(value, LuaTable) and value.get("score") is not None):
-            raise RuntimeFault("OrderedDataStore value must have a 'score' field")
+        if ordered and score_of(value) is None:
+            raise RuntimeFault("OrderedDataStore value must have a 'score' field, or be a number")
         try:
             return write_text(value, self._charge, strict=True)
         except ValueError as error:
@@ -247,8 +233,7 @@ class DataStores(SavedState):
         if not self._made:
             return
         # UpdateAsync must read the values that were written in the same tick.
-        self._sent = [call for call in self._made if call.change is None]
-        self._sent += [call for call in self._made if call.change is not None]
+        self._sent = sorted(self._made, key=lambda call: call.change is not None)
         self._made = []
         requests = [call.request for call in self._sent]
         if self._worker is None:  # calls from a snapshot of a world that had a database
@@ -278,25 +263,24 @@ class DataStores(SavedState):
 
     def _answer(self, call: _Call, answer: Answer | StoreError) -> None:
         try:
-            value = None if isinstance(answer, StoreError) else self._result(call, answer)
+            values = () if isinstance(answer, StoreError) else self._results(call, answer)
         except ValueError as error:
             answer = StoreError(str(error))
         if isinstance(answer, StoreError):
             text = f"Database error in {call.name}: {answer}"
             _log.error("data store %r: %s", call.request.store, text)
             self._fail(call, RuntimeFault(text))
-        elif call.change is not None:
-            self._update(call, value)
+        elif call.change is not None and isinstance(call.request, Read):
+            self._update(call, *values)
         else:
-            self._model.scheduler.resume(call.thread, (value,))
+            self._model.scheduler.resume(call.thread, values)
 
-    def _latest(self, read: Request, answer: Any) -> Any:
+    def _latest(self, read: Read, answer: Any) -> Any:
         """Return the text of a value: as it was read, unless it was written since."""
         written = [
             call.request.value
             for call in self._made
             if isinstance(call.request, WriteRequest)
-            and isinstance(read, Read)
             and (call.request.store, call.request.key) == (read.store, read.key)
         ]
         return written[-1] if written else answer
@@ -326,18 +310,25 @@ class DataStores(SavedState):
         fail_call(call.thread, error)
         self._model.scheduler.resume(call.thread, ())
 
-    def _result(self, call: _Call, answer: Answer) -> Any:
-        if call.change is not None:
-            answer = self._latest(call.request, answer)
+    def _results(self, call: _Call, answer: Answer) -> tuple[Any, ...]:
+        """Return the results of a call, or what its change gets."""
+        if isinstance(call.request, ReadSorted):
+            return self._show_page(call, call.request, answer)
         if isinstance(call.request, WriteRequest):
             if call.name not in _CHANGES:
-                return None
+                return (None,)
             answer = call.request.value
-        if isinstance(answer, list):
-            return _entries(answer, self._charge)
-        value = None if answer is None else read_text(answer, self._charge, sort=True)
+        elif call.change is not None:
+            answer = self._latest(call.request, answer)
+        value = None if answer is None else read_text(str(answer), self._charge, sort=True)
         is_sum = call.name == _INCREMENT and isinstance(call.request, WriteRequest)
-        return value.get("score") if is_sum and isinstance(value, LuaTable) else value
+        return (score_of(value) if is_sum else value,)
+
+    def _show_page(self, call: _Call, request: ReadSorted, answer: Any) -> tuple[Any, ...]:
+        """Return new pages; or turn those of the call, which returns nothing."""
+        pages = make_pages(self._page_methods) if call.change is None else call.change
+        show_page(pages, request, answer, self._charge)
+        return (pages,) if call.change is None else ()
 
     def close(self) -> None:
         """Carry out the waiting requests, drop the answers and close the database."""
@@ -376,16 +367,23 @@ class DataStores(SavedState):
         if len(self._sent) != len(self._answers):
             raise ValueError("a request to a data store has no answer")
         for call in (*self._made, *self._sent):
+            turns = isinstance(call.request, ReadSorted) and call.change is not None
+            if turns != (find_pages(call.change) is not None):
+                raise ValueError(f"{call.name} does not go on with what it waits for")
             self._model.scheduler.restore_parked(call.thread)
+        for call, answer in zip(self._sent, self._answers, strict=True):
+            is_page = isinstance(call.request, ReadSorted)
+            if isinstance(answer, list) != is_page and not isinstance(answer, StoreError):
+                raise ValueError(f"{call.name} has the answer to another request")
 
 
-def _entries(rows: Sequence[tuple[str, str]], charge: Any) -> LuaTable:
-    entries = LuaTable()
-    for at, (key, text) in enumerate(rows, 1):
-        value = read_text(text, charge, sort=True)
-        shown = key.encode("utf-8", "surrogateescape").decode("latin-1")
-        entries[float(at)] = LuaTable({"key": shown, "value": value})
-    return entries
+def _limit(score: Any, at: int) -> float | None:
+    """Return a limit of scores, a finite number; None for none."""
+    if score is None:
+        return None
+    if score.__class__ is not float or score != score:
+        raise wrong_argument(score, at, _SORT, "number")
+    return max(-sys.float_info.max, min(score, sys.float_info.max))
 
 
 def _open(service: Instance, class_name: str, name: Any, method: str) -> Instance:
@@ -405,13 +403,11 @@ def _incremented(old: Any, delta: float, ordered: bool) -> Any:
     Raises:
         RuntimeFault: The value is not a number, or, in an ordered store, has no score.
     """
-    if ordered and old is None:
-        return LuaTable({"score": delta})
-    number = old.get("score") if ordered and isinstance(old, LuaTable) else old
-    number = 0.0 if number is None and not ordered else number
+    number = score_of(old) if ordered else old
+    number = 0.0 if old is None else number
     if number.__class__ is not float or not math.isfinite(number + delta):
         raise RuntimeFault(f"{_INCREMENT} needs a number in the store, not {shown_type(old)}")
-    if not ordered:
+    if old is None or old.__class__ is float:
         return number + delta
     old["score"] = number + delta
     return old

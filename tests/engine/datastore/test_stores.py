@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import psycopg
 import pytest
 
@@ -95,28 +96,75 @@ def test_requests_are_carried_out_in_their_order(store: Store) -> None:
     assert read(store, "order", "k") == 2
 
 
+def written(store: Store, name: str) -> dict[str, object]:
+    """Write values with and without scores, and return them."""
+    scores = {"ten": 10, "two": 2, "a tie": 10, "half": 0.5, "low": -3, "huge": 1e300}
+    others = {"word": {"score": "7"}, "flag": {"score": True}, "Word": {"score": "1"}}
+    unscored = {"removed": None, "plain": {"points": 3}, "text": "4", "list": ["score"]}
+    rows = {key: {"score": score} for key, score in scores.items()} | {"bare": 2, "no": -2.5}
+    rows |= others | unscored
+    store.execute(GAME, [WriteRequest(name, key, json.dumps(value)) for key, value in rows.items()])
+    return rows
+
+
+UP = ["low", "no", "half", "bare", "two", "a tie", "ten", "huge"]
+DOWN = ["huge", "a tie", "ten", "bare", "two", "half", "no", "low"]
+WITHOUT = ["Word", "flag", "word"]
+
+
+def keys(store: Store, request: ReadSorted) -> list[str]:
+    (answer,) = store.execute(GAME, [request])
+    assert isinstance(answer, list)
+    return [key for key, _ in answer]
+
+
 @pytest.mark.parametrize("ascending", [True, False])
 def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
     store: Store, ascending: bool
 ) -> None:
-    scores = {"ten": 10, "two": 2, "a tie": 10, "half": 0.5, "low": -3, "huge": 1e300}
-    others = {"word": {"score": "7"}, "flag": {"score": True}, "Word": {"score": "1"}}
-    unscored = {"removed": None, "plain": {"points": 3}, "number": 4, "list": ["score"]}
-    rows = {key: {"score": score} for key, score in scores.items()} | others | unscored
     name = f"board {ascending}"
-    store.execute(GAME, [WriteRequest(name, key, json.dumps(value)) for key, value in rows.items()])
-    by_number = ["low", "half", "two", "a tie", "ten", "huge"]
-    if not ascending:
-        by_number = ["huge", "a tie", "ten", "two", "half", "low"]
-    expected = [*by_number, "Word", "flag", "word"]
-    for limit in (0, 1, 6, 8, 9, 10**30):
+    rows = written(store, name)
+    expected = [*(UP if ascending else DOWN), *WITHOUT]
+    for limit in (0, 1, 6, 8, 10, 10**30):
         (answer,) = store.execute(GAME, [ReadSorted(name, ascending, limit)])
         assert isinstance(answer, list)
-        assert [key for key, _ in answer] == expected[:limit]
+        assert [key for key, _ in answer] == expected[: limit + 1]
         assert all(
             json.loads(value, parse_float=float, parse_int=float) == rows[key]
             for key, value in answer
         )
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_pages_follow_each_other_without_gap_or_repetition(
+    store: Store, ascending: bool, size: int
+) -> None:
+    name = f"pages {ascending} {size}"
+    rows = written(store, name)
+    expected, found = [*(UP if ascending else DOWN), *WITHOUT], []
+    request = ReadSorted(name, ascending, size)
+    while request is not None:
+        page = keys(store, request)
+        found += page[:size]
+        request = attrs.evolve(request, after=place(found[-1], rows)) if page[size:] else None
+    assert found == expected
+
+
+def place(key: str, rows: dict[str, object]) -> tuple[float | None, str]:
+    value = rows[key]
+    score = value["score"] if isinstance(value, dict) else value
+    return (None if isinstance(score, str | bool) else score), key
+
+
+def test_scores_within_limits_are_numbers(store: Store) -> None:
+    written(store, "limits")
+    for low, high, expected in ((0.5, 10.0, UP[2:7]), (10.0, None, UP[5:]), (None, -2.5, UP[:2])):
+        assert keys(store, ReadSorted("limits", True, 9, low, high)) == expected
+        downwards = ReadSorted("limits", False, 9, low, high)
+        assert keys(store, downwards) == [key for key in DOWN if key in expected]
+    after = ReadSorted("limits", True, 9, 0.5, 10.0, (2.0, "bare"))
+    assert keys(store, after) == ["two", "a tie", "ten"]
 
 
 def test_scripts_see_the_same_values_in_the_same_order(store: Store) -> None:
@@ -249,16 +297,36 @@ def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("s", "k", '{"score":1}')])
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as connection:
-        told = sqlite._STATEMENTS
-        # Downwards, ties alone are sorted.
-        for statement, sorts in ((told.ascending, 0), (told.descending, 1)):
-            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (GAME, "s", 1)).fetchall()
+        for ascending, sorts in ((True, 0), (False, 1)):  # downwards, ties alone are sorted
+            request = ReadSorted("s", ascending, 1)
+            statement, values = next(sqlite._STATEMENTS.select_sorted(request))
+            parameters = (GAME, "s", *values, 1)
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             text = " ".join(row[3] for row in plan)
-            assert "data_stores_score" in text
+            assert "data_stores_order" in text
             assert text.count("USE TEMP B-TREE FOR RIGHT PART OF ORDER BY") == sorts
             assert text.count("USE TEMP B-TREE") == sorts
-    connection.close()
     store.close()
+
+
+def test_a_file_of_an_engine_without_plain_scores_is_taken_over(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute(
+            "CREATE TABLE data_stores (game_id TEXT NOT NULL, store_name TEXT NOT NULL,"
+            " key TEXT NOT NULL, value TEXT NOT NULL, updated_at TEXT NOT NULL,"
+            " PRIMARY KEY (game_id, store_name, key))"
+        )
+        database.execute("CREATE INDEX data_stores_score ON data_stores (game_id, key)")
+        row = (GAME, "s", "old", '{"score":5}', "2026-01-01T00:00:00.000Z")
+        database.execute("INSERT INTO data_stores VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [WriteRequest("s", "new", "4")])
+    assert keys(store, ReadSorted("s", True, 9)) == ["new", "old"]
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        names = database.execute("SELECT name FROM sqlite_schema WHERE type = 'index'").fetchall()
+    assert "data_stores_score" not in {name for (name,) in names}
 
 
 def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from clawblox.engine.datastore import worker as worker_module
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import Answer, Read, Request, Store, StoreError
 from clawblox.engine.errors import WorldHalted
+from clawblox.engine.services import data_stores
 from tests.engine.services.bench import Bench
 
 
@@ -111,13 +112,30 @@ def test_increment_of_an_ordered_store_adds_to_the_score_and_keeps_the_rest(worl
         o:SetAsync('old', {score = 5, name = 'Ann'})
         print(o:IncrementAsync('old'))
         local old = o:GetAsync('old')
-        print(old.score, old.name, o:GetAsync('new').score)
+        print(old.score, old.name, o:GetAsync('new'))
         local first = o:GetSortedAsync(false, 1)[1]
         print(first.key, first.value.score)
         """
     )
     world.tick(14)
     assert world.printed() == ["3", "6", "6\tAnn\t3", "old\t6"]
+
+
+def test_an_ordered_store_gives_a_number_as_it_was_written_beside_tables(world: Bench) -> None:
+    world.run(
+        """
+        local o = DataStoreService:GetOrderedDataStore('o')
+        o:SetAsync('bare', 30)
+        o:SetAsync('table', {score = 20})
+        print(o:UpdateAsync('bare', function(old) return old / 2 end))
+        print(o:GetAsync('bare'), o:IncrementAsync('bare', 10), o:GetAsync('bare'))
+        for _, entry in o:GetSortedAsync(false) do
+            print(entry.key, typeof(entry.value), entry.value == 25 or entry.value.score)
+        end
+        """
+    )
+    world.tick(12)
+    assert world.printed() == ["15", "15\t25\t25", "bare\tnumber\ttrue", "table\ttable\t20"]
 
 
 def test_increments_of_one_tick_do_not_lose_each_other_nor_across_a_restore(
@@ -180,13 +198,113 @@ def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
     ]
 
 
+PAGES = """
+local o = DataStoreService:GetOrderedDataStore('o')
+for i = 1, 7 do
+    RunService.Stepped:Once(function() o:SetAsync(i, i * 10) end)
+end
+RunService.Heartbeat:Wait()
+RunService.Heartbeat:Wait()
+RunService.Heartbeat:Wait()
+local pages = o:GetSortedAsync(true, 3, 20)
+local function shown(list)
+    local line = {}
+    for i, entry in ipairs(list) do table.insert(line, `{i}:{entry.key}={entry.value}`) end
+    return table.concat(line, ' ')
+end
+while true do
+    print(pages.IsFinished, shown(pages:GetCurrentPage()), '|', #pages, shown(pages))
+    if pages.IsFinished then break end
+    local kept = pages:GetCurrentPage()
+    print(pages:AdvanceToNextPageAsync())
+    assert(kept ~= pages:GetCurrentPage())
+end
+print(pcall(pages.AdvanceToNextPageAsync, pages))
+print(pcall(pages.AdvanceToNextPageAsync, {}))
+print(pages[4], pages.Nothing, next(pages), getmetatable(pages))
+"""
+PRINTED = [
+    "false\t1:2=20 2:3=30 3:4=40\t|\t3\t1:2=20 2:3=30 3:4=40",
+    "",
+    "true\t1:5=50 2:6=60 3:7=70\t|\t3\t1:2=20 2:3=30 3:4=40",
+    "false\tAdvanceToNextPageAsync: this is the last page; look at IsFinished first",
+    "false\tExpected ':' not '.' calling member function AdvanceToNextPageAsync",
+]
+
+
+def test_sorted_entries_come_in_pages_of_which_the_first_is_the_array(world: Bench) -> None:
+    world.run(PAGES)
+    world.tick(12)
+    assert world.printed() == [*PRINTED, "nil\tnil\t1\tThe metatable is locked"]
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_pages_continue_from_a_snapshot_with_the_rows_that_they_have(
+    tmp_path: Path, at: int
+) -> None:
+    first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    first.run(PAGES)
+    first.tick(at)
+    text, lines = first.document(), first.printed()
+    first.close()
+    second = Bench(SqliteStore(tmp_path / "rows.db")).restore(text)
+    assert second.document() == text
+    second.tick(12)
+    assert [*lines, *second.printed()][:-1] == PRINTED
+    second.close()
+
+
+def test_a_page_is_bounded(world: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_stores, "MOST_ROWS", 2)
+    world.run(
+        """
+        local o = DataStoreService:GetOrderedDataStore('o')
+        for i = 1, 3 do RunService.Stepped:Once(function() o:SetAsync(i, i) end) end
+        RunService.Heartbeat:Wait()
+        RunService.Heartbeat:Wait()
+        RunService.Heartbeat:Wait()
+        local pages, none = o:GetSortedAsync(true, 1e9), o:GetSortedAsync(true, 0)
+        print(#pages, pages.IsFinished, #none, none.IsFinished)
+        print(pcall(function() o:GetSortedAsync(true, 1, 0 / 0) end))
+        """
+    )
+    world.tick(9)
+    counts, refused = world.printed()
+    assert counts == "2\tfalse\t0\ttrue"
+    assert refused.endswith("invalid argument #3 to 'GetSortedAsync' (number expected, got NaN)")
+
+
+SECOND = '["sorted", "o", true, 3, 20.0, null, [40.0, "4"]]'
+ROWS = '"answers": [[["5", "50"], ["6", "60"], ["7", "70"]]]'
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "message"),
+    [
+        (SECOND, '["read", "o", "4"]', "does not go on with what it waits for"),
+        (SECOND, '["sorted", "o", true, 3, 20.0]', "is damaged at a request to a data store"),
+        (ROWS, '"answers": ["50"]', "has the answer to another request"),
+    ],
+)
+def test_damaged_pages_are_refused(tmp_path: Path, was: str, becomes: str, message: str) -> None:
+    first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    first.run(PAGES)
+    first.tick(5)
+    text = first.document()
+    first.close()
+    assert was in text
+    with pytest.raises(ValueError, match=message):
+        Bench().restore(text.replace(was, becomes))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         ("d:SetAsync('k', print)", "Failed to serialize value to JSON: function has no JSON form"),
         ("d:SetAsync('k', {0/0})", "Failed to serialize value to JSON: nan has no JSON form"),
-        ("o:SetAsync('k', 5)", "OrderedDataStore value must have a 'score' field"),
+        ("o:SetAsync('k', 'x')", "value must have a 'score' field, or be a number"),
+        ("o:SetAsync('k', 0/0)", "Failed to serialize value to JSON: nan has no JSON form"),
         ("o:SetAsync('k', {points = 5})", "OrderedDataStore value must have a 'score' field"),
         ("o:UpdateAsync('k', function() return {} end)", "OrderedDataStore value must have a"),
         ("d:UpdateAsync('k', function() error('mine', 0) end)", "mine"),
