@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from clawblox.engine.instances.spec import ClassSpec, ClassTable, Property
 from clawblox.engine.settings import read_settings
-from clawblox.engine.values.enums import ENUMS
+from clawblox.engine.values.enums import ENUMS, read_public_enums
 from clawblox.engine.values.libraries import LIBRARIES, VALUE_TYPES
+from clawblox.engine.values.public_enums import SOURCE
 from clawblox.engine.values.query_params import QueryParams
 from clawblox.engine.values.value import Function
 from clawblox.engine.values.vector3 import METHODS, VECTOR_TYPE
@@ -212,6 +213,8 @@ def _render_enums() -> Iterator[str]:
     for enum, items in sorted(ENUMS.items()):
         shown = ", ".join(f"`{name}` {number}" for name, number in items.items())
         yield f"`Enum.{enum}`: {shown}.\n"
+    names = ", ".join(f"`{name}`" for name in read_public_enums())
+    yield f"The others have the items of Roblox's public API, read from {SOURCE}: {names}.\n"
 
 
 def main() -> None:

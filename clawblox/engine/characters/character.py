@@ -136,7 +136,7 @@ CHARACTER: Final = record(
     Character,
     Stored(shapes.whole, lambda slots, humanoid: humanoid.number, lambda slots, number: number),
     WALKER,
-    shapes.one_of(*map(shapes.constant, ENUM.enums["HumanoidStateType"].items)),
+    shapes.one_of(*map(shapes.constant, ENUM.enum("HumanoidStateType").numbers)),
     shapes.number,
     optional(
         (shapes.one_of(shapes.constant("to"), shapes.constant("along")), (shapes.number,) * 3)

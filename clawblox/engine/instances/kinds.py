@@ -111,7 +111,7 @@ def _typed(wanted: str) -> Callable[[str, Property, Any], Any]:
 
 
 def _find_item(name: str, enum: str, value: Any) -> EnumItem:
-    items = ENUM.enums[enum.removeprefix("Enum.")]
+    items = ENUM.enum(enum.removeprefix("Enum."))
     item = items.look_up(value)
     if item is None and value.__class__ is str:
         raise RuntimeFault(f"invalid value for property '{name}': {items.refusal(value)}")

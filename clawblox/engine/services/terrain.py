@@ -17,7 +17,7 @@ from clawblox.engine.values.ray_and_region import Region3
 from clawblox.engine.values.value import as_list
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 
-_MATERIALS: Final = ("Air", *(name for name in ENUM.enums["Material"].items if name != "Air"))
+_MATERIALS: Final = ("Air", *(name for name in ENUM.enum("Material").numbers if name != "Air"))
 _NUMBERS: Final = {name: number for number, name in enumerate(_MATERIALS)}
 _CHANNELS: Final = ("SolidMaterial", "SolidOccupancy", "LiquidOccupancy")
 _MAX_CELLS: Final = 1 << 22
@@ -182,7 +182,7 @@ def read_voxel_channels(terrain: Instance, region: Any, resolution: Any, channel
 
 
 def _read_channel(voxels: Voxels, spans: list[range], name: str) -> LuaTable:
-    items = [ENUM.enums["Material"].items[each] for each in _MATERIALS]
+    items = [ENUM.enum("Material").item(each) for each in _MATERIALS]
 
     def value(cell: Cell) -> Any:
         material, occupancy = voxels.read(cell)

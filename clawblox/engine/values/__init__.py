@@ -10,6 +10,7 @@
 - ``ray_and_region``, ``physical_properties``: their namesakes
 - ``udim``: ``UDim`` and ``UDim2``, the sizes and positions of the GUI
 - ``enums``: ``Enum``, its enums and their items
+- ``public_enums``: generated data: the enums of the public API that ``enums`` does not list
 - ``query_params``: ``RaycastParams``, ``OverlapParams`` and ``RaycastResult``
 - ``tween_info``: how tweens run, and their curves
 - ``random_stream``: ``Random``

@@ -1,13 +1,19 @@
-"""``Enum``: its enums and their items, single objects that snapshots refer to by name."""
+"""``Enum``: its enums and their items, single objects that snapshots refer to by name.
+
+The engine's own enums are listed here. All others of the public API are in ``public_enums``, which
+is read when a script first needs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 from clawblox.engine.errors import suggest
 from clawblox.engine.values.value import Check, Functions, as_list, checked, instance_check
 from clawblox.luau import HostObject, HostType, LuaTable, RuntimeFault
+from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.values import describe_key, key_value
 from clawblox.luau.lib.support import arguments as arg
 
@@ -74,8 +80,35 @@ ENUMS: dict[str, dict[str, int]] = {
     "TextYAlignment": {"Top": 0, "Center": 1, "Bottom": 2},
 }  # fmt: skip
 
-ALIASES = {"RaycastFilterType": {"Blacklist": "Exclude", "Whitelist": "Include"}}
+ALIASES: dict[str, dict[str, str]] = {
+    "Axis": {
+        "Left": "X", "Right": "X", "Bottom": "Y", "Top": "Y", "Back": "Z", "Front": "Z",
+    },
+    "Font": {
+        "GothamSemibold": "GothamMedium", "Montserrat": "Gotham",
+        "MontserratMedium": "GothamMedium", "MontserratBold": "GothamBold",
+        "MontserratBlack": "GothamBlack",
+    },
+    "Material": {"Aluminum": "Foil"},
+    "RaycastFilterType": {"Blacklist": "Exclude", "Whitelist": "Include"},
+}  # fmt: skip
 """Older names of items, by enum."""
+
+
+@cache
+def read_public_enums() -> dict[str, str]:
+    """Return the rows of ``public_enums`` by the name of the enum."""
+    from clawblox.engine.values.public_enums import PUBLIC_ENUMS
+
+    rows = (line.partition(" ") for line in PUBLIC_ENUMS.splitlines())
+    return {name: row for name, _, row in rows}
+
+
+def _parse_row(row: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the numbers of the items in a row, and its older names of items."""
+    entries = [entry.split("=") for entry in row.split()]
+    numbers = {name: int(value) for name, value in entries if value.lstrip("-").isdecimal()}
+    return numbers, {name: value for name, value in entries if name not in numbers}
 
 
 ITEM_TYPE = HostType("EnumItem")
@@ -129,18 +162,21 @@ class EnumItem(_Named):
     Attributes:
         enum: The enum.
         name: Its name.
-        number: Its value.
     """
 
-    __slots__ = ("enum", "name", "number")
+    __slots__ = ("enum", "name")
 
     methods = ITEM_METHODS
 
-    def __init__(self, enum: Enum, name: str, number: int) -> None:
+    def __init__(self, enum: Enum, name: str) -> None:
         super().__init__(ITEM_TYPE, f"{enum.ident}.{name}")
         self.enum = enum
         self.name = name
-        self.number = number
+
+    @property
+    def number(self) -> int:
+        """Its value."""
+        return self.enum.numbers[self.name]
 
     def __getitem__(self, key: Any) -> Any:
         if key == "Name":
@@ -157,25 +193,49 @@ class EnumItem(_Named):
 
 
 class Enum(_Named):
-    """An enum.
+    """An enum; its items are made, and those of ``public_enums`` read, when they are needed.
 
     Attributes:
         name: Its name.
-        items: Its items by name.
     """
 
-    __slots__ = ("items", "name")
+    __slots__ = ("_made", "_numbers", "_older", "name")
 
     methods = ENUM_METHODS
 
-    def __init__(self, name: str, numbers: dict[str, int]) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(ENUM_TYPE, f"Enum.{name}")
         self.name = name
-        self.items = {item: EnumItem(self, item, number) for item, number in numbers.items()}
+        self._numbers = ENUMS.get(name, {})
+        self._older = ALIASES.get(name, {})
+        self._made: dict[str, EnumItem] = {}
 
-    def find(self, name: str) -> EnumItem | None:
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The numbers of its items by name."""
+        if not self._numbers:
+            self._numbers, self._older = _parse_row(read_public_enums()[self.name])
+        return self._numbers
+
+    @property
+    def items(self) -> dict[str, EnumItem]:
+        """Its items by name."""
+        return {name: self.item(name) for name in self.numbers}
+
+    def item(self, name: str) -> EnumItem:
+        """Return the item with a name that it has."""
+        item = self._made.get(name)
+        if item is None:
+            item = self._made[name] = EnumItem(self, name)
+        return item
+
+    def find(self, name: Any) -> EnumItem | None:
         """Return an item by its present or an older name, or None."""
-        return self.items.get(ALIASES.get(self.name, {}).get(name, name))
+        item = self._made.get(name)
+        if item is not None:
+            return item
+        present = name if name in self.numbers else self._older.get(name)
+        return None if present is None else self.item(present)
 
     def look_up(self, value: Any) -> EnumItem | None:
         """Return the item that a script means by itself, by its name or by its number, or None."""
@@ -185,49 +245,60 @@ class Enum(_Named):
             return self.find(value)
         if value.__class__ is not float:
             return None
-        return next((item for item in self.items.values() if item.number == value), None)
+        numbers = self.numbers
+        return next((self.item(name) for name in numbers if numbers[name] == value), None)
 
     def __getitem__(self, key: Any) -> Any:
         return self.find(key) or super().__getitem__(key)
 
     def names(self) -> Iterable[str]:
         """Return the names of its items and methods."""
-        return (*self.items, *self.methods)
+        return (*self.numbers, *self.methods)
 
 
 class Enums(_Named):
-    """The global ``Enum``.
+    """The global ``Enum``; its enums are made when they are needed."""
 
-    Attributes:
-        enums: All enums by name.
-    """
-
-    __slots__ = ("enums",)
+    __slots__ = ("_made",)
 
     methods = ENUMS_METHODS
 
     def __init__(self) -> None:
         super().__init__(ENUMS_TYPE, "Enum")
-        self.enums = {name: Enum(name, numbers) for name, numbers in ENUMS.items()}
+        self._made: dict[str, Enum] = {}
+
+    def enum(self, name: str) -> Enum:
+        """Return the enum with a name that there is."""
+        enum = self._made.get(name)
+        if enum is None:
+            enum = self._made[name] = Enum(name)
+        return enum
+
+    def find(self, name: Any) -> Enum | None:
+        """Return an enum, or None."""
+        enum = self._made.get(name)
+        if enum is None and (name in ENUMS or name in read_public_enums()):
+            enum = self.enum(name)
+        return enum
+
+    def every(self) -> list[Enum]:
+        """Return all enums, sorted by name."""
+        return [self.enum(name) for name in sorted((*ENUMS, *read_public_enums()))]
 
     def __getitem__(self, key: Any) -> Any:
-        return self.enums.get(key) or super().__getitem__(key)
+        return self.find(key) or super().__getitem__(key)
 
     def names(self) -> Iterable[str]:
         """Return the names of its enums and methods."""
-        return (*self.enums, *self.methods)
+        return (*ENUMS, *read_public_enums(), *self.methods)
 
 
 ENUM = Enums()
 
 
 def enum_item(enum: str, name: str) -> EnumItem:
-    """Return an item.
-
-    Raises:
-        KeyError: There is no such enum or item.
-    """
-    return ENUM.enums[enum].items[name]
+    """Return an item that there is, without reading ``public_enums``."""
+    return ENUM.enum(enum).item(name)
 
 
 def find_enum_object(ident: str) -> HostObject | None:
@@ -237,10 +308,10 @@ def find_enum_object(ident: str) -> HostObject | None:
         return None
     if not path:
         return ENUM
-    enum = ENUM.enums.get(path[0])
+    enum = ENUM.find(path[0])
     if enum is None or len(path) == 1:
         return enum
-    return enum.items.get(path[1])
+    return enum.item(path[1]) if path[1] in enum.numbers else None
 
 
 def enum_check(enum: str) -> Check:
@@ -267,6 +338,7 @@ def _is_a(item: EnumItem, name: str) -> bool:
 
 @checked(ENUM_METHODS, "GetEnumItems", _enum)
 def _enum_items(enum: Enum) -> LuaTable:
+    charge_work(len(enum.numbers))
     return as_list(enum.items.values())
 
 
@@ -282,7 +354,9 @@ def _from_value(enum: Enum, number: float) -> EnumItem | None:
 
 @checked(ENUMS_METHODS, "GetEnums", _enums)
 def _get_enums(enums: Enums) -> LuaTable:
-    return as_list(enums.enums.values())
+    every = enums.every()
+    charge_work(len(every))
+    return as_list(every)
 
 
 for _type in (ITEM_TYPE, ENUM_TYPE, ENUMS_TYPE):

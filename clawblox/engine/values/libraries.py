@@ -104,9 +104,6 @@ def make_default(kind: str, data: Any) -> Any:
     Args:
         kind: The type of the property.
         data: Plain data: a tuple of numbers for a value, an item's name for an ``Enum.X``.
-
-    Raises:
-        KeyError: There is no such enum or item.
     """
     if data is None:
         return None

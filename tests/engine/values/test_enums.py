@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from clawblox.engine.values.enums import ENUM, ENUMS, find_enum_object
-from tests.engine.values.support import error, run, text
+from clawblox.engine.values.enums import ENUM, ENUMS, find_enum_object, read_public_enums
+from clawblox.luau import LuaError
+from tests.engine.values.support import error, make_vm, run, text
 
 N8_VALUES = {
     "Material": {
@@ -126,12 +131,90 @@ def test_items_are_listed_and_found() -> None:
     assert run("return Enum.PartType:FromValue(2) == Enum.PartType.Cylinder")
     assert run("return Enum.PartType:FromValue(99)") is None
     assert run("return Enum.PartType.Ball:IsA('PartType')") is True
-    assert run(f"return #Enum:GetEnums() == {len(ENUM.enums)}")
+    assert run("return #Enum:GetEnums()") == len(ENUMS) + len(read_public_enums())
+    assert run("return table.find(Enum:GetEnums(), Enum.Material) ~= nil")
 
 
 def test_items_are_one_object_and_found_by_the_id_of_a_snapshot() -> None:
     assert run("return rawequal(Enum.Material.Neon, Enum.Material.Neon)")
-    for found in (ENUM, ENUM.enums["Material"], ENUM.enums["Material"].items["Neon"]):
-        assert find_enum_object(found.ident) is found
-    for unknown in ("17", "17.Touched", "Enum.X", "Enum.X.Y", "Enum.Material.X", "Enum.A.B.C"):
+    for enum, item in (("Material", "Neon"), ("KeyCode", "Space")):
+        for found in (ENUM, ENUM.enum(enum), ENUM.enum(enum).item(item)):
+            assert find_enum_object(found.ident) is found
+    for unknown in (
+        "17",
+        "17.Touched",
+        "Enum.X",
+        "Enum.X.Y",
+        "Enum.Material.X",
+        "Enum.KeyCode.Nope",
+        "Enum.KeyCode.Unknown",
+        "Enum.A.B.C",
+    ):
         assert find_enum_object(unknown) is None
+
+
+@pytest.mark.parametrize(
+    ("item", "number"),
+    [
+        ("KeyCode.Space", 32),
+        ("UserInputType.MouseButton1", 0),
+        ("SurfaceType.Studs", 3),
+        ("ProductPurchaseDecision.PurchaseGranted", 1),
+        ("ThumbnailType.HeadShot", 0),
+        ("ConnectionError.OK", 0),
+    ],
+)
+def test_enums_of_the_public_api_have_their_items(item: str, number: int) -> None:
+    enum, _, name = item.partition(".")
+    assert text(f"Enum.{item}") == f"Enum.{item}"
+    assert run(f"return Enum.{item}.Value") == number
+    assert run(f"return rawequal(Enum.{enum}:FromValue({number}), Enum.{item})")
+    assert run(f"return rawequal(Enum.{enum}:FromName('{name}'), Enum.{item})")
+    assert run(f"return table.find(Enum.{enum}:GetEnumItems(), Enum.{item}) ~= nil")
+    assert run(f"return table.find(Enum:GetEnums(), Enum.{enum}) ~= nil")
+
+
+def test_every_enum_of_the_public_api_is_complete() -> None:
+    assert len(read_public_enums()) > 600
+    assert not read_public_enums().keys() & ENUMS.keys()
+    for name in read_public_enums():
+        enum = ENUM.enum(name)
+        assert [item.number for item in enum.items.values()] == [*enum.numbers.values()]
+        assert enum.numbers, name
+
+
+def test_older_names_of_the_public_api_are_the_same_items() -> None:
+    assert run("return rawequal(Enum.KeyCode.Unknown, Enum.KeyCode.None)")
+    assert run("return rawequal(Enum.Font.Montserrat, Enum.Font.Gotham)")
+
+
+def test_an_unknown_enum_or_item_of_the_public_api_is_an_error_with_the_nearest_name() -> None:
+    expected = "'KeyCod' is not a valid member of Enum; did you mean 'KeyCode'?"
+    assert error("return Enum.KeyCod") == expected
+    assert error("return Enum.KeyCode.Spac").endswith("; did you mean 'Space'?")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_read"),
+    [("Enum.Material.Neon.Value", False), ("Enum.KeyCode.Space", True)],
+)
+def test_the_public_enums_are_read_when_a_script_first_needs_them(
+    source: str, is_read: bool
+) -> None:
+    code = (
+        "import sys; from tests.engine.values.support import run; "
+        f"run('return {source}'); print('clawblox.engine.values.public_enums' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert result.stdout == f"{is_read}\n"
+
+
+def test_listing_enums_costs_steps() -> None:
+    vm = make_vm()
+    vm.step_limit = 10_000
+    vm.call(vm.load("for i = 1, 100 do Enum.KeyCode:FromValue(8) end", "=t", vm.new_environment()))
+    with pytest.raises(LuaError, match="steps"):
+        vm.call(vm.load("for i = 1, 100 do Enum:GetEnums() end", "=t", vm.new_environment()))
