@@ -54,6 +54,9 @@ _VARIADIC: Final[dict[str, tuple[str, ...]]] = {
         "material",
         "density, friction, elasticity, frictionWeight, elasticityWeight",
     ),
+    "Rect.new": ("left, top, right, bottom", "corner, corner"),
+    "NumberSequence.new": ("number", "first, last", "keypoints"),
+    "ColorSequence.new": ("color", "first, last", "keypoints"),
     "TweenInfo.new": ("time, easingStyle, easingDirection, repeatCount, reverses, delayTime",),
 }
 """Arguments of functions that check the types themselves."""

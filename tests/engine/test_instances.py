@@ -231,7 +231,7 @@ def test_n8_attributes_take_plain_values_and_arrays_and_give_new_tables(tmp_path
         list[1] = 2
         local read = f:GetAttribute("list")
         print(read[1], read[2][1], read.named, read == f:GetAttribute("list"))
-        for _, bad in {print, f, CFrame.new(), coroutine.create(print)} do
+        for _, bad in {print, f, RaycastParams.new(), coroutine.create(print)} do
             print(pcall(f.SetAttribute, f, "bad", bad))
         end
         """,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
 from clawblox.engine.errors import to_text
+from clawblox.engine.values.brick_color import BrickColor
+from clawblox.engine.values.cframe import CFrame
+from clawblox.engine.values.udim import UDim
 from clawblox.luau import LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.tables import border
 
 _MAX_DEPTH: Final = 32
 PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
-"""The types of the values that are no tables."""
+"""The types of values that every view shows."""
 
 
 def copy_attribute(value: Any, depth: int = 0) -> Any:
@@ -27,13 +31,14 @@ def copy_attribute(value: Any, depth: int = 0) -> Any:
         items = (value.get(float(at)) for at in range(1, int(border(value)) + 1))
         pairs = enumerate(items, 1)
         return LuaTable({float(at): copy_attribute(item, depth + 1) for at, item in pairs})
-    if shown_type(value) not in PLAIN:
+    kind = shown_type(value)
+    if kind not in PLAIN and kind not in _FORMS:
         raise RuntimeFault("Unsupported attribute type")
     return value
 
 
 def attribute_json(value: Any) -> Any:
-    """Return an attribute as JSON: Vector3 and Color3 as arrays, NaN and infinity as null."""
+    """Return an attribute as JSON; NaN and infinity are null."""
     if value.__class__ is float:
         if not math.isfinite(value):
             return None
@@ -44,13 +49,45 @@ def attribute_json(value: Any) -> Any:
         return [_single_json(part) for part in (value.x, value.y, value.z)]
     if isinstance(value, LuaTable):
         return [attribute_json(item) for item in value.values()]
-    if value.__class__ is bool:
-        return value
-    return [_single_json(value[part]) for part in "RGB"]
+    return value if value.__class__ is bool else _FORMS[shown_type(value)](value)
 
 
 def _single_json(value: float) -> float | None:
     return shortest(value) if math.isfinite(value) else None
+
+
+def _numbers_json(value: Any) -> list[float | None]:
+    return [_single_json(part) for part in value.contents()]
+
+
+def _frame_json(frame: CFrame) -> dict[str, Any]:
+    numbers = [_single_json(part) for part in frame.rotation]
+    rotation = [numbers[0:3], numbers[3:6], numbers[6:9]]
+    return {"position": attribute_json(frame.position), "rotation": rotation}
+
+
+def _length_json(length: UDim) -> list[Any]:
+    return [_single_json(length.scale), attribute_json(length.offset)]
+
+
+def _keypoints_json(sequence: Any) -> list[list[float | None]]:
+    return [[_single_json(part) for part in row.numbers()] for row in sequence.keypoints()]
+
+
+_FORMS: Final[dict[str, Callable[[Any], Any]]] = {
+    "Color3": _numbers_json,
+    "Vector2": _numbers_json,
+    "NumberRange": _numbers_json,
+    "Rect": lambda rect: [*_numbers_json(rect.low), *_numbers_json(rect.high)],
+    "UDim": _length_json,
+    "UDim2": lambda size: [_length_json(size.x), _length_json(size.y)],
+    "CFrame": _frame_json,
+    "NumberSequence": _keypoints_json,
+    "ColorSequence": _keypoints_json,
+    "BrickColor": BrickColor.text,
+    "EnumItem": lambda item: item.name,
+}
+"""How attributes of other types are shown, by type."""
 
 
 def attributes_json(attributes: dict[str, Any]) -> dict[str, Any]:

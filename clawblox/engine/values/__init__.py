@@ -9,6 +9,8 @@
 - ``brick_color``: colours of a list
 - ``ray_and_region``, ``physical_properties``: their namesakes
 - ``udim``: ``UDim`` and ``UDim2``, the sizes and positions of the GUI
+- ``rect``: ``Rect``, a part of an image
+- ``sequences``: numbers and colours over time, and ranges
 - ``enums``: ``Enum``, its enums and their items
 - ``public_enums``: generated data: the enums of the public API that ``enums`` does not list
 - ``query_params``: ``RaycastParams``, ``OverlapParams`` and ``RaycastResult``

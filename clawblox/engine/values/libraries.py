@@ -14,6 +14,8 @@ from clawblox.engine.values import (
     query_params,
     random_stream,
     ray_and_region,
+    rect,
+    sequences,
     tween_info,
     udim,
     vector2,
@@ -33,6 +35,12 @@ VALUE_TYPES: tuple[type[Value], ...] = (
     ray_and_region.Ray,
     physical_properties.PhysicalProperties,
     tween_info.TweenInfo,
+    rect.Rect,
+    sequences.NumberRange,
+    sequences.NumberSequenceKeypoint,
+    sequences.NumberSequence,
+    sequences.ColorSequenceKeypoint,
+    sequences.ColorSequence,
     random_stream.Random,
     query_params.RaycastParams,
     query_params.OverlapParams,
@@ -51,6 +59,12 @@ LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {
 LATE_NAMES: tuple[str, ...] = (
     "task.synchronize",
     "task.desynchronize",
+    "Rect",
+    "NumberRange",
+    "NumberSequenceKeypoint",
+    "NumberSequence",
+    "ColorSequenceKeypoint",
+    "ColorSequence",
 )
 """Globals and fields of libraries that worlds have got since version 1 of their snapshots.
 
@@ -95,6 +109,12 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "Color3": color3.make_color3,
     "UDim": udim.make_udim,
     "UDim2": udim.make_udim2,
+    "Rect": rect.make_rect,
+    "NumberRange": sequences.make_number_range,
+    "NumberSequence": sequences.NumberSequence.constructors["new"],
+    "ColorSequence": lambda *color: sequences.ColorSequence.constructors["new"](
+        color3.make_color3(*color)
+    ),
 }
 
 

@@ -19,6 +19,10 @@ local kept = {
   stream = Random.new(4), params = params, overlap = OverlapParams.new(),
   brick = BrickColor.new("Bright red"), ray = Ray.new(Vector3.one, Vector3.yAxis * 2),
   heavy = PhysicalProperties.new(5, 0.1, 0.9),
+  range = NumberRange.new(1, 2), fade = NumberSequence.new(0, 1),
+  glow = ColorSequence.new(Color3.new(1, 0, 0), Color3.new(0, 0, 1)),
+  from = NumberSequenceKeypoint.new(0, 1, 0.5), to = ColorSequenceKeypoint.new(1, Color3.new()),
+  slice = Rect.new(1, 2, 3, 4), key = Enum.KeyCode.Space, keys = Enum.KeyCode,
   nan = CFrame.new(0/0, 0, 0),
   item = Enum.Material.Neon, enum = Enum.Material, enums = Enum, turn = CFrame.Angles,
   dot = Vector3.one.Dot,
@@ -29,14 +33,15 @@ kept.stream:NextNumber()
 coroutine.yield()
 assert(rawequal(kept.again, kept.frame) and rawequal(kept.size.X, length))
 assert(rawequal(kept.item, Enum.Material.Neon) and kept.enum == Enum.Material)
-assert(kept.enums == Enum)
+assert(kept.enums == Enum and kept.keys == Enum.KeyCode)
+assert(rawequal(kept.key, Enum.KeyCode.Space))
 assert(kept.turn == CFrame.Angles and kept.dot == Vector3.one.Dot)
 assert(kept.inverse(CFrame.new(1, 2, 3)) == CFrame.new(-1, -2, -3))
 assert(kept.isA(kept.item, "Material") and kept.params.CollisionGroup == "Ghosts")
 assert(kept.params.FilterType == Enum.RaycastFilterType.Exclude)
 local texts = {}
 for _, name in {"frame", "color", "length", "size", "box", "overlap", "nan", "brick", "ray",
-  "heavy"} do
+  "heavy", "range", "fade", "glow", "from", "to", "slice"} do
   table.insert(texts, tostring(kept[name]))
 end
 return table.concat(texts, "; "), kept.stream:NextNumber()
