@@ -308,6 +308,18 @@ def test_n8_is_a_follows_the_class_groups(tmp_path):
     ) == ["true\ttrue\tfalse\tfalse", "true\ttrue\tfalse", "true\ttrue\ttrue", "true\ttrue"]
 
 
+def test_new_value_objects_are_named_value(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        for _, class in { "IntValue", "StringValue", "ObjectValue", "Color3Value" } do
+            print(Instance.new(class).Name, Instance.new(class):Clone().Name)
+        end
+        print(Instance.new("Part").Name)
+        """,
+    ) == ["Value\tValue"] * 4 + ["Part"]
+
+
 def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
     assert say(
         tmp_path,

@@ -36,7 +36,7 @@ def _vector(default: tuple[float, float, float] = _ZERO, effect: str | None = No
 
 
 def _value_class(name: str, kind: str, default: object) -> ClassSpec:
-    return class_row(name, "ValueBase", Value=Property(kind, default))
+    return class_row(name, "ValueBase", first_name="Value", Value=Property(kind, default))
 
 
 def _service(
@@ -44,7 +44,7 @@ def _service(
     events: Mapping[str, EventSpec] | None = None,
     *,
     is_late: bool = False,
-    **properties: Property,
+    **properties: Any,
 ) -> ClassSpec:
     return class_row(name, "Instance", events, creatable=False, is_late=is_late, **properties)
 
@@ -52,6 +52,7 @@ def _service(
 _JOINT: Final = Property("BasePart", effect="joint")
 _JOINED: Final[dict[str, Any]] = {"Part0": _JOINT, "Part1": _JOINT}
 _ATTACHMENT: Final = Property("Attachment")
+_MOST_FORCE: Final = Property("Vector3", (4000.0, 4000.0, 4000.0), may_be_infinite=True)
 _ATTACHED: Final[dict[str, Any]] = {"Attachment0": _ATTACHMENT, "Attachment1": _ATTACHMENT}
 
 _TREE: Final = (
@@ -160,7 +161,7 @@ _PARTS: Final = (
         "BodyVelocity",
         "BodyMover",
         Velocity=_vector(),
-        MaxForce=_vector((4000.0, 4000.0, 4000.0)),
+        MaxForce=_MOST_FORCE,
         P=_number(1250.0),
     ),
     class_row("BodyForce", "BodyMover", Force=_vector()),
@@ -168,7 +169,7 @@ _PARTS: Final = (
         "BodyAngularVelocity",
         "BodyMover",
         AngularVelocity=_vector(),
-        MaxTorque=_vector((4000.0, 4000.0, 4000.0)),
+        MaxTorque=_MOST_FORCE,
         P=_number(1250.0),
     ),
     class_row(

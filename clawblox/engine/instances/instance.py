@@ -71,7 +71,7 @@ class Instance(HostObject):
         self.model = model
         self.spec = spec
         self.number = number
-        self.name = spec.name
+        self.name = spec.first_name or spec.name
         self.parent: Instance | None = None
         self.children: list[Instance] = []
         self.props: dict[str, Any] = {}

@@ -75,8 +75,14 @@ def _vector(name: str, rule: Property, value: Any) -> Vector:
     if value.__class__ is not Vector:
         raise refuse_value(name, "Vector3", value)
     if not (math.isfinite(value.x) and math.isfinite(value.y) and math.isfinite(value.z)):
-        raise RuntimeFault(f"property '{name}' must be finite, not {value.x}, {value.y}, {value.z}")
+        _check_infinite(name, rule, value.x, value.y, value.z)
     return value
+
+
+def _check_infinite(name: str, rule: Property, *parts: float) -> None:
+    """Refuse a vector that is not finite, unless the property may have infinite components."""
+    if not rule.may_be_infinite or any(map(math.isnan, parts)):
+        raise RuntimeFault(f"property '{name}' must be finite, not {', '.join(map(str, parts))}")
 
 
 def _plain(name: str, rule: Property, value: Any) -> Any:
@@ -127,7 +133,7 @@ def _vector2(name: str, rule: Property, value: Any) -> Vector2:
     if not isinstance(value, Vector2):
         raise refuse_value(name, "Vector2", value)
     if not (math.isfinite(value.x) and math.isfinite(value.y)):
-        raise RuntimeFault(f"property '{name}' must be finite, not {value.x}, {value.y}")
+        _check_infinite(name, rule, value.x, value.y)
     return value
 
 

@@ -26,6 +26,8 @@ class Property:
         effect: The hook that is called for each assignment, or None.
         read_only: Whether scripts may not assign it.
         limits: The smallest and the largest number; an assigned number is clamped to them.
+        may_be_infinite: Whether the components of a vector may be infinite; a number always may.
+        is_data: Whether it is kept, saved and copied while nothing acts on it.
     """
 
     kind: str
@@ -33,6 +35,8 @@ class Property:
     effect: str | None = attrs.field(default=None, kw_only=True)
     read_only: bool = attrs.field(default=False, kw_only=True)
     limits: tuple[float, float] | None = attrs.field(default=None, kw_only=True)
+    may_be_infinite: bool = attrs.field(default=False, kw_only=True)
+    is_data: bool = attrs.field(default=False, kw_only=True)
 
 
 NEVER: Final = "never: it is there for scripts that connect it"
@@ -68,6 +72,9 @@ class ClassSpec:
         creatable: Whether ``Instance.new`` makes it.
         is_late: Whether it is a service that a world makes when a script first asks for it. So the
             numbers of all other instances stay the same in worlds that do not use it.
+        is_data: Whether its instances are kept, saved and copied while nothing acts on them.
+        refusal: Why a world cannot have it, and what to use instead; empty for other classes.
+        first_name: The name of a new instance; empty for that of the class.
         lineage: The names of all classes that ``IsA`` accepts, itself first.
         event_names: The names of its events, for lookups.
         defaults: The values of the properties that are not nil.
@@ -83,6 +90,9 @@ class ClassSpec:
     events: Mapping[str, EventSpec] = attrs.field(factory=dict)
     creatable: bool = attrs.field(default=True, kw_only=True)
     is_late: bool = attrs.field(default=False, kw_only=True)
+    is_data: bool = attrs.field(default=False, kw_only=True)
+    refusal: str = attrs.field(default="", kw_only=True)
+    first_name: str = attrs.field(default="", kw_only=True)
     lineage: tuple[str, ...] = attrs.field(init=False, default=())
     event_names: frozenset[str] = attrs.field(init=False, default=frozenset())
     defaults: dict[str, Any] = attrs.field(init=False, factory=dict)
@@ -99,10 +109,21 @@ def class_row(
     *,
     creatable: bool = True,
     is_late: bool = False,
+    is_data: bool = False,
+    first_name: str = "",
     **properties: Property,
 ) -> ClassSpec:
     """Return a class as its row in the table of classes, with what it has besides its base."""
-    return ClassSpec(name, base, properties, events or {}, creatable=creatable, is_late=is_late)
+    return ClassSpec(
+        name,
+        base,
+        properties,
+        events or {},
+        creatable=creatable,
+        is_late=is_late,
+        is_data=is_data,
+        first_name=first_name,
+    )
 
 
 class ClassTable:

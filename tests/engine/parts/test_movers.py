@@ -30,6 +30,25 @@ def test_a_body_velocity_too_weak_lets_its_part_fall(bench):
     assert velocity(bench).y < -20
 
 
+@pytest.mark.parametrize(
+    ("mover", "limit", "goal", "seen"),
+    [
+        ("BodyVelocity", "MaxForce", "Velocity", "AssemblyLinearVelocity"),
+        ("BodyAngularVelocity", "MaxTorque", "AngularVelocity", "AssemblyAngularVelocity"),
+    ],
+)
+def test_a_mover_without_a_limit_reaches_its_goal_with_any_mass(bench, mover, limit, goal, seen):
+    bench.run(
+        FLOOR + MAKE + "a.Size = Vector3.new(30, 30, 30) a.Position = Vector3.new(0, 90, 0) "
+        f'make("{mover}", a, {{{limit} = Vector3.one * math.huge, {goal} = Vector3.new(0, 3, 0)}})'
+    )
+    bench.tick(30)
+    assert velocity(bench, seen).y == pytest.approx(3, abs=0.01)
+    for wrong in (f"{limit} = Vector3.one * (0/0)", f"{goal} = Vector3.one * (1/0)"):
+        call = f"pcall(function() workspace.A.{mover}.{wrong} end)"
+        assert "must be finite" in bench.run(f"report({call})")[1]
+
+
 def test_a_body_force_accelerates_by_force_over_mass(bench):
     bench.run(
         FLOOR + MAKE + 'workspace.Gravity = 0 make("BodyForce", a, {Force = Vector3.new(80, 0, 0)})'
