@@ -212,7 +212,7 @@ def load_character(player: Instance) -> Any:
     """``LoadCharacter()``; does nothing for a player who has left.
 
     ``CharacterRemoving`` fires, the old character leaves the tree, the new one enters it, and
-    ``CharacterAdded`` fires.
+    ``CharacterAdded`` and ``CharacterAppearanceLoaded`` fire.
     """
     if player.parent is not player.model.services["Players"]:
         return ()
@@ -221,7 +221,9 @@ def load_character(player: Instance) -> Any:
         player.fire("CharacterRemoving", old)
         if not old.is_destroyed:
             set_parent(old, None)
-    player.fire("CharacterAdded", _give_character(player, Vector(0.0, HEIGHT, 0.0)))
+    character = _give_character(player, Vector(0.0, HEIGHT, 0.0))
+    player.fire("CharacterAdded", character)
+    player.fire("CharacterAppearanceLoaded", character)
     return ()
 
 

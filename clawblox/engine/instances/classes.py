@@ -78,7 +78,19 @@ _TREE: Final = (
         Parent=Property("Instance"),
         Archivable=_boolean(True),
     ),
-    class_row("DataModel", creatable=False),
+    class_row(
+        "DataModel",
+        "Instance",
+        {"Loaded": EventSpec(when=NEVER)},
+        creatable=False,
+        PlaceId=Property("number", 0.0, read_only=True),
+        PlaceVersion=Property("number", 0.0, read_only=True),
+        GameId=Property("number", 0.0, read_only=True),
+        CreatorId=Property("number", 0.0, read_only=True),
+        JobId=Property("string", read_only=True),
+        PrivateServerId=Property("string", "", read_only=True),
+        PrivateServerOwnerId=Property("number", 0.0, read_only=True),
+    ),
     class_row("Folder"),
     class_row("Configuration"),
     class_row("PVInstance", creatable=False),
@@ -214,6 +226,7 @@ _CHARACTERS: Final = (
                 "when LoadCharacter or Reset has given another character; not for the first one, "
                 "which is there when Players.PlayerAdded fires",
             ),
+            "CharacterAppearanceLoaded": EventSpec("character: Model", "after CharacterAdded"),
             "CharacterRemoving": EventSpec("character: Model", "before LoadCharacter replaces it"),
             "Chatted": EventSpec(
                 "message: string", "in the tick after a chat message, after inputs"
@@ -221,6 +234,7 @@ _CHARACTERS: Final = (
         },
         creatable=False,
         UserId=Property("number", 0.0, read_only=True),
+        AccountAge=Property("number", 0.0, read_only=True),
         DisplayName=_string(),
         Character=Property("Model"),
         PlayerGui=Property("PlayerGui", read_only=True),
@@ -359,6 +373,8 @@ _SERVICES: Final = (
         "RunService",
         {
             "Heartbeat": EventSpec("dt: number", "in each tick, after physics"),
+            "PostSimulation": EventSpec("dt: number", "in each tick, before Heartbeat"),
+            "PreSimulation": EventSpec("dt: number", "in each tick, after Stepped"),
             "Stepped": EventSpec(
                 "time: number, dt: number", "in each tick, before inputs and physics"
             ),

@@ -81,6 +81,7 @@ class Services(SavedState):
         self.collision_groups = CollisionGroups(model)
         self.debris = DebrisQueue(model)
         self.at_close = ClosingCalls(model)
+        model.classes.add("DataModel", getters={"JobId": lambda game: data_stores.game_id})
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
 
     def begin(self) -> None:
@@ -129,21 +130,25 @@ def fire_event(event: Instance, *values: Any) -> Any:
 
 
 def fire_stepped(model: DataModel) -> None:
-    """Fire ``Stepped(time, dt)``, before inputs and physics.
+    """Fire ``Stepped(time, dt)`` and ``PreSimulation(dt)``, before inputs and physics.
 
     Raises:
         WorldHalted: A handler fails.
     """
-    model.services["RunService"].fire("Stepped", model.scheduler.time, TICK_S)
+    service = model.services["RunService"]
+    service.fire("Stepped", model.scheduler.time, TICK_S)
+    service.fire("PreSimulation", TICK_S)
 
 
 def fire_heartbeat(model: DataModel) -> None:
-    """Fire ``Heartbeat(dt)``, after physics.
+    """Fire ``PostSimulation(dt)`` and ``Heartbeat(dt)``, after physics.
 
     Raises:
         WorldHalted: A handler fails.
     """
-    model.services["RunService"].fire("Heartbeat", TICK_S)
+    service = model.services["RunService"]
+    service.fire("PostSimulation", TICK_S)
+    service.fire("Heartbeat", TICK_S)
 
 
 def json_encode(service: Instance, value: Any) -> Any:
@@ -241,6 +246,7 @@ def add_services(classes: ClassTable) -> None:
             "IsServer": lambda service: True,
             "IsClient": lambda service: False,
             "IsStudio": lambda service: False,
+            "IsRunMode": lambda service: False,
             "IsRunning": lambda service: True,
         },
     )

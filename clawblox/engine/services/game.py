@@ -44,6 +44,10 @@ class ClosingCalls(SavedState):
         self._at_close.append(function)
         return ()
 
+    def is_loaded(self, game: Instance) -> Any:
+        """``IsLoaded()``: true, because scripts start when everything is there."""
+        return True
+
     def get_service(self, game: Instance, name: Any) -> Any:
         """``GetService(name)``: nil, and a warning, if there is no such service."""
         service = self._model.service(name)

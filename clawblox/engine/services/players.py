@@ -21,6 +21,7 @@ from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot
 from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import as_list
+from clawblox.luau import LuaTable
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60
@@ -242,6 +243,14 @@ class Players(SavedState):
         if self._has_room(shown, len(self._bots)):
             self._bots.append(shown)
         return ()
+
+    def get_join_data(self, player: Instance) -> Any:
+        """``GetJoinData()``: an empty table, because nobody comes from another place."""
+        return LuaTable()
+
+    def has_appearance_loaded(self, player: Instance) -> Any:
+        """``HasAppearanceLoaded()``: whether the player has a character."""
+        return player.read("Character") is not None
 
     def kick(self, player: Instance, message: Any) -> Any:
         """``Kick(message)``: takes effect at the start of the next tick."""

@@ -118,3 +118,15 @@ def test_n3_texts_of_failing_handlers(event: str, where: str) -> None:
     with pytest.raises(WorldHalted) as caught:
         join_and_leave()
     assert str(caught.value) == f"{where}: no"
+
+
+def test_a_player_comes_from_nowhere_with_a_finished_appearance() -> None:
+    world = bench(
+        """
+        Players.PlayerAdded:Connect(function(player)
+            print(next(player:GetJoinData()), player.AccountAge, player:HasAppearanceLoaded())
+        end)
+        """,
+        players=["Ann"],
+    )
+    assert world.printed() == ["nil\t0\ttrue"]

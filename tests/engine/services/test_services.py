@@ -45,6 +45,50 @@ def test_n1_stepped_comes_before_inputs_and_heartbeat_after() -> None:
     ]
 
 
+def test_simulation_events_come_beside_stepped_and_heartbeat() -> None:
+    world = bench(
+        """
+        for _, name in {'PostSimulation', 'PreSimulation', 'Heartbeat'} do
+            RunService[name]:Connect(function(dt) print(name, dt * 60) end)
+        end
+        RunService.Stepped:Connect(function() print('Stepped') end)
+        AgentInputService.InputReceived:Connect(function(_, kind) print(kind) end)
+        """,
+        players=["Ann"],
+    )
+    world.services.inputs.add(world.services.players.find(ANN), "Jump", None)
+    world.tick()
+    assert world.printed() == [
+        "Stepped",
+        "PreSimulation\t1",
+        "Jump",
+        "PostSimulation\t1",
+        "Heartbeat\t1",
+    ]
+
+
+def test_game_says_where_it_runs() -> None:
+    source = """
+    if not game:IsLoaded() then game.Loaded:Wait() end
+    print(game.PlaceId, game.PlaceVersion, game.GameId, game.CreatorId, game.PrivateServerOwnerId)
+    print(game.JobId, game.PrivateServerId == '', RunService:IsRunMode())
+    print(pcall(function() game.JobId = 'mine' end))
+    """
+    assert output(source) == [
+        "0\t0\t0\t0\t0",
+        "game\ttrue\tfalse",
+        "false\tscript:5: property 'JobId' of DataModel is read-only",
+    ]
+
+
+def test_the_job_of_a_restored_world_is_that_of_the_saved_world() -> None:
+    world = bench("")
+    world.services.data_stores.game_id = "first"
+    saved = Bench().restore(world.document())
+    saved.run("print(game.JobId)")
+    assert saved.printed() == ["first"]
+
+
 def test_bind_to_close_functions_run_once_in_order_and_report_errors() -> None:
     world = bench(
         """

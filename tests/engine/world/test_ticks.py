@@ -208,6 +208,9 @@ def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
     main = """
         Players.PlayerAdded:Connect(function(player)
             player.CharacterAdded:Connect(function(new) print("new", new.Parent) end)
+            player.CharacterAppearanceLoaded:Connect(function(new)
+                print("appearance", new == player.Character)
+            end)
         end)
         game:GetService("AgentInputService").InputReceived:Connect(function(player, kind)
             print(kind)
@@ -216,7 +219,7 @@ def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
     run = play(tmp_path, main, 1, Plan().join(0, "Rocky"), allow_reset=True)
     run_deep(lambda: run.world.act(agent_id("Rocky"), "Reset", None))
     run.step()
-    assert printed(run) == ["Reset", "new\tWorkspace"]
+    assert printed(run) == ["Reset", "new\tWorkspace", "appearance\ttrue"]
     refused = play(tmp_path, main, 1, Plan().join(0, "Rocky"))
     with pytest.raises(InputError, match="allow_reset"):
         run_deep(lambda: refused.world.act(agent_id("Rocky"), "Reset", None))
