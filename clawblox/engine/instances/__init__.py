@@ -3,7 +3,7 @@
 - ``instance``: an instance, and `DataModel`, the registry of all instances of a world.
 - ``tree_changes``: how instances are moved, copied, destroyed and tagged.
 - ``members``: the members that all instances have.
-- ``classes``: the classes, as data.
+- ``classes``, ``play_classes``: the classes, as data.
 - ``spec``: a class, and the table of all classes.
 - ``kinds``: the checks of assigned values.
 - ``attributes``: the values of attributes, and numbers as JSON shows them.

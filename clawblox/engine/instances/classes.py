@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from clawblox.engine.instances.play_classes import PLAY_ROWS
 from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row
 from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
 
@@ -402,5 +403,7 @@ _LATE_SERVICES: Final = tuple(
 SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
 """The services that every world has from the start, in the order in which ``game`` has them."""
 
-ROWS: Final = (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *_SERVICES, *_LATE_SERVICES)
+ROWS: Final = (
+    *_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *PLAY_ROWS, *_SERVICES, *_LATE_SERVICES
+)  # fmt: skip
 """The classes, a base before the classes that extend it."""

@@ -13,6 +13,7 @@ from clawblox.engine.values.vector2 import Vector2, make_vector2
 from clawblox.luau import HostValue, LuaTable, RuntimeFault, Vector
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import shown_type
+from clawblox.luau.core.values import is_function
 
 ENUM_NAME: Final = "name of "
 """Begins the type of a property that is the name of an enum's item: ``name of Enum.Font``."""
@@ -107,6 +108,12 @@ def _material(name: str, rule: Property, value: Any) -> LuaTable | PhysicalPrope
     return numbers
 
 
+def _function(name: str, rule: Property, value: Any) -> Any:
+    if value is not None and not is_function(value):
+        raise refuse_value(name, "function", value)
+    return value
+
+
 def _typed(wanted: str) -> Callable[[str, Property, Any], Any]:
     def check(name: str, rule: Property, value: Any) -> Any:
         if shown_type(value) != wanted:
@@ -155,5 +162,6 @@ _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "Vector3": _vector,
     "PhysicalProperties": _material,
     "any": _plain,
+    "function": _function,
     **{kind: _typed(kind) for kind in _TYPED},
 }

@@ -4,11 +4,12 @@
 - ``players``: the players, kicks, idle players and bots.
 - ``agent_inputs``: the inputs of agents.
 - ``remote_events``: events for spectators and agents.
+- ``remote_functions``: questions between scripts and agents.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
 - ``sounds``: sounds as data.
 - ``speech``: the audience of a message, and ``Chatted``.
 - ``terrain``, ``voxels``: the ground, and its cells.
 - ``every``: all services of a world, and the small ones: ``RunService``, ``HttpService``,
-  ``CollectionService``, value objects and bindable events.
+  ``CollectionService``, value objects, bindable events and functions.
 """

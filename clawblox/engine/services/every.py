@@ -1,6 +1,6 @@
 """All services of a world as a single value, and the services without state of their own.
 
-These are ``RunService``, ``HttpService``, value objects and bindable events.
+These are ``RunService``, ``HttpService``, value objects, bindable events and functions.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from clawblox.engine.services.game import ClosingCalls, DebrisQueue
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
 from clawblox.engine.services.remote_events import RemoteEvents
+from clawblox.engine.services.remote_functions import RemoteFunctions
 from clawblox.engine.services.sounds import add_sounds
 from clawblox.engine.services.speech import Speech
 from clawblox.engine.services.terrain import (
@@ -32,7 +33,7 @@ from clawblox.engine.services.terrain import (
     restore_terrain,
     terrain_document,
 )
-from clawblox.engine.shapes import Shape
+from clawblox.engine.shapes import Omittable, Shape
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import as_list
 from clawblox.luau import RuntimeFault
@@ -51,6 +52,7 @@ class Services(SavedState):
         inputs: The inputs of agents.
         speech: The chat messages of agents.
         remote_events: The events that scripts send to spectators.
+        remote_functions: The questions between scripts and agents.
         collision_groups: Which parts collide with which.
         debris: The instances that will be destroyed.
         at_close: The functions that scripts run at the end.
@@ -66,8 +68,10 @@ class Services(SavedState):
         "debris": DebrisQueue,
         "at_close": ClosingCalls,
     }
+    late: ClassVar[Layouts] = {"remote_functions": RemoteFunctions}
     shape: ClassVar[Shape] = {
         **{name: part.shape for name, part in layouts.items()},
+        **{name: Omittable(part.shape) for name, part in late.items()},
         "terrain": terrain.SHAPE,
     }
 
@@ -82,7 +86,9 @@ class Services(SavedState):
         self.debris = DebrisQueue(model)
         self.at_close = ClosingCalls(model)
         model.classes.add("DataModel", getters={"JobId": lambda game: data_stores.game_id})
+        self.remote_functions = RemoteFunctions(model, self.remote_events)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
+        self.inputs.effects["RemoteFunction"] = self.remote_functions.receive
 
     def begin(self) -> None:
         """Make the ground of a new world."""
@@ -127,6 +133,14 @@ def fire_event(event: Instance, *values: Any) -> Any:
     """``Fire(...)`` of a BindableEvent."""
     event.fire("Event", *values)
     return ()
+
+
+def invoke(function: Instance, *values: Any) -> Any:
+    """``Invoke(...)`` of a BindableFunction: calls ``OnInvoke`` in the thread of the caller."""
+    callback = function.read("OnInvoke")
+    if callback is None:
+        raise RuntimeFault(f"OnInvoke of {function.spec.name} '{function.name}' is not set")
+    return callback(*values)
 
 
 def fire_stepped(model: DataModel) -> None:
@@ -238,6 +252,7 @@ def add_services(classes: ClassTable) -> None:
     classes.add("ValueBase", setters={"Value": set_value})
     classes.add("IntValue", setters={"Value": set_whole_value})
     classes.add("BindableEvent", methods={"Fire": fire_event})
+    classes.add("BindableFunction", methods={"Invoke": invoke})
     classes.add(TAG_SERVICE, methods=methods_in(globals(), "collection"))
     classes.add("Terrain", methods=methods_in(vars(terrain), "terrain"))
     classes.add(

@@ -106,6 +106,34 @@ def _flat(payload: Json) -> Json:
     return [_flat(member) for member in payload] if isinstance(payload, list) else payload
 
 
+def find_remote(model: DataModel, class_name: str, data: Json) -> Instance | None:
+    """Return the instance below ReplicatedStorage that the ``name`` in an input names, or None.
+
+    Args:
+        model: The data model.
+        class_name: Its class.
+        data: The data of the input.
+    """
+    name = data.get("name") if isinstance(data, dict) else None
+    if not isinstance(name, str):
+        return None
+    shown = to_luau_text(name)
+    below = model.services["ReplicatedStorage"].descendants()
+    named = (instance for instance in below if instance.name == shown)
+    return next((instance for instance in named if instance.spec.name == class_name), None)
+
+
+def player_argument(value: Any, at: int, function: str) -> Instance:
+    """Return an argument that must be a player.
+
+    Raises:
+        RuntimeFault: It is something else.
+    """
+    if not isinstance(value, Instance) or value.spec.name != "Player":
+        raise wrong_argument(value, at, function, "Player")
+    return value
+
+
 class RemoteEvents(SavedState):
     """The events of a world.
 
@@ -145,12 +173,23 @@ class RemoteEvents(SavedState):
         """
         shown = to_text(name).strip() if isinstance(name, str) else ""
         if shown:
-            if len(self._fired) == _KEPT:
-                self._published += 1  # it leaves before anyone could see it
-            charge = self._model.scheduler.vm.charge
-            payloads = [payload_json(value, charge) for value in values]
-            payload = payloads if len(payloads) > 1 else next(iter(payloads), None)
-            self._fired.append([to, shown, reliable, payload])
+            self.add(shown, self.payload(values), reliable=reliable, to=to)
+
+    def payload(self, values: Sequence[Any]) -> Json:
+        """Return the payload of values: the only value, an array of several, or null.
+
+        Raises:
+            RuntimeFault: A value is nested too deeply.
+        """
+        charge = self._model.scheduler.vm.charge
+        payloads = [payload_json(value, charge) for value in values]
+        return payloads if len(payloads) > 1 else next(iter(payloads), None)
+
+    def add(self, name: str, payload: Json, *, reliable: bool = True, to: str | None) -> None:
+        """Add an event to those of this tick; see `fire`."""
+        if len(self._fired) == _KEPT:
+            self._published += 1  # it leaves before anyone could see it
+        self._fired.append([to, name, reliable, payload])
 
     def held(self) -> Iterator[Any]:
         """Iterate over the payloads that it keeps, to count them as memory."""
@@ -199,14 +238,9 @@ class RemoteEvents(SavedState):
         Raises:
             WorldHalted: A handler fails.
         """
-        name = data.get("name") if isinstance(data, dict) else None
-        if not isinstance(name, str):
-            return
-        shown = to_luau_text(name)
-        for event in self._model.services["ReplicatedStorage"].descendants():
-            if event.spec.name == "RemoteEvent" and event.name == shown:
-                event.fire("OnServerEvent", player, to_luau(data.get("payload")))
-                return
+        event = find_remote(self._model, "RemoteEvent", data)
+        if event is not None:
+            event.fire("OnServerEvent", player, to_luau(data.get("payload")))
 
     # Methods of the service and of RemoteEvents
 
@@ -228,8 +262,8 @@ class RemoteEvents(SavedState):
         return ()
 
     def fire_client(self, event: Instance, player: Any = None, *payload: Any) -> Any:
-        """``FireClient(player, ...)`` of a RemoteEvent, under its name."""
-        if not isinstance(player, Instance) or player.spec.name != "Player":
-            raise wrong_argument(player, 1, "FireClient", "Player")
-        self.fire(event.name, payload, to=player.extra.agent_id)
+        """``FireClient(player, ...)`` of a RemoteEvent, under its name; not for one who left."""
+        recipient = player_argument(player, 1, "FireClient")
+        if recipient.parent is not None:
+            self.fire(event.name, payload, to=recipient.extra.agent_id)
         return ()

@@ -221,6 +221,7 @@ class Assembly:
         yield from self.scripts.modules.held()
         yield from self.tweens.held()
         yield from self.services.remote_events.held()
+        yield from self.services.remote_functions.held()
 
 
 def run_tick(world: Assembly) -> None:
@@ -236,6 +237,7 @@ def run_tick(world: Assembly) -> None:
         world.animations.advance()
         world.tweens.advance()
         services.data_stores.deliver()
+        services.remote_functions.expire()
         services.debris.collect()
         scheduler.resume_due()
         fire_stepped(model)

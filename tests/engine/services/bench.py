@@ -105,6 +105,7 @@ class Bench:
                 self.services.players.begin_tick()
                 self.services.debris.collect()
                 self.services.data_stores.deliver()
+                self.services.remote_functions.expire()
                 self.scheduler.resume_due()
                 fire_stepped(self.model)
                 self.services.inputs.process()

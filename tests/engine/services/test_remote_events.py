@@ -135,6 +135,18 @@ def test_events_for_others_do_not_displace_the_events_of_an_agent() -> None:
     assert len(world.services.remote_events.latest_for(BOB)) == 128
 
 
+def test_an_event_for_a_player_who_has_left_reaches_nobody() -> None:
+    world = bench(
+        "local event = Instance.new('RemoteEvent', ReplicatedStorage) kept = {}", players=["Ann"]
+    )
+    world.run("kept = Players.Ann")
+    world.services.players.remove(ANN)
+    for each in (world, Bench().restore(world.document())):
+        each.run("ReplicatedStorage.RemoteEvent:FireClient(kept, 1)")
+        each.tick()
+        assert each.services.remote_events.latest() == []
+
+
 @pytest.mark.parametrize("player", ["nil", "'Ann'", "workspace"])
 def test_fire_client_wants_a_player(player: str) -> None:
     with pytest.raises(WorldHalted, match=r"argument #1 to 'FireClient' \(Player expected, got"):

@@ -1,0 +1,244 @@
+"""``RemoteFunction``: questions of agents to scripts, and of scripts to agents.
+
+An agent asks with an input, and the result is an event for that agent alone: in the observation
+that answers the input, if ``OnServerInvoke`` does not wait. ``InvokeClient`` is an event for an
+agent that answers with an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from clawblox.engine import shapes
+from clawblox.engine.errors import to_text
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.spec import bind_methods
+from clawblox.engine.saved_state import FUNCTION, Layouts, SavedState, object_slot, optional, record
+from clawblox.engine.scheduler import START_STEPS, TICK_RATE
+from clawblox.engine.services.remote_events import RemoteEvents, find_remote, player_argument
+from clawblox.engine.slots import Slots
+from clawblox.foreign_values import finite_number
+from clawblox.luau import Coroutine, LuaError, RuntimeFault, fail_call
+from clawblox.luau.runtime.host import to_luau
+from clawblox.server import Json
+
+TIMEOUT_S: Final = 60
+"""Simulation time after which a question to an agent fails."""
+MAX_ARGUMENTS: Final = 100
+"""Of a question of an agent."""
+_MAX_ID: Final = 100  # characters
+_QUESTIONS_PER_STEP: Final = 8  # looking through the questions that wait
+
+_ANSWERING: Final = """\
+local answer = ...
+return function(callback, remote, player, id, ...)
+	answer(remote, player, id, pcall(callback, player, ...))
+end
+"""
+"""Runs ``OnServerInvoke`` in a thread that a snapshot can hold, and passes its results on."""
+
+
+@attrs.define(eq=False)
+class _Question:
+    """A question to an agent.
+
+    Attributes:
+        number: Its number, by which the agent answers.
+        thread: The thread that waits for the answer.
+        player: The player of the agent.
+        name: The name of the RemoteFunction, as text.
+        due: The tick in which it fails.
+    """
+
+    number: int
+    thread: Coroutine
+    player: Instance
+    name: str
+    due: int
+
+
+_QUESTION: Final = record(
+    _Question,
+    shapes.whole,
+    object_slot(Coroutine),
+    object_slot(Instance),
+    shapes.text,
+    shapes.whole,
+)
+
+
+class RemoteFunctions(SavedState):
+    """The questions that wait for an agent.
+
+    Args:
+        model: The data model; the methods of ``RemoteFunction`` are added to it.
+        events: Where questions and answers become events.
+    """
+
+    layouts: ClassVar[Layouts] = {
+        "_questions": [_QUESTION],
+        "_asked": shapes.whole,
+        "_answering": optional(FUNCTION),
+    }
+
+    def __init__(self, model: DataModel, events: RemoteEvents) -> None:
+        self._model = model
+        self._events = events
+        self._questions: list[_Question] = []
+        self._asked = 0
+        self._answering: Any = None  # the function of the chunk, once an agent has asked
+
+        def answer(remote: Any = None, player: Any = None, *values: Any) -> Any:
+            return self._answer(remote, player, *values)
+
+        self._lent_answer = model.host.raw("RemoteFunction.answer")(answer)
+        model.classes.add("RemoteFunction", methods=bind_methods(self, "remote"))
+
+    # Questions of agents
+
+    def receive(self, player: Instance, data: Json) -> None:
+        """Carry out an input ``RemoteFunction``: a question of an agent, or its answer.
+
+        Args:
+            player: Its sender.
+            data: ``answer``, the number of a question, and ``result``; or ``name`` of a
+                RemoteFunction below ReplicatedStorage, ``arguments``, and an ``id`` that the
+                answer repeats. Other data is ignored.
+
+        Raises:
+            WorldHalted: A script fails.
+        """
+        if isinstance(data, dict) and "answer" in data:
+            self._take_answer(player, data["answer"], data.get("result"))
+            return
+        remote = find_remote(self._model, "RemoteFunction", data)
+        if remote is None:
+            return
+        ident, arguments = _short(data.get("id")), data.get("arguments", [])
+        if not isinstance(arguments, list) or len(arguments) > MAX_ARGUMENTS:
+            text = f"arguments must be a list of at most {MAX_ARGUMENTS} values"
+            self._tell(player, remote, {"answer": ident, "error": text})
+        elif remote.read("OnServerInvoke") is None:
+            self._tell(player, remote, {"answer": ident, "error": "nothing answers"})
+        else:
+            self._run(remote, player, ident, arguments)
+
+    def _run(self, remote: Instance, player: Instance, ident: Json, arguments: list[Json]) -> None:
+        scheduler = self._model.scheduler
+        if self._answering is None:
+            chunk = scheduler.vm.load(_ANSWERING, "=RemoteFunction")
+            (self._answering,) = scheduler.vm.call(chunk, self._lent_answer)
+        scheduler.charge(START_STEPS)
+        callback = remote.read("OnServerInvoke")
+        values = map(to_luau, arguments)
+        scheduler.run(self._answering, callback, remote, player, to_luau(ident), *values)
+
+    def _answer(
+        self,
+        remote: Any,
+        player: Any,
+        ident: Any = None,
+        has_succeeded: Any = None,
+        *results: Any,
+    ) -> Any:
+        """Tell an agent what ``OnServerInvoke`` has returned; let its error end the thread."""
+        asker = player_argument(player, 2, "answer")
+        if not isinstance(remote, Instance):
+            raise wrong_argument(remote, 1, "answer", "RemoteFunction")
+        shown = self._events.payload((ident,))
+        if has_succeeded is True:
+            try:
+                answer = {"answer": shown, "result": self._events.payload(results)}
+            except RuntimeFault as error:
+                has_succeeded, results = False, (str(error),)
+        if has_succeeded is not True:
+            answer = {"answer": shown, "error": "the function of the world failed"}
+        self._tell(asker, remote, answer)
+        if has_succeeded is not True:
+            raise LuaError(results[0] if results else None)
+        return ()
+
+    def _tell(self, player: Instance, remote: Instance, payload: Json) -> None:
+        """Send an event to the agent of a player who is in the world."""
+        if player.parent is not None:
+            to = player.extra.agent_id
+            self._events.add(to_text(remote.name), payload, to=to)
+
+    # Questions of scripts
+
+    def invoke_client(self, remote: Instance, player: Any = None, *values: Any) -> Any:
+        """``InvokeClient(player, ...)``: waits for the answer of the agent; fails after 60 s."""
+        asked = player_argument(player, 1, "InvokeClient")
+        name = to_text(remote.name)
+        if asked.parent is None or asked.extra.is_bot:
+            raise RuntimeFault(_refusal(name, asked, "has no agent"))
+        scheduler = self._model.scheduler
+        arguments = [self._events.payload((value,)) for value in values]
+        thread, suspension = scheduler.park()
+        self._asked += 1
+        due = scheduler.tick + TIMEOUT_S * TICK_RATE
+        self._questions.append(_Question(self._asked, thread, asked, name, due))
+        self._tell(asked, remote, {"ask": self._asked, "arguments": arguments})
+        raise suspension
+
+    def _take_answer(self, player: Instance, number: Json, result: Json) -> None:
+        self._model.scheduler.charge(len(self._questions) // _QUESTIONS_PER_STEP)
+        for question in self._questions:
+            if question.number == number and question.player is player:
+                self._questions.remove(question)
+                if question.thread.status == "suspended":
+                    self._model.scheduler.resume(question.thread, (to_luau(result),))
+                return
+
+    def expire(self) -> None:
+        """Let the questions fail that nobody will answer, at the start of a tick.
+
+        Raises:
+            WorldHalted: A script does not catch that.
+        """
+        if not self._questions:
+            return
+        scheduler = self._model.scheduler
+        scheduler.charge(len(self._questions) // _QUESTIONS_PER_STEP)
+        failed = [
+            question
+            for question in self._questions
+            if question.due <= scheduler.tick or question.player.parent is None
+        ]
+        for question in failed:
+            self._questions.remove(question)
+            has_left = question.player.parent is None
+            why = "has left" if has_left else f"did not answer within {TIMEOUT_S} s"
+            if question.thread.status == "suspended":
+                text = _refusal(question.name, question.player, why)
+                fail_call(question.thread, RuntimeFault(text))
+                scheduler.resume(question.thread, ())
+
+    def held(self) -> Iterator[Any]:
+        """Iterate over the threads that it keeps alive, to count them as memory."""
+        for question in self._questions:
+            yield question.thread
+
+    def restore(self, document: dict[str, Any], slots: Slots) -> None:
+        """Restore the questions of a snapshot.
+
+        Raises:
+            ValueError: The snapshot is damaged.
+        """
+        super().restore(document, slots)
+        for question in self._questions:
+            self._model.scheduler.restore_parked(question.thread)
+
+
+def _refusal(name: str, player: Instance, why: str) -> str:
+    return f"InvokeClient of RemoteFunction '{name}': {to_text(player.name)} {why}"
+
+
+def _short(ident: Json) -> Json:
+    """Return the id of a question if an answer can repeat it; else null."""
+    is_short = isinstance(ident, str) and len(ident) <= _MAX_ID
+    return ident if is_short or finite_number(ident) is not None else None
