@@ -197,6 +197,8 @@ def test_a_script_asks_an_agent_who_answers_with_an_input() -> None:
     assert payloads(world) == [{"ask": 1, "arguments": ["tea", 2]}]
     assert payloads(world, BOB) == [{"ask": 2, "arguments": ["tea", 2]}]
     ask(world, {"answer": 1, "result": "not mine"}, BOB)
+    world.tick()
+    assert world.printed() == []
     ask(world, {"answer": 2, "result": {"yes": True}}, BOB)
     ask(world, {"answer": 1})
     ask(world, {"answer": 1, "result": "too late"})
