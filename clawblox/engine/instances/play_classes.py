@@ -4,12 +4,39 @@ from __future__ import annotations
 
 from typing import Final
 
-from clawblox.engine.instances.spec import Property, class_row
+from clawblox.engine.instances.spec import EventSpec, Property, class_row
 
 _FUNCTIONS: Final = (
     class_row("BindableFunction", OnInvoke=Property("function")),
     class_row("RemoteFunction", OnServerInvoke=Property("function")),
 )
 
-PLAY_ROWS: Final = (*_FUNCTIONS,)
+_NEXT_TICK: Final = "in the tick after the prompt; never with true"
+
+_PURCHASES: Final = (
+    class_row(
+        "MarketplaceService",
+        "Instance",
+        {
+            "PromptPurchaseFinished": EventSpec(
+                "player: Player, asset: number, isPurchased: boolean", _NEXT_TICK
+            ),
+            "PromptBundlePurchaseFinished": EventSpec(
+                "player: Player, bundle: number, isPurchased: boolean", _NEXT_TICK
+            ),
+            "PromptGamePassPurchaseFinished": EventSpec(
+                "player: Player, gamePass: number, isPurchased: boolean", _NEXT_TICK
+            ),
+            "PromptProductPurchaseFinished": EventSpec(
+                "userId: number, product: number, isPurchased: boolean", _NEXT_TICK
+            ),
+        },
+        creatable=False,
+        is_late=True,
+        ProcessReceipt=Property("function"),
+    ),
+    class_row("BadgeService", creatable=False, is_late=True),
+)
+
+PLAY_ROWS: Final = (*_FUNCTIONS, *_PURCHASES)
 """These classes, a base before the classes that extend it."""

@@ -5,6 +5,7 @@
 - ``agent_inputs``: the inputs of agents.
 - ``remote_events``: events for spectators and agents.
 - ``remote_functions``: questions between scripts and agents.
+- ``purchases``: ``MarketplaceService`` and ``BadgeService``.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
 - ``sounds``: sounds as data.

@@ -24,6 +24,7 @@ from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
+from clawblox.engine.services.purchases import add_purchases
 from clawblox.engine.services.remote_events import RemoteEvents
 from clawblox.engine.services.remote_functions import RemoteFunctions
 from clawblox.engine.services.sounds import add_sounds
@@ -87,6 +88,7 @@ class Services(SavedState):
         self.at_close = ClosingCalls(model)
         model.classes.add("DataModel", getters={"JobId": lambda game: data_stores.game_id})
         self.remote_functions = RemoteFunctions(model, self.remote_events)
+        add_purchases(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
         self.inputs.effects["RemoteFunction"] = self.remote_functions.receive
 

@@ -1,0 +1,134 @@
+"""``MarketplaceService`` and ``BadgeService``: nobody owns anything, and nobody buys anything.
+
+A prompt ends in the next tick without a purchase, so scripts go the way that they go for a player
+who declines.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.spec import methods_in
+from clawblox.engine.scheduler import TICK_S
+from clawblox.engine.services.remote_events import player_argument
+from clawblox.luau import LuaTable
+
+_FINISH: Final = "MarketplaceService.finish"
+
+
+def number_argument(value: Any, at: int, function: str) -> float:
+    """Return an argument that must be a number.
+
+    Raises:
+        RuntimeFault: It is something else.
+    """
+    if value.__class__ is not float:
+        raise wrong_argument(value, at, function, "number")
+    return float(value)
+
+
+def finish(service: Any = None, event: Any = None, *values: Any) -> Any:
+    """Fire the event at the end of a prompt, in a thread of its own."""
+    if not isinstance(service, Instance):
+        raise wrong_argument(service, 1, "finish", "Instance")
+    service.fire(event, *values)
+    return ()
+
+
+def _prompt(market: Instance, method: str, player: Any, ident: Any) -> Any:
+    """Let a prompt end in the next tick; purchases of products name the player by id."""
+    asked = player_argument(player, 1, method)
+    number = number_argument(ident, 2, method)
+    who = asked.read("UserId") if method == "PromptProductPurchase" else asked
+    model = market.model
+    values = (market, f"{method}Finished", who, number, False)
+    model.scheduler.start_later(TICK_S, model.host.functions[_FINISH], values)
+    return ()
+
+
+def prompt_purchase(market: Instance, player: Any, asset: Any) -> Any:
+    """``PromptPurchase(player, asset)``."""
+    return _prompt(market, "PromptPurchase", player, asset)
+
+
+def prompt_bundle_purchase(market: Instance, player: Any, bundle: Any) -> Any:
+    """``PromptBundlePurchase(player, bundle)``."""
+    return _prompt(market, "PromptBundlePurchase", player, bundle)
+
+
+def prompt_game_pass_purchase(market: Instance, player: Any, game_pass: Any) -> Any:
+    """``PromptGamePassPurchase(player, gamePass)``."""
+    return _prompt(market, "PromptGamePassPurchase", player, game_pass)
+
+
+def prompt_product_purchase(market: Instance, player: Any, product: Any) -> Any:
+    """``PromptProductPurchase(player, product)``."""
+    return _prompt(market, "PromptProductPurchase", player, product)
+
+
+def user_owns_game_pass_async(market: Instance, user_id: Any, game_pass: Any) -> Any:
+    """``UserOwnsGamePassAsync(userId, gamePass)``: false."""
+    number_argument(user_id, 1, "UserOwnsGamePassAsync")
+    number_argument(game_pass, 2, "UserOwnsGamePassAsync")
+    return False
+
+
+def player_owns_asset(market: Instance, player: Any, asset: Any) -> Any:
+    """``PlayerOwnsAsset(player, asset)``: false."""
+    player_argument(player, 1, "PlayerOwnsAsset")
+    number_argument(asset, 2, "PlayerOwnsAsset")
+    return False
+
+
+def get_product_info(market: Instance, product: Any, info_type: Any) -> Any:
+    """``GetProductInfo(product, infoType)``: without names, free, and not for sale."""
+    number = number_argument(product, 1, "GetProductInfo")
+    return LuaTable(
+        {
+            "AssetId": number,
+            "ProductId": number,
+            "Name": "",
+            "Description": "",
+            "PriceInRobux": 0.0,
+            "IsForSale": False,
+            "Creator": LuaTable({"Id": 0.0, "Name": ""}),
+        }
+    )
+
+
+def award_badge(badges: Instance, user_id: Any, badge: Any) -> Any:
+    """``AwardBadge(userId, badge)``: false, because it is not awarded."""
+    number_argument(user_id, 1, "AwardBadge")
+    number_argument(badge, 2, "AwardBadge")
+    return False
+
+
+def user_has_badge_async(badges: Instance, user_id: Any, badge: Any) -> Any:
+    """``UserHasBadgeAsync(userId, badge)``: false."""
+    number_argument(user_id, 1, "UserHasBadgeAsync")
+    number_argument(badge, 2, "UserHasBadgeAsync")
+    return False
+
+
+def get_badge_info_async(badges: Instance, badge: Any) -> Any:
+    """``GetBadgeInfoAsync(badge)``: without names, and not enabled."""
+    number_argument(badge, 1, "GetBadgeInfoAsync")
+    return LuaTable({"Name": "", "Description": "", "IconImageId": 0.0, "IsEnabled": False})
+
+
+def add_purchases(model: DataModel) -> None:
+    """Give the services their methods, and let snapshots hold prompts."""
+    model.host.raw(_FINISH)(finish)
+    market = methods_in(globals(), "market")
+    model.classes.add(
+        "MarketplaceService",
+        methods={
+            **market,
+            "PlayerOwnsAssetAsync": player_owns_asset,
+            "GetProductInfoAsync": get_product_info,
+        },
+    )
+    badges = methods_in(globals(), "badges")
+    model.classes.add("BadgeService", methods={**badges, "AwardBadgeAsync": award_badge})

@@ -1,0 +1,81 @@
+"""MarketplaceService and BadgeService, which own nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.playing import printed
+from tests.engine.services.bench import bench, output
+from tests.engine.torture import Plan, torture
+
+PROMPTS = """
+local market = game:GetService("MarketplaceService")
+market.ProcessReceipt = function() error("a receipt") end
+for _, kind in { "", "Bundle", "GamePass", "Product" } do
+    market["Prompt" .. kind .. "PurchaseFinished"]:Connect(function(who, id, isPurchased)
+        print(math.round(time() * 60), kind, typeof(who), id, isPurchased)
+    end)
+end
+game.Players.PlayerAdded:Connect(function(player)
+    task.wait(0.05)
+    market:PromptPurchase(player, 1)
+    market:PromptBundlePurchase(player, 2)
+    market:PromptGamePassPurchase(player, 3)
+    market:PromptProductPurchase(player, 4)
+    print(math.round(time() * 60), "asked")
+end)
+"""
+
+
+def test_a_prompt_ends_in_the_next_tick_without_a_purchase_also_from_a_save(tmp_path: Path) -> None:
+    (tmp_path / "main.lua").write_text(PROMPTS)
+    (tmp_path / "world.toml").write_text('name = "market"')
+    run = torture(tmp_path, Plan().join(0, "Ada"), ticks=7, saves=(1, 4, 5))
+    assert printed(run) == [
+        "3\tasked",
+        "4\t\tInstance\t1\tfalse",
+        "4\tBundle\tInstance\t2\tfalse",
+        "4\tGamePass\tInstance\t3\tfalse",
+        "4\tProduct\tnumber\t4\tfalse",
+    ]
+
+
+def test_nobody_owns_anything() -> None:
+    world = bench("", players=["Ann"])
+    world.run(
+        """
+        local market, badges = game.MarketplaceService, game:GetService('BadgeService')
+        local ann = Players.Ann
+        print(market:UserOwnsGamePassAsync(ann.UserId, 5), market:PlayerOwnsAsset(ann, 5))
+        local info = market:GetProductInfo(5)
+        print(info.AssetId, info.Name == '', info.PriceInRobux, info.IsForSale, info.Creator.Id)
+        print(badges:UserHasBadgeAsync(ann.UserId, 5), badges:AwardBadge(ann.UserId, 5))
+        print(badges:GetBadgeInfoAsync(5).IsEnabled)
+        """
+    )
+    assert world.printed() == ["false\tfalse", "5\ttrue\t0\tfalse\t0", "false\tfalse", "false"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("PromptPurchase, market, market, 1", "#1 to 'PromptPurchase' (Player expected"),
+        ("PromptPurchase, market, ann, 'x'", "#2 to 'PromptPurchase' (number expected"),
+        ("UserOwnsGamePassAsync, market, 1", "#2 to 'UserOwnsGamePassAsync' (number expected"),
+    ],
+)
+def test_wrong_arguments_are_named(call: str, error: str) -> None:
+    world = bench("", players=["Ann"])
+    world.run(
+        f"local market, ann = game.MarketplaceService, Players.Ann print(pcall(market.{call}))"
+    )
+    (line,) = world.printed()
+    assert error in line
+
+
+def test_unknown_members_name_the_nearest() -> None:
+    source = "print(pcall(function() game.MarketplaceService:PromptGamepassPurchase() end))"
+    (line,) = output(source)
+    assert "did you mean 'PromptGamePassPurchase'?" in line
