@@ -1,6 +1,7 @@
 """Characters: models that walk.
 
-- ``crowd``: `Characters`, the phase of a tick in which they move, and how players get theirs.
+- ``crowd``: `Characters`, the phase of a tick in which they move.
+- ``spawning``: how players get their characters, and where.
 - ``character``: a Humanoid: its requests, states, events and methods.
 - ``walker``: the motion of a character among solid parts; numbers only.
 """

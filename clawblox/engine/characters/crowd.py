@@ -1,18 +1,16 @@
-"""All characters of a world, the phase of a tick in which they move, and how players get theirs."""
+"""All characters of a world, and the phase of a tick in which they move."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from clawblox.engine import shapes
-from clawblox.engine.characters.character import CHARACTER, ROOT_NAME, Character, find_root
+from clawblox.engine.characters.character import CHARACTER, Character, find_root
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.tree_changes import clone, destroy, set_parent
 from clawblox.engine.parts.parts import Parts
 from clawblox.engine.parts.syncing import LINEAR, POSE
 from clawblox.engine.saved_state import SavedState, from_json, to_json
 from clawblox.engine.slots import Slots
-from clawblox.engine.values.libraries import make_default
 from clawblox.luau import Vector
 
 
@@ -179,87 +177,3 @@ class Characters(SavedState):
             if part is None or moved is None or "BasePart" not in part.spec.lineage:
                 raise ValueError(f"the snapshot has no character {number} with the root {root}")
             self._by_root[root] = moved
-
-
-SIZE: Final = Vector(2.0, 5.0, 2.0)
-MODEL_URL: Final = "asset://player.glb"
-HEIGHT: Final = 6.0
-SPACING: Final = 3.0
-ROW: Final = 4
-"""Joining players are placed in rows of this many."""
-
-
-def spawn_character(player: Instance) -> None:
-    """Give a joining player a first character; ``CharacterAdded`` does not fire.
-
-    Its place depends on the number of players. With ``CharacterAutoLoads`` off the player gets no
-    character until ``LoadCharacter``.
-
-    Args:
-        player: The player, already among ``Players``.
-
-    Raises:
-        WorldHalted: A handler fails.
-    """
-    players = player.model.services["Players"]
-    if players.read("CharacterAutoLoads"):
-        count = len(players.children)
-        x = (count % ROW - (ROW - 1) / 2) * SPACING
-        _give_character(player, Vector(x, HEIGHT, count // ROW * SPACING))
-
-
-def load_character(player: Instance) -> Any:
-    """``LoadCharacter()``; does nothing for a player who has left.
-
-    ``CharacterRemoving`` fires, the old character leaves the tree, the new one enters it, and
-    ``CharacterAdded`` and ``CharacterAppearanceLoaded`` fire.
-    """
-    if player.parent is not player.model.services["Players"]:
-        return ()
-    old = player.read("Character")
-    if old is not None:
-        player.fire("CharacterRemoving", old)
-        if not old.is_destroyed:
-            set_parent(old, None)
-    character = _give_character(player, Vector(0.0, HEIGHT, 0.0))
-    player.fire("CharacterAdded", character)
-    player.fire("CharacterAppearanceLoaded", character)
-    return ()
-
-
-def _give_character(player: Instance, at: Vector) -> Instance:
-    model = player.model
-    character = model.make("Model")
-    character.name = player.name
-    root = model.make("Part", name=ROOT_NAME)
-    root.props.update(
-        Position=at,
-        Size=SIZE,
-        Shape=make_default("Enum.PartType", "Cylinder"),
-        Color=make_default("Color3", (0.9, 0.45, 0.3)),
-    )
-    root.attributes["ModelUrl"] = MODEL_URL
-    root.link(character)
-    model.make("Humanoid").link(character)
-    character.props["PrimaryPart"] = root
-    player.change("Character", character)
-    set_parent(character, model.workspace)
-    _give_screens(player)
-    return character
-
-
-def _give_screens(player: Instance) -> None:
-    """Copy what is in StarterGui into the PlayerGui of a player who gets a character.
-
-    A copy of an earlier character is replaced, unless ``ResetOnSpawn`` is off.
-    """
-    starter, gui = player.model.services.get("StarterGui"), player.read("PlayerGui")
-    if starter is None or gui is None:
-        return
-    for screen in tuple(starter.children):
-        old = gui.find_child(screen.name)
-        if old is not None and screen.read("ResetOnSpawn") is False:
-            continue
-        if old is not None:
-            destroy(old)
-        set_parent(clone(screen), gui)

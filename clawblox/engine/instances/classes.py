@@ -239,7 +239,10 @@ _CHARACTERS: Final = (
         DisplayName=_string(),
         Character=Property("Model"),
         PlayerGui=Property("PlayerGui", read_only=True),
+        RespawnLocation=Property("SpawnLocation"),
         Team=Property("any"),
+        TeamColor=Property("BrickColor", (1.0,)),
+        Neutral=_boolean(True),
     ),
     class_row(
         "Humanoid",

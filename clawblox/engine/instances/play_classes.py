@@ -38,5 +38,27 @@ _PURCHASES: Final = (
     class_row("BadgeService", creatable=False, is_late=True),
 )
 
-PLAY_ROWS: Final = (*_FUNCTIONS, *_PURCHASES)
+_TEAM_COLOR: Final = Property("BrickColor", (1.0,))
+
+_TEAMS: Final = (
+    class_row("Teams", creatable=False, is_late=True),
+    class_row(
+        "Team",
+        "Instance",
+        {"PlayerAdded": EventSpec("player: Player"), "PlayerRemoved": EventSpec("player: Player")},
+        TeamColor=_TEAM_COLOR,
+        AutoAssignable=Property("boolean", True),
+    ),
+    class_row(
+        "SpawnLocation",
+        "Part",
+        Enabled=Property("boolean", True),
+        Neutral=Property("boolean", True),
+        TeamColor=_TEAM_COLOR,
+        Duration=Property("number", 10.0),
+        AllowTeamChangeOnTouch=Property("boolean", False),
+    ),
+)
+
+PLAY_ROWS: Final = (*_FUNCTIONS, *_PURCHASES, *_TEAMS)
 """These classes, a base before the classes that extend it."""

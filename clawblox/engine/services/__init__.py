@@ -10,6 +10,7 @@
 - ``physics_groups``: which parts collide with which.
 - ``sounds``: sounds as data.
 - ``speech``: the audience of a message, and ``Chatted``.
+- ``teams``: teams and their players.
 - ``terrain``, ``voxels``: the ground, and its cells.
 - ``every``: all services of a world, and the small ones: ``RunService``, ``HttpService``,
   ``CollectionService``, value objects, bindable events and functions.

@@ -29,6 +29,7 @@ from clawblox.engine.services.remote_events import RemoteEvents
 from clawblox.engine.services.remote_functions import RemoteFunctions
 from clawblox.engine.services.sounds import add_sounds
 from clawblox.engine.services.speech import Speech
+from clawblox.engine.services.teams import add_teams
 from clawblox.engine.services.terrain import (
     make_terrain,
     restore_terrain,
@@ -89,6 +90,7 @@ class Services(SavedState):
         model.classes.add("DataModel", getters={"JobId": lambda game: data_stores.game_id})
         self.remote_functions = RemoteFunctions(model, self.remote_events)
         add_purchases(model)
+        add_teams(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
         self.inputs.effects["RemoteFunction"] = self.remote_functions.receive
 

@@ -19,6 +19,7 @@ from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import destroy, set_parent
 from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot
 from clawblox.engine.scheduler import TICK_RATE
+from clawblox.engine.services.teams import assign_team, leave_team
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import as_list
 from clawblox.luau import LuaTable
@@ -137,6 +138,7 @@ class Players(SavedState):
         self._players[agent_id] = player
         with self._model.scheduler.phase("Failed to fire PlayerAdded"):
             set_parent(player, self.service)
+            assign_team(player)
             self._spawn(player)
             self.service.fire("PlayerAdded", player)
         return player
@@ -152,6 +154,7 @@ class Players(SavedState):
             return
         with self._model.scheduler.phase("Failed to fire PlayerRemoving"):
             self.service.fire("PlayerRemoving", player)
+            leave_team(player)
             self._leave(player)
             character = player.read("Character")
             if character is not None:

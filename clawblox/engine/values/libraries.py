@@ -107,6 +107,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "Vector3": Vector,
     "CFrame": lambda: cframe.IDENTITY_CFRAME,
     "Color3": color3.make_color3,
+    "BrickColor": brick_color.BrickColor,
     "UDim": udim.make_udim,
     "UDim2": udim.make_udim2,
     "Rect": rect.make_rect,

@@ -9,11 +9,8 @@ from typing import Any
 
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
-from clawblox.engine.characters.crowd import (
-    Characters,
-    load_character,
-    spawn_character,
-)
+from clawblox.engine.characters.crowd import Characters
+from clawblox.engine.characters.spawning import Spawning
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError, WorldHalted
@@ -110,14 +107,13 @@ class Assembly:
         add_members(classes, self.scheduler)
         add_services(classes)
         add_humanoid(classes)
-        classes.add("Player", methods={"LoadCharacter": load_character})
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.scripts = ScriptRunner(self.model)
         self.scripts.use(self._files)
         libraries |= make_script_globals(self._host, self.scripts, console.warn)
         self.vm.globals.update(libraries)
-        self.services = self._make_services(store)
+        self.services = self._make_services(store, Spawning(self.model))
         groups = self.services.collision_groups
         self.parts = Parts(
             self.model,
@@ -195,19 +191,19 @@ class Assembly:
             raise ValueError(f"the snapshot's time, {state['time']}, is not that of its tick")
         del kept
 
-    def _make_services(self, store: Store | None) -> Services:
+    def _make_services(self, store: Store | None, spawning: Spawning) -> Services:
         players = Players(
             self.model,
             max_players=self.settings.max_players,
             afk_timeout_s=self.settings.afk_timeout_s,
-            spawn=spawn_character,
+            spawn=spawning.spawn,
             leave=lambda player: self.services.inputs.remove_player(player),
             log=self.console.error,
         )
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services(self.model, players, data_stores)
-        services.inputs.effects["Reset"] = lambda player, _data: load_character(player)
+        services.inputs.effects["Reset"] = lambda player, _: spawning.load_character(player)
         return services
 
     def _equip_vm(self) -> None:

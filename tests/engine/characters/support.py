@@ -2,7 +2,8 @@
 
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
-from clawblox.engine.characters.crowd import Characters, load_character, spawn_character
+from clawblox.engine.characters.crowd import Characters
+from clawblox.engine.characters.spawning import Spawning
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
@@ -61,8 +62,8 @@ class SmallWorld:
         classes = ClassTable(ROWS, host, make_default)
         add_members(classes, self.scheduler)
         add_humanoid(classes)
-        classes.add("Player", methods={"LoadCharacter": load_character})
         self.model = DataModel(host, self.scheduler, classes)
+        self.spawning = Spawning(self.model)
         libraries["Instance"] = make_instance_library(host, self.model)
         self.vm.globals.update(libraries)
         self.parts = Parts(self.model, CollisionGroups(self.model))
@@ -103,7 +104,7 @@ class SmallWorld:
         player = self.model.make("Player", name=name)
         with self.vm.entered():
             set_parent(player, self.model.services["Players"])
-            spawn_character(player)
+            self.spawning.spawn(player)
         self.run(f"{name} = game.Players:FindFirstChild('{name}')")
         return player
 
