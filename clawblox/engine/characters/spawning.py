@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clawblox.engine.characters.character import ROOT_NAME
+from clawblox.engine.characters.tools import fill_backpack
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import clone, destroy, set_parent
@@ -98,6 +99,7 @@ class Spawning:
         player.change("Character", character)
         set_parent(character, model.workspace)
         _give_screens(player)
+        fill_backpack(player)
         return character
 
     # SpawnLocations

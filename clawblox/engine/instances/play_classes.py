@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-from clawblox.engine.instances.spec import EventSpec, Property, class_row
+from clawblox.engine.instances.spec import NEVER, EventSpec, Property, class_row
 
 _FUNCTIONS: Final = (
     class_row("BindableFunction", OnInvoke=Property("function")),
@@ -60,5 +61,79 @@ _TEAMS: Final = (
     ),
 )
 
-PLAY_ROWS: Final = (*_FUNCTIONS, *_PURCHASES, *_TEAMS)
+_TOOLS: Final = (
+    class_row("Backpack", creatable=False),
+    class_row("BackpackItem", "Model", creatable=False, TextureId=Property("string", "")),
+    class_row(
+        "Tool",
+        "BackpackItem",
+        {
+            "Equipped": EventSpec(when="when a character holds it"),
+            "Unequipped": EventSpec(when="when the character does not hold it any more"),
+            "Activated": EventSpec(when="with Activate, and with an input ActivateTool"),
+            "Deactivated": EventSpec(when="with Deactivate, and with an input DeactivateTool"),
+        },
+        CanBeDropped=Property("boolean", True),
+        Enabled=Property("boolean", True),
+        Grip=Property("CFrame", ()),
+        ManualActivationOnly=Property("boolean", False),
+        RequiresHandle=Property("boolean", True),
+        ToolTip=Property("string", ""),
+    ),
+)
+
+_NEAR: Final = (0.0, 1e6)
+_PLAYER: Final = "player: Player"
+_PROMPTED: Final = "prompt: ProximityPrompt, player: Player"
+
+_PROMPTS: Final = (
+    class_row(
+        "ClickDetector",
+        "Instance",
+        {
+            "MouseClick": EventSpec(_PLAYER, "with an input Click"),
+            "RightMouseClick": EventSpec(_PLAYER, NEVER),
+            "MouseHoverEnter": EventSpec(_PLAYER, NEVER),
+            "MouseHoverLeave": EventSpec(_PLAYER, NEVER),
+        },
+        CursorIcon=Property("string", ""),
+        MaxActivationDistance=Property("number", 32.0, limits=_NEAR),
+    ),
+    class_row(
+        "ProximityPrompt",
+        "Instance",
+        {
+            "Triggered": EventSpec(_PLAYER, "with an input Prompt, after HoldDuration"),
+            "TriggerEnded": EventSpec(_PLAYER, "right after Triggered"),
+            "PromptButtonHoldBegan": EventSpec(_PLAYER, "if it has a HoldDuration"),
+            "PromptButtonHoldEnded": EventSpec(_PLAYER, "before Triggered, or without it"),
+        },
+        ActionText=Property("string", "Interact"),
+        ClickablePrompt=Property("boolean", True),
+        Enabled=Property("boolean", True),
+        Exclusivity=Property("any"),
+        GamepadKeyCode=Property("any"),
+        HoldDuration=Property("number", 0.0, limits=(0.0, math.inf)),
+        KeyboardKeyCode=Property("any"),
+        MaxActivationDistance=Property("number", 10.0, limits=_NEAR),
+        ObjectText=Property("string", ""),
+        RequiresLineOfSight=Property("boolean", True),
+        Style=Property("any"),
+        UIOffset=Property("Vector2", (0.0, 0.0)),
+    ),
+    class_row(
+        "ProximityPromptService",
+        "Instance",
+        {
+            "PromptTriggered": EventSpec(_PROMPTED),
+            "PromptTriggerEnded": EventSpec(_PROMPTED),
+            "PromptButtonHoldBegan": EventSpec(_PROMPTED),
+            "PromptButtonHoldEnded": EventSpec(_PROMPTED),
+        },
+        creatable=False,
+        is_late=True,
+    ),
+)
+
+PLAY_ROWS: Final = (*_FUNCTIONS, *_PURCHASES, *_TEAMS, *_TOOLS, *_PROMPTS)
 """These classes, a base before the classes that extend it."""

@@ -8,6 +8,7 @@
 - ``welds``: parts that are fixed to others
 - ``movers``: forces that instances put on parts
 - ``searches``: the spatial queries of ``Workspace``
+- ``reach``: what is near a player
 - ``boxes``: whether oriented boxes overlap
 - ``ground``: bodies for ``Terrain``
 """

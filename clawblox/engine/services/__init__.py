@@ -3,6 +3,7 @@
 - ``game``: ``GetService``, ``BindToClose`` and ``Debris``.
 - ``players``: the players, kicks, idle players and bots.
 - ``agent_inputs``: the inputs of agents.
+- ``prompts``: click detectors and proximity prompts.
 - ``remote_events``: events for spectators and agents.
 - ``remote_functions``: questions between scripts and agents.
 - ``purchases``: ``MarketplaceService`` and ``BadgeService``.

@@ -24,6 +24,7 @@ from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
+from clawblox.engine.services.prompts import Prompts, click_part
 from clawblox.engine.services.purchases import add_purchases
 from clawblox.engine.services.remote_events import RemoteEvents
 from clawblox.engine.services.remote_functions import RemoteFunctions
@@ -54,6 +55,7 @@ class Services(SavedState):
         inputs: The inputs of agents.
         speech: The chat messages of agents.
         remote_events: The events that scripts send to spectators.
+        prompts: The prompts that players hold.
         remote_functions: The questions between scripts and agents.
         collision_groups: Which parts collide with which.
         debris: The instances that will be destroyed.
@@ -70,7 +72,7 @@ class Services(SavedState):
         "debris": DebrisQueue,
         "at_close": ClosingCalls,
     }
-    late: ClassVar[Layouts] = {"remote_functions": RemoteFunctions}
+    late: ClassVar[Layouts] = {"prompts": Prompts, "remote_functions": RemoteFunctions}
     shape: ClassVar[Shape] = {
         **{name: part.shape for name, part in layouts.items()},
         **{name: Omittable(part.shape) for name, part in late.items()},
@@ -89,6 +91,9 @@ class Services(SavedState):
         self.at_close = ClosingCalls(model)
         model.classes.add("DataModel", getters={"JobId": lambda game: data_stores.game_id})
         self.remote_functions = RemoteFunctions(model, self.remote_events)
+        self.prompts = Prompts(model)
+        self.inputs.effects["Click"] = click_part
+        self.inputs.effects["Prompt"] = self.prompts.hold
         add_purchases(model)
         add_teams(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive

@@ -11,6 +11,8 @@ from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
 from clawblox.engine.characters.crowd import Characters
 from clawblox.engine.characters.spawning import Spawning
+from clawblox.engine.characters.tools import INPUTS as TOOL_INPUTS
+from clawblox.engine.characters.tools import add_tools
 from clawblox.engine.datastore.store import Store
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError, WorldHalted
@@ -203,6 +205,8 @@ class Assembly:
         worker = None if store is None else Worker(store)
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services(self.model, players, data_stores)
+        add_tools(self.model)
+        services.inputs.effects.update(TOOL_INPUTS)
         services.inputs.effects["Reset"] = lambda player, _: spawning.load_character(player)
         return services
 
@@ -241,6 +245,7 @@ def run_tick(world: Assembly) -> None:
     world.parts.sync()
     with scheduler.phase("Failed to process agent inputs"):
         services.inputs.process()
+        services.prompts.advance()
         services.speech.process()
     world.characters.move()
     world.parts.step()

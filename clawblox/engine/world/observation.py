@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from clawblox.engine.characters.tools import observe_tools
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui import numbers_json
 from clawblox.engine.instances.attributes import (
@@ -23,6 +24,8 @@ from clawblox.engine.instances.attributes import (
 )
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.parts.parts import EYE_HEIGHT
+from clawblox.engine.parts.reach import find_root
+from clawblox.engine.services.prompts import describe_uses
 from clawblox.engine.values.rotations import IDENTITY
 from clawblox.luau import Vector
 from clawblox.luau.core.operators import shown_type
@@ -38,17 +41,6 @@ _ASSET: Final = "asset://"
 Json = Any
 Sight = Callable[[Instance, Instance], bool]
 """Returns whether one root part is in the line of sight of another."""
-
-
-def find_root(player: Instance) -> Instance | None:
-    """Return the root part of a player's character, or None."""
-    character = player.read("Character")
-    if character is None:
-        return None
-    root = character.read("PrimaryPart")
-    if root is None:
-        root = character.find_child("HumanoidRootPart")
-    return root if root is not None and root.is_a("BasePart") else None
 
 
 def find_humanoid(player: Instance) -> Instance | None:
@@ -124,6 +116,7 @@ def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
         "health": shown_health(player),
         "attributes": dict(sorted(attributes.items())),
         **leaderstats(player),
+        **observe_tools(player),
     }
 
 
@@ -241,6 +234,7 @@ def _part(part: Instance) -> dict[str, Json]:
     entity["anchored"] = part.read("Anchored")
     if part.attributes:
         entity["attributes"] = _attributes(part)
+    entity.update(describe_uses(part))
     return entity
 
 

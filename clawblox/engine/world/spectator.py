@@ -21,10 +21,10 @@ from clawblox.engine.instances.attributes import (
 )
 from clawblox.engine.instances.instance import ROTATION, Instance
 from clawblox.engine.page import PAGE_DIR
+from clawblox.engine.parts.reach import find_root
 from clawblox.engine.settings import RENDERER_FILES, EngineSettings
 from clawblox.engine.world.observation import (
     find_humanoid,
-    find_root,
     is_identity,
     is_part,
     leaderstats,

@@ -1,0 +1,281 @@
+"""Tools: the ``Backpack`` of a player, and what a character holds.
+
+A Tool is held while it is below a character in Workspace: its ``Handle`` is welded to the root
+part. A Backpack is made when something first asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.engine.characters.character import find_root
+from clawblox.engine.errors import to_luau_text, to_text
+from clawblox.engine.instances import members
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.spec import methods_in
+from clawblox.engine.instances.tree_changes import clone, destroy, set_parent
+from clawblox.engine.values.cframe import CFrame, make_cframe
+
+BACKPACK: Final = "Backpack"
+_TOOL: Final = "Tool"
+_GRIP: Final = "RightGrip"
+_HAND: Final = (1.5, -1.0, 0.0, (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0))
+"""Position and rotation of the right hand of a figure, in the space of its root part."""
+
+Json = Any
+
+
+# Backpacks
+
+
+def _find_backpack(player: Instance) -> Instance | None:
+    return next((child for child in player.children if child.spec.name == BACKPACK), None)
+
+
+def _open_backpack(player: Instance) -> Instance:
+    """Return the Backpack of a player, made now if there is none."""
+    backpack = _find_backpack(player)
+    if backpack is None:
+        backpack = player.model.make(BACKPACK)
+        backpack.link(player)
+    return backpack
+
+
+def _show_backpack(player: Instance) -> Instance | None:
+    """``Backpack``: a child with that name, whatever it is, or else the one made now."""
+    child = player.find_child(BACKPACK)
+    return _open_backpack(player) if child is None and not player.is_destroyed else child
+
+
+def find_first_child(player: Instance, name: Any, recursive: Any) -> Any:
+    """``FindFirstChild(name, recursive)``; a Backpack is made when it is looked for."""
+    if name == BACKPACK:
+        _show_backpack(player)
+    return members.find_first_child(player, name, recursive)
+
+
+def find_first_child_of_class(player: Instance, class_name: Any) -> Any:
+    """``FindFirstChildOfClass(class)``; the same holds."""
+    if class_name == BACKPACK:
+        _show_backpack(player)
+    return members.find_first_child_of_class(player, class_name)
+
+
+def find_first_child_which_is_a(player: Instance, class_name: Any) -> Any:
+    """``FindFirstChildWhichIsA(class)``; the same holds."""
+    if class_name == BACKPACK:
+        _show_backpack(player)
+    return members.find_first_child_which_is_a(player, class_name)
+
+
+def wait_for_child(player: Instance, name: Any, timeout: Any) -> Any:
+    """``WaitForChild(name, timeout)``; the same holds."""
+    if name == BACKPACK:
+        _show_backpack(player)
+    return members.wait_for_child(player, name, timeout)
+
+
+def fill_backpack(owner: Instance) -> None:
+    """Give a player who gets a character copies of what is in StarterPack, in place of old tools.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    backpack = _find_backpack(owner)
+    if backpack is not None:
+        for tool in _list_tools(backpack):
+            destroy(tool)
+    pack = owner.model.services.get("StarterPack")
+    for item in () if pack is None else tuple(pack.children):
+        set_parent(clone(item), _open_backpack(owner))
+
+
+def _list_tools(holder: Instance | None) -> list[Instance]:
+    """Return the tools right below an instance."""
+    children = () if holder is None else holder.children
+    return [child for child in children if child.spec.name == _TOOL]
+
+
+# Holding
+
+
+def _holder(tool: Instance) -> Instance | None:
+    """Return the character that holds a tool, or None."""
+    character = tool.parent
+    if character is None or not tool.in_workspace:
+        return None
+    has_humanoid = any(child.spec.name == "Humanoid" for child in character.children)
+    return character if has_humanoid else None
+
+
+def _move_tool(tool: Instance, parent: Instance | None) -> None:
+    """``Parent = parent`` of a tool: who holds it changes with it."""
+    before = _holder(tool)
+    set_parent(tool, parent)
+    after = _holder(tool)
+    if before is after:
+        return
+    if before is not None:
+        _release(tool, before)
+    if after is not None:
+        _grip(tool, after)
+
+
+def _grip(tool: Instance, character: Instance) -> None:
+    """Weld the handle to the hand; ``Equipped`` fires."""
+    root = _root(character)
+    handle = tool.find_child("Handle")
+    if root is not None and handle is not None and handle.is_a("BasePart"):
+        weld = tool.model.make("Weld", name=_GRIP)
+        grip: CFrame = tool["Grip"]
+        weld.props.update(Part0=root, Part1=handle, C0=make_cframe(*_HAND), C1=grip)
+        set_parent(weld, root)
+    tool.fire("Equipped")
+
+
+def _release(tool: Instance, character: Instance) -> None:
+    """Take the handle from the hand; ``Unequipped`` fires."""
+    root = _root(character)
+    for weld in () if root is None else tuple(root.children):
+        if weld.name == _GRIP and weld.spec.name == "Weld":
+            held = weld.read("Part1")
+            if held is not None and (held.parent is tool or held.parent is None):
+                destroy(weld)
+    tool.fire("Unequipped")
+
+
+def _root(character: Instance) -> Instance | None:
+    humanoids = (child for child in character.children if child.spec.name == "Humanoid")
+    return next(map(find_root, humanoids), None)
+
+
+def _release_destroyed(tool: Instance) -> None:
+    """Let a tool that is being destroyed be held no more."""
+    if tool.spec.name == _TOOL:
+        character = _holder(tool)
+        if character is not None:
+            _release(tool, character)
+
+
+def equip_tool(humanoid: Instance, tool: Any) -> Any:
+    """``EquipTool(tool)``: the character holds it, and nothing else."""
+    if not isinstance(tool, Instance) or tool.spec.name != _TOOL:
+        raise wrong_argument(tool, 1, "EquipTool", _TOOL)
+    character = humanoid.parent
+    if character is not None and tool.parent is not character:
+        unequip_tools(humanoid)
+        _move_tool(tool, character)
+    return ()
+
+
+def unequip_tools(humanoid: Instance) -> Any:
+    """``UnequipTools()``: into the Backpack; to Workspace, for a character without a player."""
+    character = humanoid.parent
+    players = humanoid.model.services["Players"].children
+    owners = (player for player in players if player.read("Character") is character)
+    player = next(owners, None)
+    for tool in _list_tools(character):
+        place = humanoid.model.workspace if player is None else _open_backpack(player)
+        _move_tool(tool, place)
+    return ()
+
+
+def activate(tool: Instance) -> Any:
+    """``Activate()``: ``Activated`` fires while a character holds it and it is enabled."""
+    if tool.read("Enabled") and _holder(tool) is not None:
+        tool.fire("Activated")
+    return ()
+
+
+def deactivate(tool: Instance) -> Any:
+    """``Deactivate()``: ``Deactivated`` fires while a character holds it."""
+    if _holder(tool) is not None:
+        tool.fire("Deactivated")
+    return ()
+
+
+# Agents
+
+
+def _humanoid(player: Instance) -> Instance | None:
+    character = player.read("Character")
+    children = () if character is None else character.children
+    return next((child for child in children if child.spec.name == "Humanoid"), None)
+
+
+def equip_named(sender: Instance, data: Json) -> None:
+    """Carry out an input ``EquipTool``: the player holds the first tool with a name.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    name = data.get("name") if isinstance(data, dict) else None
+    humanoid = _humanoid(sender)
+    if humanoid is None or not isinstance(name, str):
+        return
+    tools = _list_tools(_find_backpack(sender))
+    tool = next((tool for tool in tools if tool.name == to_luau_text(name)), None)
+    if tool is not None:
+        equip_tool(humanoid, tool)
+
+
+def unequip(sender: Instance, data: Json) -> None:
+    """Carry out an input ``UnequipTools``.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    humanoid = _humanoid(sender)
+    if humanoid is not None:
+        unequip_tools(humanoid)
+
+
+def activate_held(sender: Instance, data: Json) -> None:
+    """Carry out an input ``ActivateTool``.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    for tool in _list_tools(sender.read("Character"))[:1]:
+        activate(tool)
+
+
+def deactivate_held(sender: Instance, data: Json) -> None:
+    """Carry out an input ``DeactivateTool``.
+
+    Raises:
+        WorldHalted: A handler fails.
+    """
+    for tool in _list_tools(sender.read("Character"))[:1]:
+        deactivate(tool)
+
+
+INPUTS: Final = {
+    "EquipTool": equip_named,
+    "UnequipTools": unequip,
+    "ActivateTool": activate_held,
+    "DeactivateTool": deactivate_held,
+}
+"""What inputs of agents do besides their event."""
+
+
+def observe_tools(owner: Instance) -> dict[str, Json]:
+    """Return the key with a player's tools, the held first; empty for a player without any."""
+    held = _list_tools(owner.read("Character"))
+    tools = [(tool, True) for tool in held]
+    tools += [(tool, False) for tool in _list_tools(_find_backpack(owner))]
+    if not tools:
+        return {}
+    shown = [{"name": to_text(tool.name), "equipped": is_held} for tool, is_held in tools]
+    return {"tools": shown}
+
+
+def add_tools(model: DataModel) -> None:
+    """Give tools, Humanoids and players their members."""
+    add = model.classes.add
+    add("Player", methods=methods_in(globals(), "player"), getters={BACKPACK: _show_backpack})
+    add("Humanoid", methods=methods_in(globals(), "humanoid"))
+    tool_methods = {"Activate": activate, "Deactivate": deactivate}
+    add(_TOOL, methods=tool_methods, setters={"Parent": _move_tool})
+    model.destroying.append(_release_destroyed)

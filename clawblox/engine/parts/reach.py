@@ -1,0 +1,33 @@
+"""Where a player stands, and what is within reach from there."""
+
+from __future__ import annotations
+
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.parts.boxes import ball_overlaps
+from clawblox.engine.parts.pivots import part_box
+from clawblox.engine.values.vector3 import triple
+
+
+def find_root(player: Instance) -> Instance | None:
+    """Return the root part of a player's character, or None."""
+    character = player.read("Character")
+    if character is None:
+        return None
+    root = character.read("PrimaryPart")
+    if root is None:
+        root = character.find_child("HumanoidRootPart")
+    return root if root is not None and root.is_a("BasePart") else None
+
+
+def is_within_reach(player: Instance, part: Instance, distance: float) -> bool:
+    """Return whether a part in Workspace is near a player who is there.
+
+    Args:
+        player: The player.
+        part: The part.
+        distance: How far its box may be from the middle of the player's root part, in studs.
+    """
+    root = find_root(player)
+    if root is None or not (root.in_workspace and part.in_workspace):
+        return False
+    return ball_overlaps(triple(root.read("Position")), distance, part_box(part))
