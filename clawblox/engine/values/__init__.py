@@ -15,6 +15,7 @@
 - ``public_enums``: generated data: the enums of the public API that ``enums`` does not list
 - ``query_params``: ``RaycastParams``, ``OverlapParams`` and ``RaycastResult``
 - ``tween_info``: how tweens run, and their curves
+- ``date_time``: moments of simulation time
 - ``random_stream``: ``Random``
 - ``libraries``: all of it as the globals of a VM, registered with its host
 

@@ -9,6 +9,7 @@ from clawblox.engine.values import (
     brick_color,
     cframe,
     color3,
+    date_time,
     enums,
     physical_properties,
     query_params,
@@ -41,6 +42,7 @@ VALUE_TYPES: tuple[type[Value], ...] = (
     sequences.NumberSequence,
     sequences.ColorSequenceKeypoint,
     sequences.ColorSequence,
+    date_time.DateTime,
     random_stream.Random,
     query_params.RaycastParams,
     query_params.OverlapParams,
@@ -65,6 +67,7 @@ LATE_NAMES: tuple[str, ...] = (
     "NumberSequence",
     "ColorSequenceKeypoint",
     "ColorSequence",
+    "DateTime",
 )
 """Globals and fields of libraries that worlds have got since version 1 of their snapshots.
 

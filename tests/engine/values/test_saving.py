@@ -23,7 +23,7 @@ local kept = {
   glow = ColorSequence.new(Color3.new(1, 0, 0), Color3.new(0, 0, 1)),
   from = NumberSequenceKeypoint.new(0, 1, 0.5), to = ColorSequenceKeypoint.new(1, Color3.new()),
   slice = Rect.new(1, 2, 3, 4), key = Enum.KeyCode.Space, keys = Enum.KeyCode,
-  nan = CFrame.new(0/0, 0, 0),
+  nan = CFrame.new(0/0, 0, 0), moment = DateTime.fromUnixTimestamp(-5),
   item = Enum.Material.Neon, enum = Enum.Material, enums = Enum, turn = CFrame.Angles,
   dot = Vector3.one.Dot,
   inverse = CFrame.new().Inverse, isA = Enum.Material.Neon.IsA,
@@ -41,7 +41,7 @@ assert(kept.isA(kept.item, "Material") and kept.params.CollisionGroup == "Ghosts
 assert(kept.params.FilterType == Enum.RaycastFilterType.Exclude)
 local texts = {}
 for _, name in {"frame", "color", "length", "size", "box", "overlap", "nan", "brick", "ray",
-  "heavy", "range", "fade", "glow", "from", "to", "slice"} do
+  "heavy", "range", "fade", "glow", "from", "to", "slice", "moment"} do
   table.insert(texts, tostring(kept[name]))
 end
 return table.concat(texts, "; "), kept.stream:NextNumber()
