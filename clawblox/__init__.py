@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         WorldSpec,
         read_experiment,
     )
-    from clawblox.protocol import TickRate
+    from clawblox.protocol import ScriptErrors, TickRate
     from clawblox.results import (
         Access,
         LoadedCheckpoint,
@@ -153,7 +153,7 @@ _HOMES = {  # of all public names but the errors
         "WorldSpec",
         "read_experiment",
     ),
-    "clawblox.protocol": ("TickRate",),
+    "clawblox.protocol": ("ScriptErrors", "TickRate"),
 }
 __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "AUTO_CONTINUE",
@@ -216,6 +216,7 @@ __all__ = [  # noqa: PLE0604, RUF100 - a test holds this list against the table
     "RunOutcome",
     "SavedCheckpoint",
     "SavedSnapshot",
+    "ScriptErrors",
     "SnapshotError",
     "SnapshotRefusedError",
     "StartedAgent",

@@ -6,14 +6,16 @@ clients outside this package rely on every literal here.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Self
 
 import attrs
 
-from clawblox.foreign_values import finite_number, parse_json
+from clawblox.foreign_values import clean_text, finite_number, parse_json, whole_number
 
 API_ROUTE: Final = "/api.md"
 API_ALIAS_ROUTE: Final = "/skill.md"
@@ -95,7 +97,8 @@ _SESSION_ID = re.compile(r"[!-~]{1,512}")
 _RUN_SUFFIX = re.compile(r"-r(\d.*|.+-w\d+-a\d+)$")
 """The run suffix of an agent's full name: ``-r003``, or ``-rexp-g001-w0-a0``: run, world, agent."""
 _MAX_REASON_CHARS = 1000
-_MAX_RATE_BYTES = 4096
+_MAX_REPORT_BYTES = 4096
+_MAX_ERROR_BYTES = 3072
 _LEAST_RATE_HZ, _MAX_RATE_HZ = 1e-3, 1e6
 _MAX_TICK_COST_S = 1e4
 
@@ -306,15 +309,59 @@ class TickRate:
         return None if self.tick_cost_s is None else self.tick_cost_s * self.nominal_hz
 
 
-def parse_rate(body: bytes) -> TickRate | None:
-    """Return the rate of a world, from the body of a health answer; None if it has none.
+@attrs.frozen
+class ScriptErrors:
+    """The errors of a world's scripts after which it went on, as it reports them to its operator.
 
-    The body is a JSON object with the numbers ``tick_rate_hz`` and ``achieved_rate_hz``, and
-    optionally ``tick_cost_s``. A value that is not a number within its limits counts as absent.
+    Attributes:
+        count: Number of errors since the world began, those before its snapshot included.
+        last: Text of the last one; may be empty.
     """
-    if not body.startswith(b"{") or len(body) > _MAX_RATE_BYTES:
-        return None  # many worlds answer with a text
+
+    count: int
+    last: str
+
+    def __str__(self) -> str:
+        number = "1 script error" if self.count == 1 else f"{self.count} script errors"
+        return f"{number}, the last: {self.last}" if self.last else number
+
+
+@attrs.frozen(kw_only=True)
+class HealthReport:
+    """The facts that a world reports about itself in an answer of its liveness route.
+
+    Attributes:
+        halt: Why it has halted; None if it has not.
+        rate: How fast it runs; None if it does not say.
+        errors: The errors of its scripts; None if there were none.
+    """
+
+    halt: str | None = None
+    rate: TickRate | None = None
+    errors: ScriptErrors | None = None
+
+
+def parse_report(status: int | None, body: bytes) -> HealthReport:
+    """Return the report in an answer of a liveness route.
+
+    A 503 may have a halt (see `parse_halt`). A 200 may have a rate and errors: its body is then a
+    JSON object of at most 4096 bytes. A rate are the numbers ``tick_rate_hz`` and
+    ``achieved_rate_hz``, and optionally ``tick_cost_s``; errors are the whole number ``errors`` and
+    optionally the text ``last_error``. A value that is not within its limits counts as absent.
+
+    Args:
+        status: Status of the answer; None if it has none.
+        body: Its body.
+    """
+    if status == 503:
+        return HealthReport(halt=parse_halt(body))
+    if status != 200 or not body.startswith(b"{") or len(body) > _MAX_REPORT_BYTES:
+        return HealthReport()  # many worlds answer with a text
     fields = _parse_fields(body)
+    return HealthReport(rate=_parse_rate(fields), errors=_parse_errors(fields))
+
+
+def _parse_rate(fields: Mapping[str, Any]) -> TickRate | None:
     nominal = finite_number(fields.get("tick_rate_hz"), low=_LEAST_RATE_HZ, high=_MAX_RATE_HZ)
     achieved = finite_number(fields.get("achieved_rate_hz"), high=_MAX_RATE_HZ)
     if nominal is None or achieved is None:
@@ -323,10 +370,32 @@ def parse_rate(body: bytes) -> TickRate | None:
     return TickRate(nominal_hz=nominal, achieved_hz=achieved, tick_cost_s=cost)
 
 
-def rate_fields(rate: TickRate) -> dict[str, float]:
-    """Return the fields of a rate for a health answer to an operator; read by `parse_rate`."""
-    fields = {"tick_rate_hz": rate.nominal_hz, "achieved_rate_hz": rate.achieved_hz}
-    return fields if rate.tick_cost_s is None else {**fields, "tick_cost_s": rate.tick_cost_s}
+def _parse_errors(fields: Mapping[str, Any]) -> ScriptErrors | None:
+    count, last = whole_number(fields.get("errors"), low=1), fields.get("last_error")
+    if count is None:
+        return None
+    return ScriptErrors(count, clean_text(last) if isinstance(last, str) else "")
+
+
+def report_fields(rate: TickRate | None, errors: ScriptErrors | None) -> dict[str, float | str]:
+    """Return the fields of a health answer to an operator, as `parse_report` reads them.
+
+    The text of the last error is cut where the answer would become too long.
+    """
+    fields: dict[str, float | str] = {}
+    if rate is not None:
+        fields |= {"tick_rate_hz": rate.nominal_hz, "achieved_rate_hz": rate.achieved_hz}
+        fields |= {} if rate.tick_cost_s is None else {"tick_cost_s": rate.tick_cost_s}
+    if errors is not None:
+        fields |= {"errors": errors.count, "last_error": _cut_encoded(errors.last)}
+    return fields
+
+
+def _cut_encoded(text: str) -> str:
+    """Return the beginning of a text that has at most 3072 bytes as JSON, in ASCII."""
+    text = text[:_MAX_ERROR_BYTES]
+    sizes = accumulate(len(json.dumps(char)) - 2 for char in text)
+    return text[: sum(size <= _MAX_ERROR_BYTES for size in sizes)]
 
 
 def display_name(run_name: str) -> str:

@@ -38,6 +38,7 @@ EventKind = Literal[
     "fell_behind",
     "caught_up",
     "overcommitted",
+    "script_error",
 ]
 """Kinds of :class:`WorldEvent`."""
 

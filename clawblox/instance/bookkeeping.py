@@ -66,7 +66,7 @@ class Bookkeeping:
         self._write = write
 
     def note_reported(self) -> None:
-        """Note in the record what the world reports: that it has halted, or how fast it runs."""
+        """Note in the record what the world reports: its halt, its rate, its script errors."""
         with self._contained("report of the world not recorded"):
             self._instance.write_record("ready")
 
@@ -138,8 +138,12 @@ class Bookkeeping:
             with self._contained("manifest not written"):
                 # The run of a lone instance is labelled by the caller.
                 is_labelled_here = instance.launch.index is not None or instance.past is not None
-                if instance.is_recorded and is_labelled_here:
-                    update = run_update(status=end.run_status, ended_at=utc_now())
+                update = run_update(
+                    status=end.run_status if is_labelled_here else None,
+                    ended_at=utc_now() if is_labelled_here else None,
+                    script_errors=instance.script_errors,
+                )
+                if instance.is_recorded and update.run:
                     self._write(update, durable=False)
         finally:
             self._instance.release()

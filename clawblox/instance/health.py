@@ -30,7 +30,7 @@ import attrs
 
 from clawblox.concurrency.deadlines import running_deadline
 from clawblox.config.world_toml import LivenessRule
-from clawblox.protocol import OPERATOR_HEADER, TickRate, parse_halt, parse_rate
+from clawblox.protocol import OPERATOR_HEADER, HealthReport, parse_report
 from clawblox.system.ports import (
     connect_host,
     describe_owner,
@@ -104,10 +104,9 @@ class Probe:
             5 s.
         is_inherited: Whether the world inherits a socket that already listens. A request then
             waits in its backlog without limit, and no other process can answer it.
-        operator_token: Sent with the request, so that the world shows its rate; None sends none.
+        operator_token: Sent with the request, so that the world reports more; None sends none.
         seen: The result of the last look, for an error message.
-        halt: Why the world has halted, if the last answer had it; else None.
-        rate: How fast the world runs, if the last answer had it; else None.
+        report: What the world reported in the last look; empty if it did not answer.
     """
 
     host: str
@@ -120,8 +119,7 @@ class Probe:
     is_inherited: bool = False
     operator_token: str | None = attrs.field(default=None, repr=False)
     seen: str = "nothing yet"
-    halt: str | None = None
-    rate: TickRate | None = None
+    report: HealthReport = attrs.field(factory=HealthReport)
     _log_offset: int = attrs.field(init=False, default=0)
     _log_end: bytes = attrs.field(init=False, default=b"")
     _log_matched: bool = attrs.field(init=False, default=False)
@@ -132,6 +130,7 @@ class Probe:
         Raises:
             OSError: There are no file descriptors left, or the log cannot be read.
         """
+        self.report = HealthReport()
         if self.log_pattern is not None and not self._log_matched:
             self._log_matched = self._search_log()
             if not self._log_matched:
@@ -170,9 +169,7 @@ class Probe:
         found = _STATUS_LINE.match(answer)
         status = int(found[1]) if found else None
         self.seen = f"GET {path} answered {status or 'something that is not HTTP'}"
-        body = answer.partition(_HEAD_END)[2]
-        self.halt = parse_halt(body) if status == 503 else None
-        self.rate = parse_rate(body) if status == 200 else None
+        self.report = parse_report(status, answer.partition(_HEAD_END)[2])
         return status == 200
 
     def _read_answer(
@@ -248,8 +245,8 @@ def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
         yield Wait(min(expected_s / 2, _LONGEST_WAIT_S))
     delay = _FIRST_DELAY_S
     while not (yield from probe.look()):
-        if probe.halt is not None:
-            raise HaltedAtStart(probe.halt)
+        if probe.report.halt is not None:
+            raise HaltedAtStart(probe.report.halt)
         yield Wait(delay if probe.interval is None else probe.interval)
         is_slow = time.monotonic() - begun_at > _LONG_S
         delay = min(delay * 2, _SLOW_DELAY_S if is_slow else _LAST_DELAY_S)
@@ -366,44 +363,47 @@ async def wait_until_unresponsive(
     probe: Probe,
     rule: LivenessRule,
     pacer: ProbePacer | None = None,
-    note_rate: Callable[[TickRate], Awaitable[None]] | None = None,
+    on_report: Callable[[HealthReport], Awaitable[None]] | None = None,
 ) -> str:
     """Probe a world until it has halted or stopped answering; return the result of the last probe.
 
     Time in which this process did not run does not count as a failure.
 
     Args:
-        probe: The probe; afterwards its ``halt`` is why the world has halted, or None.
+        probe: The probe; afterwards its ``report.halt`` is why the world has halted, or None.
         rule: Period and timeout in seconds, and the number of failures in a row.
         pacer: Hurries single probes; None leaves them at their period.
-        note_rate: Called with each rate that the world reports.
+        on_report: Called with the report of each good answer.
 
     Cancellation: leaves no connection open.
     """
     failures, pacer = 0, pacer or ProbePacer()
     while True:
         await pacer.pause(rule.period)
+        is_good = False
         try:
-            failures = 0 if await _answers_in_time(probe, rule.timeout) else failures + 1
+            is_good = await _answers_in_time(probe, rule.timeout)
+            failures = 0 if is_good else failures + 1
         except OSError as error:  # our lack of descriptors is not a failure of the world
             _log.warning("liveness not checked", error=str(error))
-        if failures >= rule.failure_threshold or probe.halt is not None:
+        if failures >= rule.failure_threshold or probe.report.halt is not None:
             return probe.seen
         pacer.note_probe()
-        if note_rate is not None and not failures and probe.rate is not None:
-            await note_rate(probe.rate)
+        if on_report is not None and is_good:
+            await on_report(probe.report)
 
 
-async def find_halt(probe: Probe, seconds: float) -> str | None:
-    """Ask a world once why it has halted; None if it has not, or does not answer in time.
+async def ask_report(probe: Probe, seconds: float) -> HealthReport | None:
+    """Ask a world once for its report; None if it neither is well nor has halted, or is late.
 
     Cancellation: leaves no connection open.
     """
+    is_good = False
     try:
-        await _answers_in_time(probe, seconds)
+        is_good = await _answers_in_time(probe, seconds)
     except OSError as error:
-        _log.warning("halt not looked for", error=str(error))
-    return probe.halt
+        _log.warning("report not asked for", error=str(error))
+    return probe.report if is_good or probe.report.halt is not None else None
 
 
 async def _answers_in_time(probe: Probe, timeout: float) -> bool:

@@ -31,7 +31,7 @@ from clawblox.instance.environment import (
 from clawblox.instance.health import require_own_listener
 from clawblox.instance.launch import Launch, new_run_id
 from clawblox.instance.running import Named, Running, WorldProcesses
-from clawblox.protocol import TickRate, WorldEnvironment
+from clawblox.protocol import ScriptErrors, TickRate, WorldEnvironment
 from clawblox.results import ProcessExit
 from clawblox.rundir.claims import Claim, claim_name
 from clawblox.rundir.records import InstanceRecord, RecordState, replace_record, write_records
@@ -78,6 +78,7 @@ class Instance:
         exit: How the world's process ended; None while it runs.
         halt: Why the world has halted; None if it has not.
         rate: How fast the world runs, as it last reported; None if it did not.
+        script_errors: The errors of its scripts, as it last reported; None if there were none.
         keeps_port: Whether it must have the port that it has, or asks for.
         is_planned: Whether its record lists its start as planned.
         log_index: The index of its log; None before its first process is started.
@@ -103,6 +104,7 @@ class Instance:
         self.exit: ProcessExit | None = None
         self.halt: str | None = None
         self.rate: TickRate | None = None
+        self.script_errors: ScriptErrors | None = None
         self.keeps_port = launch.options.port is not None
         self.is_planned = False
         self.log_index: LogIndex | None = None
@@ -366,7 +368,7 @@ class Instance:
         if self._running is not None:
             self._running.processes.release()
         self._running = None
-        self.halt = self.rate = None
+        self.halt = self.rate = self.script_errors = None
         if not self.keeps_port:
             self._release_port()
 
@@ -432,6 +434,7 @@ class Instance:
             log_file=str(log_file),
             log_start=running.processes.log_start if running else 0,
             rate=self.rate,
+            script_errors=self.script_errors,
             started_at=self.started_at,
             ended_at=None if state in ("planned", "starting", "ready") else format_utc(utc_now()),
             resume_path=str(launch.resume_path) if launch.resume_path else None,

@@ -28,7 +28,7 @@ from clawblox.instance.health import (
     Probe,
     ProbePacer,
     StrangerAnswers,
-    find_halt,
+    ask_report,
     wait_until_unresponsive,
 )
 from clawblox.instance.instance import Instance
@@ -39,7 +39,7 @@ from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
 from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import Pace
 from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
-from clawblox.protocol import MaskedEnvironment, TickRate
+from clawblox.protocol import HealthReport, MaskedEnvironment
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.supervision.tree import Grace, current_finder
@@ -192,13 +192,13 @@ class LocalInstance(Instance):
             await anyio.sleep_forever()
 
     async def wait_unresponsive(
-        self, pacer: ProbePacer, on_rate: Callable[[TickRate], Awaitable[None]]
+        self, pacer: ProbePacer, on_report: Callable[[HealthReport], Awaitable[None]]
     ) -> tuple[str, str | None]:
         """See :meth:`SupervisedInstance.wait_unresponsive`."""
         assert self.launch.liveness is not None
         probe = self._liveness_probe()
-        seen = await wait_until_unresponsive(probe, self.launch.liveness, pacer, on_rate)
-        return seen, probe.halt
+        seen = await wait_until_unresponsive(probe, self.launch.liveness, pacer, on_report)
+        return seen, probe.report.halt
 
     async def wait_listener_gone(self) -> str:
         """See :meth:`SupervisedInstance.wait_listener_gone`."""
@@ -213,9 +213,9 @@ class LocalInstance(Instance):
             f" although {await run_blocking(describe_process, world.pid)} lives"
         )
 
-    async def find_halt(self, seconds: float) -> str | None:
-        """See :meth:`SupervisedInstance.find_halt`."""
-        return await find_halt(self._liveness_probe(), seconds)
+    async def ask_report(self, seconds: float) -> HealthReport | None:
+        """See :meth:`SupervisedInstance.ask_report`."""
+        return await ask_report(self._liveness_probe(), seconds)
 
     def _liveness_probe(self) -> Probe:
         rule, running = self.launch.liveness, self.running

@@ -12,7 +12,7 @@ from clawblox.instance.ends import End
 from clawblox.instance.health import ProbePacer
 from clawblox.instance.launch import Launch, Past
 from clawblox.instance.lifecycle import State
-from clawblox.protocol import TickRate
+from clawblox.protocol import HealthReport, ScriptErrors, TickRate
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.rundir.records import InstanceRecord, RecordState
 from clawblox.snapshot.capture import SnapshotSource
@@ -38,12 +38,14 @@ class SupervisedInstance(Protocol):
         port: Its port, once leased; 0 before.
         halt: Why the world has halted; None if it has not.
         rate: How fast the world runs, as it last reported; None if it did not.
+        script_errors: The errors of its scripts, as it last reported; None if there were none.
     """
 
     name: str
     port: int
     halt: str | None
     rate: TickRate | None
+    script_errors: ScriptErrors | None
 
     # -- facts --------------------------------------------------------------------------
 
@@ -151,13 +153,13 @@ class SupervisedInstance(Protocol):
         """
 
     async def wait_unresponsive(
-        self, pacer: ProbePacer, on_rate: Callable[[TickRate], Awaitable[None]]
+        self, pacer: ProbePacer, on_report: Callable[[HealthReport], Awaitable[None]]
     ) -> tuple[str, str | None]:
         """Probe its liveness until it halts or stops responding; needs ``launch.liveness``.
 
         Args:
             pacer: Decides when a probe is due.
-            on_rate: Called with each rate that it reports.
+            on_report: Called with the report of each good answer.
 
         Returns:
             The result of the last probe, and why it halted; None if it only does not respond.
@@ -171,8 +173,10 @@ class SupervisedInstance(Protocol):
         Cancellation: has no effect.
         """
 
-    async def find_halt(self, seconds: float) -> str | None:
-        """Ask once why it has halted; None if it has not, or does not answer in ``seconds``.
+    async def ask_report(self, seconds: float) -> HealthReport | None:
+        """Ask once for its report; None if it is not well, or does not answer in ``seconds``.
+
+        A world that has halted reports that.
 
         Cancellation: leaves no connection open.
         """

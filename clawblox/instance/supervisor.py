@@ -390,8 +390,8 @@ class Supervisor:
         """End the remaining processes, record the end, release everything."""
         is_left_running = False
         if self.lifecycle.state is State.READY and self._stop.grace is not None:
-            with self._contained("halt not looked for"):
-                await self._watch.look_for_halt(self._stop.grace)
+            with self._contained("last report not noted"):
+                await self._watch.note_last_report(self._stop.grace)
         self.has_died |= self.started is not None and self.instance.halt is not None
         with self._contained("end of an instance not begun"):
             is_serving = self.lifecycle.state is State.READY and not self.instance.is_over

@@ -1,7 +1,6 @@
-"""Watches one instance, and handles the reports of its world: halts and rates.
+"""Watches one instance, and handles the reports of its world: halts, rates and script errors.
 
-A world in real time reports its rate in its health answers. The detectors read no clock: callers
-pass the time.
+A world reports them in its health answers. The detectors read no clock: callers pass the time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from clawblox.instance.bookkeeping import Bookkeeping
 from clawblox.instance.failures import read_watchdog_end
 from clawblox.instance.health import ProbePacer
 from clawblox.instance.supervised import SupervisedInstance, Tell
-from clawblox.protocol import TickRate
+from clawblox.protocol import HealthReport, ScriptErrors, TickRate
 from clawblox.results import ProcessExit
 from clawblox.supervision.tree import Grace
 
@@ -31,8 +30,8 @@ BEHIND_AFTER_S: Final = 10.0
 """Seconds below that share after which a world counts as behind."""
 _RECORDED_STEP: Final = 0.05
 """Change of the share after which the record is written again."""
-_FIND_HALT_S: Final = 1.0
-"""Longest time that a stop waits for the answer whether the world has halted, in seconds."""
+_LAST_REPORT_S: Final = 1.0
+"""Longest time that a stop waits for the last report of the world, in seconds."""
 
 
 class BehindDetector:
@@ -153,8 +152,8 @@ class Watch:
         self.announce_halt(reason)
         await current_batcher().run(self._books.note_reported)
 
-    async def look_for_halt(self, grace: Grace) -> None:
-        """Ask a world that is about to be stopped whether it has halted, and note the answer.
+    async def note_last_report(self, grace: Grace) -> None:
+        """Ask a world that is about to be stopped for its halt and its errors, and note them.
 
         Args:
             grace: The time of the stop; the world is not asked when none is left.
@@ -165,14 +164,44 @@ class Watch:
         if rule is None or instance.is_over or instance.halt is not None:
             return
         left = grace.scope.deadline - anyio.current_time()
-        seconds = min(rule.timeout, _FIND_HALT_S, left)
-        if seconds > 0 and (reason := await instance.find_halt(seconds)) is not None:
-            await self.note_halt(reason)
+        seconds = min(rule.timeout, _LAST_REPORT_S, left)
+        report = await instance.ask_report(seconds) if seconds > 0 else None
+        if report is None:
+            return
+        if report.halt is not None:
+            await self.note_halt(report.halt)
+        elif self._keep_errors(report.errors):
+            await current_batcher().run(self._books.note_reported)
 
-    async def note_rate(self, rate: TickRate) -> None:
-        """Keep a rate, and send an event when the world falls behind or catches up.
+    async def note_report(self, report: HealthReport) -> None:
+        """Keep what a world that is well reports: its rate and the errors of its scripts.
 
         Cancellation: events are sent; the record is written.
+        """
+        is_news = self._keep_errors(report.errors)
+        if report.rate is not None:
+            is_news |= self._keep_rate(report.rate)
+        if is_news:
+            await current_batcher().run(self._books.note_reported)
+
+    def _keep_errors(self, errors: ScriptErrors | None) -> bool:
+        """Keep the errors of scripts, and send an event when there are any for the first time.
+
+        Returns:
+            Whether they are news for the record.
+        """
+        if errors is not None:
+            errors = attrs.evolve(errors, last=self._instance.masked(errors.last))
+        before, self._instance.script_errors = self._instance.script_errors, errors
+        if before is None and errors is not None:
+            self._tell("script_error", **attrs.asdict(errors))
+        return errors != before
+
+    def _keep_rate(self, rate: TickRate) -> bool:
+        """Keep a rate, and send an event when the world falls behind or catches up.
+
+        Returns:
+            Whether it is news for the record.
         """
         before, self._instance.rate = self._instance.rate, rate
         rates = {"achieved_hz": rate.achieved_hz, "nominal_hz": rate.nominal_hz}
@@ -184,8 +213,7 @@ class Watch:
             self._tell(
                 "overcommitted", needed=budget.needed, cores=budget.cores, worlds=budget.worlds
             )
-        if before is None or has_changed or abs(before.share - rate.share) >= _RECORDED_STEP:
-            await current_batcher().run(self._books.note_reported)
+        return before is None or has_changed or abs(before.share - rate.share) >= _RECORDED_STEP
 
     async def run(self) -> None:
         """Watch an instance that is ready until the world's process has ended.
@@ -212,7 +240,7 @@ class Watch:
     async def _watch_liveness(self, rule: LivenessRule) -> None:
         self._pacer.begin()
         try:
-            seen, halt = await self._instance.wait_unresponsive(self._pacer, self.note_rate)
+            seen, halt = await self._instance.wait_unresponsive(self._pacer, self.note_report)
             if self._is_ending:
                 return
             self._is_ending = True

@@ -50,6 +50,7 @@ _RUN_FIELDS: Final = (
     "resume_archive",
     "labels",
     "seed",
+    "script_errors",
 )
 _PATH_FIELDS: Final = {
     "instances": "dir",

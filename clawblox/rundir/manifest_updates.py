@@ -13,8 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+import attrs
+
 from clawblox.config.arguments import check_choice, check_count, check_labels, check_seed, mismatch
 from clawblox.errors import ConfigError
+from clawblox.protocol import ScriptErrors
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_entries import ManifestEntry, is_filled
@@ -39,6 +42,7 @@ def run_update(
     resume_archive: Path | None = None,
     labels: Labels | None = None,
     seed: int | None = None,
+    script_errors: ScriptErrors | None = None,
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
 
@@ -58,6 +62,7 @@ def run_update(
         resume_archive: The archive that the checkpoint was taken out of.
         labels: Labels of the run, in place of the present ones.
         seed: Seed that its random state began with.
+        script_errors: The errors of its scripts, as its world last reported.
 
     Raises:
         ConfigError: A value is not of its kind; names the argument.
@@ -73,6 +78,7 @@ def run_update(
         "resume_archive": _absolute("resume_archive", resume_archive),
         "labels": None if labels is None else check_labels(labels),
         "seed": _checked("seed", seed, check_seed),
+        "script_errors": None if script_errors is None else attrs.asdict(script_errors),
     }
     return Update(run=_known(given))
 
@@ -202,7 +208,7 @@ def restart_update(
 
 def reopened_update() -> Update:
     """Note that a run continues after its end was noted."""
-    return Update(run={"status": "running", "ended_at": None})
+    return Update(run={"status": "running", "ended_at": None, "script_errors": None})
 
 
 def checkpoint_update(

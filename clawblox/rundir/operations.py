@@ -433,7 +433,10 @@ def _close_record(
             if record.index is not None or (was_interrupted and is_left_open(directory)):
                 status: RunStatus = "interrupted" if was_interrupted else "complete"
                 status = status if record.halt is None else "failed"
-                writers.apply(directory, run_update(status=status, ended_at=utc_now()))
+                update = run_update(
+                    status=status, ended_at=utc_now(), script_errors=record.script_errors
+                )
+                writers.apply(directory, update)
     except ManifestError as error:
         _log.warning("manifest not written", instance=name, error=str(error))
     finally:

@@ -22,7 +22,7 @@ import msgspec
 
 from clawblox.config.arguments import is_world_url
 from clawblox.errors import ManifestError, UsageError
-from clawblox.protocol import TickRate
+from clawblox.protocol import ScriptErrors, TickRate
 from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
 from clawblox.rundir.paths import (
@@ -87,6 +87,7 @@ class InstanceRecord:
         stopped_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
         has_finished: Whether its world ended by itself, with status 0.
         rate: How fast it runs, roughly, as its world reported; None if it did not.
+        script_errors: The errors of its scripts, as its world last reported; None without any.
         datastore_path: File of the rows of its data stores; None if it has none of its own.
         schema_version: Version of the format of records.
     """
@@ -124,6 +125,7 @@ class InstanceRecord:
     stopped_on_purpose: bool = False
     has_finished: bool = False
     rate: TickRate | None = None
+    script_errors: ScriptErrors | None = None
     datastore_path: str | None = None
     schema_version: int = RECORD_VERSION
 

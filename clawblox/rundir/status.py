@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from clawblox.errors import ManifestError, UsageError
-from clawblox.protocol import INSTANCE_ENV, TickRate
+from clawblox.protocol import INSTANCE_ENV, ScriptErrors, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.listed import read_listed
 from clawblox.rundir.paths import run_lock
@@ -110,6 +110,7 @@ class InstanceStatus:
         labels: Labels of its start.
         seed: Seed that the random state of its run began with; None if it was a snapshot's.
         rate: How fast it runs, roughly, as its world reports; None if it does not, or has ended.
+        script_errors: The errors of its scripts, as its world last reported; None without any.
     """
 
     name: str
@@ -143,6 +144,7 @@ class InstanceStatus:
     labels: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
     seed: int | None = None
     rate: TickRate | None = attrs.field(default=None, eq=False)
+    script_errors: ScriptErrors | None = None
 
     @property
     def has_died(self) -> bool:

@@ -25,6 +25,7 @@ from clawblox.extras import require_extra
 
 require_extra("server", __name__)
 
+from clawblox.protocol import ScriptErrors
 from clawblox.server.app import create_app
 from clawblox.server.feed import Feed
 from clawblox.server.hosted_world import HostedWorld, WorldFull
@@ -48,6 +49,7 @@ __all__ = [
     "HostedWorld",
     "InputError",
     "Json",
+    "ScriptErrors",
     "Settings",
     "Simulation",
     "StaticDirectory",

@@ -45,7 +45,7 @@ from clawblox.protocol import (
     REPLAY_ROUTE,
     SESSION_HEADER,
     SNAPSHOT_ROUTE,
-    rate_fields,
+    report_fields,
 )
 from clawblox.server.chat import MAX_CONTENT
 from clawblox.server.clocks import WorldClock, make_clock
@@ -191,10 +191,14 @@ class _Api:
     async def health(self, request: Request) -> Response:
         reason = self._world.failure
         if reason is None:
-            # Real time is the operator's: what agents get never depends on it.
-            rate = self._clock.rate() if _is_operator(request, self._operator_token) else None
-            return _json({"status": "ok", **({} if rate is None else rate_fields(rate))})
+            return _json({"status": "ok", **self._report(request)})
         return _json({"status": HALTED, "reason": reason}, status=503)
+
+    def _report(self, request: Request) -> dict[str, float | str]:
+        """Return what only the operator sees: agents get neither real time nor script errors."""
+        if not _is_operator(request, self._operator_token):
+            return {}
+        return report_fields(self._clock.rate(), self._world.simulation.script_errors)
 
     async def join(self, request: Request) -> Response:
         self._world.check()

@@ -12,6 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from clawblox.protocol import ScriptErrors
+
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
@@ -111,6 +113,15 @@ class Simulation(ABC):
     @abstractmethod
     def time(self) -> float:
         """Simulation time, in seconds."""
+
+    @property
+    def script_errors(self) -> ScriptErrors | None:
+        """The errors of its scripts after which the world went on; None for none. Optional.
+
+        The operator sees them in the health answer, agents never. The number should be part of
+        :meth:`snapshot`.
+        """
+        return None
 
     @abstractmethod
     def content_hash(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.printable import printable
+from clawblox.protocol import ScriptErrors
 from clawblox.results import EventKind, ProcessExit, WorldEvent, describe_ending
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import InstanceStatus
@@ -33,6 +34,7 @@ _TROUBLE: Final[tuple[EventKind, ...]] = (
     "lagged",
     "fell_behind",
     "overcommitted",
+    "script_error",
 )
 _WITHOUT_INSTANCE: Final[tuple[EventKind, ...]] = (
     "ramp_slowed",
@@ -154,6 +156,7 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "fell_behind": lambda detail: f"runs slower than real time: {_rate(detail)}",
     "caught_up": lambda detail: f"runs in real time again: {_rate(detail)}",
     "overcommitted": _overcommitted,
+    "script_error": lambda detail: str(ScriptErrors(**detail)),
     "lagged": lambda detail: f"clawblox was held up for {format_seconds(detail['seconds'])}",
 }
 

@@ -36,6 +36,7 @@ _STATES = (
 
 _RANKS = {state: rank for rank, state in enumerate(_STATES)}
 _MAX_STATE_CHARS = 48
+_MAX_ERROR_CHARS = 200
 
 
 @attrs.frozen
@@ -133,6 +134,7 @@ def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Colu
         number("SAVED", 3, 5, texts(lambda one: format_age(one.saved_at))),
         number("SIM TIME", 8, 8, texts(_format_sim_time)),
         number("RATE", 8, 5, texts(_format_rate)),
+        number("ERRORS", 4, 6, texts(_count_errors)),
         number("RESTARTS", 5, 8, texts(lambda one: str(one.restarts or ""))),
         number("PORT", 4, 5, texts(lambda one: str(one.port or ""))),
         Column("URL", texts(lambda one: one.url), 11, replaces="PORT"),
@@ -141,6 +143,10 @@ def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Colu
 
 def _format_sim_time(status: InstanceStatus) -> str:
     return "" if status.sim_time is None else f"{status.sim_time:.1f}"
+
+
+def _count_errors(status: InstanceStatus) -> str:
+    return str(status.script_errors.count) if status.script_errors else ""
 
 
 def _format_rate(status: InstanceStatus) -> str:
@@ -266,7 +272,8 @@ def summarise(
     """
     bad = [status for status in statuses if status.has_died and status.name not in stopped]
     is_resumable = can_resume and (bool(bad) or (may_resume and bool(stopped)))
-    lines = [*_ends(statuses, stopped), *summarise_agents(agents), *_saves(statuses)]
+    lines = [*_ends(statuses, stopped), *summarise_agents(agents), *_script_errors(statuses)]
+    lines += _saves(statuses)
     if is_resumable:
         lines.append(f"resume:  {suggest('resume', run_dir)}")
     if bad and names_logs:
@@ -285,6 +292,14 @@ def _ends(statuses: Sequence[InstanceStatus], stopped: Collection[str]) -> Itera
     if ends:
         counts = ", ".join(f"{count} {words}" for words, count in ends.items())
         yield f"{count_words(len(statuses), 'instance')}: {counts}."
+
+
+def _script_errors(statuses: Sequence[InstanceStatus]) -> Iterator[str]:
+    counted = [(status.script_errors, status.name) for status in statuses if status.script_errors]
+    if counted:
+        errors, name = max(counted, key=lambda pair: pair[0].count)
+        text = shorten(printable(str(errors)), _MAX_ERROR_CHARS)
+        yield f"Script errors in {len(counted)} of {len(statuses)}, most in {name}: {text}"
 
 
 def _saves(statuses: Sequence[InstanceStatus]) -> Iterator[str]:

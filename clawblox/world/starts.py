@@ -189,11 +189,13 @@ def list_members(launches: Mapping[str, Launch]) -> Update:
 def lone_update(launch: Launch) -> Update:
     """Return the manifest update for the start of a lone instance; its caller labels the run.
 
-    Even if that is nothing, it creates the manifest. The seed of an earlier start does not stay.
+    Even if that is nothing, it creates the manifest. The seed and the script errors of an earlier
+    start do not stay.
     """
     lineage = {} if launch.archive is None else launch.lineage
     update = run_update(labels=launch.options.labels, **lineage)
-    return attrs.evolve(update, run={**update.run, "seed": launch.options.reseed})
+    own = {"seed": launch.options.reseed, "script_errors": None}
+    return attrs.evolve(update, run={**update.run, **own})
 
 
 def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:

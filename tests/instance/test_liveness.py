@@ -14,6 +14,7 @@ import pytest
 
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import Probe, Steps, Wait, wait_until_unresponsive
+from clawblox.protocol import HealthReport
 from tests.support import HANG_S, RunningWorld, free_port, open_fds, running_world
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +36,7 @@ class Script:
 
     def __init__(self, *looks: bool | Exception) -> None:
         self.seen = "nothing yet"
-        self.halt = None
+        self.report = HealthReport()
         self.number = 0
         self._looks = iter(looks)
 

@@ -18,7 +18,7 @@ from clawblox.instance.launch import Launch, plan_launch
 from clawblox.instance.lifecycle import State
 from clawblox.instance.supervised import Tell
 from clawblox.instance.supervisor import Supervisor
-from clawblox.protocol import MaskedEnvironment, TickRate
+from clawblox.protocol import HealthReport, MaskedEnvironment, ScriptErrors, TickRate
 from clawblox.results import EventKind, Labels, RestartMode
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.records import InstanceRecord, RecordState
@@ -42,6 +42,7 @@ class RemoteInstance:
         self.launch = launch
         self.halt: str | None = None
         self.rate: TickRate | None = None
+        self.script_errors: ScriptErrors | None = None
         self.exit: ProcessExit | None = None
         self.restarts = 0
         self.is_over = True
@@ -106,7 +107,7 @@ class RemoteInstance:
         await anyio.sleep_forever()
 
     async def wait_unresponsive(
-        self, pacer: ProbePacer, on_rate: Callable[[TickRate], Awaitable[None]]
+        self, pacer: ProbePacer, on_report: Callable[[HealthReport], Awaitable[None]]
     ) -> tuple[str, str | None]:
         await anyio.sleep_forever()
         raise AssertionError
@@ -115,7 +116,7 @@ class RemoteInstance:
         await anyio.sleep_forever()
         raise AssertionError
 
-    async def find_halt(self, seconds: float) -> str | None:
+    async def ask_report(self, seconds: float) -> HealthReport | None:
         return None
 
     async def end(self, grace: Grace) -> TreeEnd:

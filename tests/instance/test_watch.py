@@ -13,8 +13,9 @@ import pytest
 from clawblox import AsyncWorld
 from clawblox.instance import watch
 from clawblox.instance.watch import BehindDetector, CoreBudget
-from clawblox.protocol import TickRate, parse_rate
+from clawblox.protocol import HealthReport, ScriptErrors, TickRate, parse_report, report_fields
 from clawblox.rundir.status import read_run
+from clawblox.server.payload import encode_json
 from clawblox.views.event_lines import describe_event
 from clawblox.views.rows import instance_columns, make_row
 from tests.crowd import until
@@ -91,12 +92,54 @@ def test_too_few_cores_are_announced_again_once_there_were_enough():
     ],
 )
 def test_only_numbers_within_limits_are_a_rate(body, expected):
-    assert parse_rate(json.dumps(body).encode()) == expected
+    assert parse_report(200, json.dumps(body).encode()) == HealthReport(rate=expected)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"# Play\n", b'{"tick_rate_hz": NaN}', b"\xff{}"])
-def test_what_is_no_json_object_has_no_rate(body):
-    assert parse_rate(body) is None
+BOTH = {"tick_rate_hz": 60, "achieved_rate_hz": 60, "errors": 3, "last_error": "main.lua:2: no"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (BOTH, ScriptErrors(3, "main.lua:2: no")),
+        ({"errors": 1}, ScriptErrors(1, "")),
+        ({"errors": 2**53, "last_error": ["no"]}, ScriptErrors(2**53, "")),
+        ({"errors": 1, "last_error": "\ud800"}, ScriptErrors(1, "\ufffd")),
+        ({"errors": 0, "last_error": "before"}, None),
+        ({"errors": 2**53 + 1}, None),
+        ({"errors": 10**400}, None),
+        ({"errors": -1}, None),
+        ({"errors": 1.0}, None),
+        ({"errors": "3"}, None),
+        ({"errors": True}, None),
+        ({"last_error": "main.lua:2: no"}, None),
+        ({"errors": 1, "last_error": "x" * 5000}, None),
+    ],
+)
+def test_only_a_whole_number_within_limits_counts_script_errors(body, expected):
+    assert parse_report(200, json.dumps(body).encode()).errors == expected
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"# Play\n", b"\xff{}", b'{"tick_rate_hz": NaN, "errors": NaN}']
+)
+def test_what_is_no_json_object_reports_nothing(body):
+    assert parse_report(200, body) == HealthReport()
+
+
+@pytest.mark.parametrize("status", [None, 204, 404, 503])
+def test_only_a_good_answer_reports_rate_and_errors(status):
+    assert parse_report(status, json.dumps(BOTH).encode()) == HealthReport()
+
+
+@pytest.mark.parametrize("char", ["x", "\n", "é", "\U0001f600"])
+def test_the_fields_of_a_report_fit_whatever_its_last_error_is(char):
+    sent = ScriptErrors(2**53, 1000 * char)
+    body = encode_json({"status": "ok", **report_fields(rate(0.5, tick_cost_s=0.001), sent)})
+    errors = parse_report(200, body).errors
+    assert errors.count == sent.count
+    assert sent.last.startswith(errors.last)
+    assert len(errors.last) >= 256
 
 
 @pytest.fixture

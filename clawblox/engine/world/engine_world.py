@@ -35,6 +35,7 @@ from clawblox.engine.world.world_state import (
     write_world,
 )
 from clawblox.luau import LuaError, VMSnapshotError, run_deep
+from clawblox.protocol import ScriptErrors
 from clawblox.server import Json, Simulation, WorldState
 
 if TYPE_CHECKING:
@@ -114,6 +115,12 @@ class EngineWorld(Simulation):
     def time(self) -> float:
         """Simulation time, in seconds."""
         return self._parts.scheduler.time
+
+    @property
+    def script_errors(self) -> ScriptErrors | None:
+        """The errors that have ended threads; None for none."""
+        errors = self._parts.scheduler.errors
+        return ScriptErrors(errors.count, errors.last) if errors.count else None
 
     @property
     def api_doc(self) -> str | None:

@@ -16,6 +16,7 @@ import pytest
 from clawblox import AsyncWorld, ProcessExit
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import Steps, Wait, wait_until_unresponsive
+from clawblox.protocol import HealthReport
 from tests.crowd import kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now, told_by
 from tests.orchestrators import orchestrator
@@ -103,7 +104,7 @@ class Script:
     answers: Iterator[bool | None]
     looks: int = 0
     seen: str = ""
-    halt: str | None = None
+    report: HealthReport = attrs.field(factory=HealthReport)
 
     def look(self) -> Steps:
         yield Wait(0.0)
