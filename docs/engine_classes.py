@@ -33,6 +33,11 @@ _HEAD: Final = """\
 Generated from the table that the engine itself works with, by `python -m docs.engine_classes`.
 [engine.md](engine.md) explains what the classes are for.
 
+A class has one of three ranks. One that *behaves* acts as it does in Roblox, as far as it is listed
+here. One that is *data* is kept, saved and copied, and scripts read what they have written; nothing
+acts on it. So are the properties marked *data* in classes that behave. Worlds do not have the
+[refused](#refused-classes) classes on purpose, and the error says why.
+
 A class has everything of the class that it extends. Properties show their type and their default;
 *read* means that scripts may not assign it. `Instance.new` makes every class except those marked
 *not creatable*. Methods are shown with their arguments, events with those of their handlers and
@@ -81,19 +86,20 @@ def render_page() -> str:
     world = build_world()
     classes = world.model.classes
     specs = sorted(classes, key=lambda spec: str(spec.name))
+    refused = [spec for spec in specs if spec.refusal]
     with world.vm.entered():  # defaults are shown as scripts would print them
-        parts = [_render_class(spec, classes) for spec in specs]
-    return _HEAD + "".join(parts) + "\n" + "\n".join((*_render_types(), *_render_enums()))
+        parts = [_render_class(spec, classes) for spec in specs if not spec.refusal]
+    rest = (*_render_refused(refused), *_render_types(), *_render_enums())
+    return _HEAD + "".join(parts) + "\n" + "\n".join(rest)
 
 
 def _render_class(spec: ClassSpec, classes: ClassTable) -> str:
     base = None if spec.base is None else classes.find(spec.base)
-    notes = [] if base is None else [f"extends [{base.name}](#{base.name.lower()})"]
+    notes = ["Data" if spec.is_data else "Behaves"]
+    notes += [] if base is None else [f"extends [{base.name}](#{base.name.lower()})"]
     notes += [] if spec.creatable else ["not creatable"]
-    lines = [f"\n## {spec.name}\n"]
-    if notes:
-        text = ", ".join(notes)
-        lines.append(f"{text[0].upper()}{text[1:]}.\n")
+    notes += [f"named `{spec.first_name}` at first"] if spec.first_name else []
+    lines = [f"\n## {spec.name}\n", f"{', '.join(notes)}.\n"]
     lines += _render_properties(spec, base)
     known_methods = {} if base is None else base.methods
     methods = {name: each for name, each in spec.methods.items() if name not in known_methods}
@@ -145,7 +151,8 @@ def _render_properties(spec: ClassSpec, base: ClassSpec | None) -> Iterator[str]
     yield "| property | type | default |"
     yield "|---|---|---|"
     for name, rule in own.items():
-        yield f"| `{name}` | {_show_type(rule)} | {_show_default(spec, name)} |"
+        mark = ", *data*" if rule.is_data and not spec.is_data else ""
+        yield f"| `{name}` | {_show_type(rule)}{mark} | {_show_default(spec, name)} |"
     yield ""
 
 
@@ -163,6 +170,12 @@ def _show_default(spec: ClassSpec, name: str) -> str:
     if value is None:
         return ""
     return f"`{to_text(value)}`" if value != "" else '`""`'
+
+
+def _render_refused(specs: list[ClassSpec]) -> Iterator[str]:
+    """Return the lines about the classes that worlds do not have on purpose."""
+    yield "## Refused classes\n"
+    yield from _render_table("class", [(str(spec.name), str(spec.refusal)) for spec in specs])
 
 
 def _render_types() -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,7 +10,8 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import attribute_json, shortest
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import ENUM_NAME
-from clawblox.engine.instances.spec import NEVER, EventSpec, Property, class_row
+from clawblox.engine.instances.looks import with_looks
+from clawblox.engine.instances.spec import EventSpec, Property, class_row
 from clawblox.engine.values.color3 import Color3
 from clawblox.engine.values.udim import UDim2
 from clawblox.engine.values.vector2 import Vector2
@@ -36,14 +36,8 @@ def _text_properties() -> dict[str, Any]:
         "TextColor3": Property("Color3", _BLACK),
         "TextSize": Property("number", 14.0, limits=(1.0, 2.0**31 - 1.0)),
         "TextTransparency": _share(0.0),
-        "TextStrokeColor3": Property("Color3", _BLACK),
-        "TextStrokeTransparency": _share(1.0),
-        "TextScaled": Property("boolean", False),
-        "TextWrapped": Property("boolean", False),
-        "RichText": Property("boolean", False),
         "TextXAlignment": Property(f"{ENUM_NAME}Enum.TextXAlignment", "Center"),
         "TextYAlignment": Property(f"{ENUM_NAME}Enum.TextYAlignment", "Center"),
-        "Font": Property(f"{ENUM_NAME}Enum.Font", "SourceSans"),
     }
 
 
@@ -55,7 +49,7 @@ def _image_properties() -> dict[str, Any]:
     }
 
 
-GUI_ROWS: Final = (
+_ROWS: Final = (
     class_row("PlayerGui", creatable=False),
     class_row("GuiBase2d", creatable=False),
     class_row(
@@ -63,13 +57,11 @@ GUI_ROWS: Final = (
         "GuiBase2d",
         creatable=False,
         Enabled=Property("boolean", True),
-        ResetOnSpawn=Property("boolean", True),
     ),
     class_row(
         "ScreenGui",
         "LayerCollector",
         DisplayOrder=Property("number", 0.0, limits=_WHOLE),
-        IgnoreGuiInset=Property("boolean", False),
     ),
     class_row(
         "BillboardGui",
@@ -77,23 +69,17 @@ GUI_ROWS: Final = (
         Size=Property("UDim2", (0.0, 100.0, 0.0, 50.0)),
         StudsOffset=Property("Vector3", (0.0, 0.0, 0.0)),
         AlwaysOnTop=Property("boolean", False),
-        MaxDistance=Property("number", math.inf),
-        Adornee=Property("Instance"),
     ),
     class_row(
         "GuiObject",
         "GuiBase2d",
-        {"MouseEnter": EventSpec(when=NEVER), "MouseLeave": EventSpec(when=NEVER)},
         creatable=False,
         Size=Property("UDim2", (0.0, 100.0, 0.0, 100.0)),
         Position=Property("UDim2", _NO_SIZE),
         AnchorPoint=Property("Vector2", (0.0, 0.0)),
         Rotation=Property("number", 0.0),
         ZIndex=Property("number", 1.0, limits=_WHOLE),
-        LayoutOrder=Property("number", 0.0, limits=_WHOLE),
         Visible=Property("boolean", True),
-        Active=Property("boolean", False),
-        ClipsDescendants=Property("boolean", False),
         BackgroundColor3=Property("Color3", _WHITE),
         BackgroundTransparency=_share(0.0),
         BorderColor3=Property("Color3", _BORDER),
@@ -107,18 +93,17 @@ GUI_ROWS: Final = (
         "GuiObject",
         {
             "MouseButton1Click": EventSpec(when="with an input GuiClick of the player who sees it"),
-            "MouseButton1Down": EventSpec(when=NEVER),
-            "MouseButton1Up": EventSpec(when=NEVER),
-            "Activated": EventSpec(when=NEVER),
         },
         creatable=False,
-        AutoButtonColor=Property("boolean", True),
     ),
     class_row("TextButton", "GuiButton", **_text_properties()),
+    class_row("TextBox", "GuiObject", **_text_properties()),
     class_row("ImageButton", "GuiButton", **_image_properties()),
     class_row("UIComponent", creatable=False),
-    class_row("UICorner", "UIComponent", CornerRadius=Property("UDim", (0.0, 8.0))),
+    class_row("UICorner", "UIComponent", is_data=True),
 )
+
+GUI_ROWS: Final = with_looks(_ROWS)
 """The classes, a base before the classes that extend it."""
 
 

@@ -320,6 +320,17 @@ def test_new_value_objects_are_named_value(tmp_path):
     ) == ["Value\tValue"] * 4 + ["Part"]
 
 
+def test_an_attachment_cannot_be_where_no_snapshot_could_restore_it(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local attachment = Instance.new("Attachment", workspace)
+        print(pcall(function() attachment.CFrame = CFrame.new(0 / 0, 0, 0) end))
+        print(attachment.Position)
+        """,
+    ) == ["false\tmain.lua:3: property 'CFrame' must be finite", "0, 0, 0"]
+
+
 def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
     assert say(
         tmp_path,

@@ -69,7 +69,16 @@ def all_classes(directory: Path) -> list[ClassSpec]:
 
 
 SCRIPTS = Path(__file__).parent / "odd_values"
-SAMPLES = ("Part", "Humanoid", "Workspace", "Players", "TextButton", "Terrain", "VectorForce")
+SAMPLES = (
+    "Part",
+    "Humanoid",
+    "Workspace",
+    "Players",
+    "TextButton",
+    "Terrain",
+    "VectorForce",
+    "Lighting",
+)
 
 
 def check_classes(directory: Path, seed: int, calls: int, names: Sequence[str] = ()) -> None:

@@ -4,6 +4,8 @@
 - ``tree_changes``: how instances are moved, copied, destroyed and tagged.
 - ``members``: the members that all instances have.
 - ``classes``, ``play_classes``: the classes, as data.
+- ``looks``, ``data_classes``: members and classes that are kept while nothing acts on them.
+- ``refused``: the classes that worlds do not have on purpose.
 - ``spec``: a class, and the table of all classes.
 - ``kinds``: the checks of assigned values.
 - ``attributes``: the values of attributes, and numbers as JSON shows them.

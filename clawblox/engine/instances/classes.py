@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from clawblox.engine.instances.looks import with_looks
 from clawblox.engine.instances.play_classes import PLAY_ROWS
 from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row
 from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
@@ -101,7 +102,6 @@ _TREE: Final = (
         "Model",
         creatable=False,
         Gravity=_number(GRAVITY, limits=(-MOST_GRAVITY, MOST_GRAVITY)),
-        FluidForces=Property("Enum.FluidForces", "Default"),
         FallenPartsDestroyHeight=_number(-500.0),
         CurrentCamera=Property("Camera"),
         Terrain=Property("Terrain", read_only=True),
@@ -111,9 +111,6 @@ _TREE: Final = (
         "Camera",
         "PVInstance",
         CFrame=Property("CFrame", ()),
-        FieldOfView=_number(70.0),
-        CameraType=Property("any"),
-        CameraSubject=Property("Instance"),
     ),
     class_row("BaseScript", creatable=False, Source=_string(effect="source")),
     class_row(
@@ -153,11 +150,14 @@ _PARTS: Final = (
         Color=Property("Color3", (0.6, 0.6, 0.6)),
         BrickColor=Property("BrickColor"),
         Transparency=_number(0.0, limits=_SHARE),
-        Reflectance=_number(0.0, limits=_SHARE),
-        CastShadow=_boolean(True),
-        Locked=_boolean(False),
     ),
     class_row("Part", "BasePart", Shape=Property("Enum.PartType", "Block", effect="shape")),
+    class_row(
+        "WedgePart",
+        "BasePart",
+        first_name="Wedge",
+        Shape=Property("Enum.PartType", "Wedge", read_only=True),
+    ),
     class_row("Terrain", "BasePart", creatable=False),
     class_row("Attachment", Position=_vector(), CFrame=Property("CFrame", ())),
     class_row("Constraint", creatable=False, Enabled=_boolean(True, "joint")),
@@ -255,7 +255,6 @@ _CHARACTERS: Final = (
                 "reached: boolean", "false after 8 seconds, and for CancelMoveTo"
             ),
             "StateChanged": EventSpec("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
-            "Jumping": EventSpec("active: boolean", NEVER),
         },
         Health=_number(100.0),
         MaxHealth=_number(100.0, limits=_NOT_NEGATIVE),
@@ -268,8 +267,6 @@ _CHARACTERS: Final = (
         MoveDirection=Property("Vector3", _ZERO, read_only=True),
         DisplayName=_string(),
         RootPart=Property("BasePart", read_only=True),
-        PlatformStand=_boolean(False),
-        Sit=_boolean(False),
     ),
     class_row("Animation", AnimationId=_string()),
     class_row("Animator"),
@@ -311,7 +308,6 @@ _OBJECTS: Final = (
             "Played": EventSpec("id: string"),
             "Paused": EventSpec("id: string"),
             "Stopped": EventSpec("id: string"),
-            "Ended": EventSpec("id: string", NEVER),
         },
         SoundId=_string(),
         Volume=_number(0.5, limits=(0.0, 10.0)),
@@ -406,7 +402,7 @@ _LATE_SERVICES: Final = tuple(
 SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
 """The services that every world has from the start, in the order in which ``game`` has them."""
 
-ROWS: Final = (
-    *_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *PLAY_ROWS, *_SERVICES, *_LATE_SERVICES
-)  # fmt: skip
+ROWS: Final = with_looks(
+    (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *PLAY_ROWS, *_SERVICES, *_LATE_SERVICES)
+)
 """The classes, a base before the classes that extend it."""

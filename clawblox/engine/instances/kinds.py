@@ -153,7 +153,10 @@ def _instance(name: str, rule: Property, value: Any) -> Any:
     return value
 
 
-_TYPED: Final = ("CFrame", "Color3", "BrickColor", "UDim", "UDim2", "TweenInfo")
+_TYPED: Final = (
+    "CFrame", "Color3", "BrickColor", "UDim", "UDim2", "TweenInfo", "Rect", "Ray", "NumberRange",
+    "NumberSequence", "ColorSequence",
+)  # fmt: skip
 _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "number": _number,
     "boolean": _boolean,

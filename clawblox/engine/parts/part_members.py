@@ -8,7 +8,7 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.spec import ClassTable, bind_methods
-from clawblox.engine.parts.poses import read_cframe, rotation, write_cframe
+from clawblox.engine.parts.poses import read_cframe, refuse_infinite, rotation, write_cframe
 from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, material, part_shape
 from clawblox.engine.physics.colliders import volume
 from clawblox.engine.values.brick_color import BrickColor, brick_color3, nearest_brick_color
@@ -186,5 +186,6 @@ def _set_attachment_position(attachment: Instance, position: Vector) -> None:
 
 
 def _set_attachment_cframe(attachment: Instance, frame: CFrame) -> None:
+    refuse_infinite(frame)
     attachment.store("Position", frame.position)
     attachment.change("CFrame", frame)

@@ -34,6 +34,16 @@ def read_cframe(part: Instance) -> CFrame:
     return CFrame(part.read("Position"), part.props.get(ROTATION, IDENTITY))
 
 
+def refuse_infinite(frame: CFrame) -> None:
+    """Refuse a pose that is not finite.
+
+    Raises:
+        RuntimeFault: A number is NaN or infinite.
+    """
+    if not all(map(math.isfinite, frame.parts())):
+        raise RuntimeFault("property 'CFrame' must be finite")
+
+
 def write_cframe(part: Instance, frame: CFrame) -> None:
     """Set the pose of a part as a script does.
 
@@ -41,8 +51,7 @@ def write_cframe(part: Instance, frame: CFrame) -> None:
         RuntimeFault: A number is not finite.
         WorldHalted: A handler fails.
     """
-    if not all(map(math.isfinite, frame.parts())):
-        raise RuntimeFault("property 'CFrame' must be finite")
+    refuse_infinite(frame)
     has_moved = part.read("Position") != frame.position
     has_changed = has_moved or (rotation(part) or IDENTITY) != frame.rotation
     write_pose(part, frame.position, frame.rotation)

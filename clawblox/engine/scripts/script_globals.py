@@ -141,6 +141,8 @@ def make_instance_library(host: Host, model: DataModel) -> LuaTable:
     def new(class_name: Any = None, parent: Any = None, *_: Any) -> Any:
         name = text_argument(class_name, 1, "new")
         spec = model.classes.find(name)
+        if spec is not None and spec.refusal:
+            raise RuntimeFault(f"{name} is not supported: {spec.refusal}")
         if spec is None or not spec.creatable:
             likely = suggest(name, (other.name for other in model.classes if other.creatable))
             raise RuntimeFault(f"Unknown class {describe_key(name)}{likely}")

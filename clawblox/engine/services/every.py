@@ -22,6 +22,7 @@ from clawblox.engine.services import terrain
 from clawblox.engine.services.agent_inputs import AgentInputs
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
+from clawblox.engine.services.lighting import add_lighting
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
 from clawblox.engine.services.prompts import Prompts, click_part
@@ -282,4 +283,5 @@ def add_services(classes: ClassTable) -> None:
             "GenerateGUID": generate_guid,
         },
     )
+    add_lighting(classes)
     add_sounds(classes)

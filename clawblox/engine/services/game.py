@@ -53,8 +53,12 @@ class ClosingCalls(SavedState):
         service = self._model.service(name)
         if service is None:
             names = (*self._model.services, *self._late)
-            shown, likely = describe_key(key_value(name)), suggest(name, names)
-            text = f"GetService: {shown} is not a service of {game.spec.name}{likely}"
+            spec = self._model.classes.find(name)
+            if spec is not None and spec.refusal:
+                text = f"GetService: {name} is not supported: {spec.refusal}"
+            else:
+                shown, likely = describe_key(key_value(name)), suggest(name, names)
+                text = f"GetService: {shown} is not a service of {game.spec.name}{likely}"
             self._model.scheduler.warn_once(to_text(text))
         return service
 

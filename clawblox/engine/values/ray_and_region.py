@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from clawblox.engine.values.cframe import CFrame
-from clawblox.engine.values.rotations import dot, normalize
+from clawblox.engine.values.rotations import Triple, dot, normalize
 from clawblox.engine.values.value import (
     Getters,
     Value,
@@ -42,6 +42,11 @@ class Ray(Value):
     def text(self) -> str:
         """Return the origin and the direction in braces."""
         return f"{{{to_text(self.origin)}}}, {{{to_text(self.direction)}}}"
+
+
+def make_ray(origin: Triple, direction: Triple) -> Ray:
+    """Return the half-line of plain numbers."""
+    return Ray(make_vector(*origin), make_vector(*direction))
 
 
 _ray = instance_check(Ray, "Ray")

@@ -18,8 +18,10 @@ from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError, WorldHalted
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.data_classes import DATA_ROWS
 from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
+from clawblox.engine.instances.refused import REFUSED_ROWS
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_document import make_tree
 from clawblox.engine.parts.parts import Parts
@@ -105,7 +107,9 @@ class Assembly:
             **lend_values(self._host),
             **make_task_globals(self._host, self.scheduler),
         }
-        classes = ClassTable((*ROWS, *GUI_ROWS), self._host, make_default)
+        classes = ClassTable(
+            (*ROWS, *GUI_ROWS, *DATA_ROWS, *REFUSED_ROWS), self._host, make_default
+        )
         add_members(classes, self.scheduler)
         add_services(classes)
         add_humanoid(classes)

@@ -76,7 +76,7 @@ local copy = model:GetAttribute("List")
 Check.that("a table is a copy", copy ~= list and model:GetAttribute("List") ~= copy)
 Check.equal("the array part is kept", copy[2][2], "x")
 Check.equal("other keys are not", copy.extra, nil)
-for what, value in { ["function"] = print, instance = model, cframe = CFrame.new() } do
+for what, value in { ["function"] = print, instance = model, params = RaycastParams.new() } do
 	Check.fails(what .. " is no attribute", "Unsupported attribute type", model.SetAttribute, model, "Bad", value)
 end
 
