@@ -113,7 +113,6 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "BrickColor": brick_color.BrickColor,
     "UDim": udim.make_udim,
     "UDim2": udim.make_udim2,
-    "BrickColor": brick_color.BrickColor,
     "Ray": ray_and_region.make_ray,
     "Rect": rect.make_rect,
     "NumberRange": sequences.make_number_range,
