@@ -41,6 +41,8 @@ class Vector2(Value):
         "Magnitude": lambda value: single(math.sqrt(value.x * value.x + value.y * value.y)),
         "Unit": lambda value: _unit(value),
     }
+    for _name in tuple(getters):
+        getters[_name.lower()] = getters[_name]
 
 
 _vector2: Check = instance_check(Vector2, "Vector2")

@@ -346,6 +346,13 @@ def test_values_name_their_type_and_refuse_unknown_members(name: str, made: str)
     assert text(f"getmetatable({made})") == "The metatable is locked"
 
 
+def test_the_members_of_a_vector2_have_older_names_in_lower_case() -> None:
+    assert run("local v = Vector2.new(3, 4) return v.x, v.y, v.magnitude, v.unit == v.Unit") == (
+        *(3.0, 4.0, 5.0),
+        True,
+    )
+
+
 def test_values_cannot_be_changed() -> None:
     assert error("local f = CFrame.new() f.X = 1") == "X cannot be assigned to"
     assert error("local c = Color3.new() c.R = 1") == "R cannot be assigned to"
