@@ -43,6 +43,7 @@ class Vector2(Value):
     }
     for _name in tuple(getters):
         getters[_name.lower()] = getters[_name]
+    del _name
 
 
 _vector2: Check = instance_check(Vector2, "Vector2")
