@@ -15,6 +15,7 @@ from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.luau.lib.support import late
+from tests.engine.torture import Plan, torture
 from tests.golden.test_golden_snapshots import ENGINE
 
 SOME = ("Region3", "task.cancel", "TweenInfo")
@@ -23,6 +24,26 @@ local kept = TweenInfo
 while true do
     print(kept == TweenInfo, typeof(Region3.new), typeof(task.cancel), typeof(TweenInfo.new(1)))
     task.wait()
+end
+"""
+USES = """
+local rect, range, graphemes = Rect, NumberRange.new(1, 2), utf8.graphemes
+for name, value in next, debug do print(name, value) end
+print(ColorSequence, DateTime.new)
+task.spawn(function()
+    for name in utf8 do
+        task.wait()
+        print(name, next(utf8, name))
+    end
+end)
+local ticks = 0
+while true do
+    task.wait()
+    ticks += 1
+    print(rect == Rect, range == NumberRange.new(1, 2), graphemes == utf8.graphemes, gcinfo() > 0)
+    if ticks == 2 then rect = nil end
+    if ticks == 4 then rect = Rect end
+    print(NumberRange, DateTime.fromUnixTimestamp(ticks).UnixTimestamp)
 end
 """
 LOOK = "[Lua] true\tfunction\tfunction\tTweenInfo"
@@ -94,6 +115,14 @@ def test_restored_worlds_have_late_names_as_a_fresh_one_has(
 
     run_deep(play)
     assert lines[-1] == LOOK
+
+
+def test_worlds_that_use_late_names_go_on_exactly(tmp_path: Path) -> None:
+    (tmp_path / "world.toml").write_text('name = "w"')
+    (tmp_path / "main.lua").write_text(USES)
+    lines = torture(tmp_path, Plan(), ticks=8, saves=(0, 1, 3, 5)).lines
+    assert "out [Lua] graphemes\tnil" in lines
+    assert lines[-2] == "out [Lua] true\ttrue\ttrue\ttrue"
 
 
 def test_a_snapshot_of_version_1_gives_its_world_late_names(
