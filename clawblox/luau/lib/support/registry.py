@@ -58,9 +58,15 @@ class Registry:
         """
         if not self._numbers:
             names = sorted([*self.functions, *self.internal])
-            names.sort(key=lambda name: LATE_NAMES.index(name) if name in LATE_NAMES else -1)
+            names.sort(key=_late_place)
             self._numbers = {name: 0x1000 + 16 * at for at, name in enumerate(names)}
         return self._numbers[name]
+
+
+def _late_place(name: str) -> int:
+    """Return the place of a function among the late names, with its parts; -1 if it is not late."""
+    places = (at for at, late in enumerate(LATE_NAMES) if f"{name}.".startswith(f"{late}."))
+    return next(places, -1)
 
 
 BUILTINS = Registry()
