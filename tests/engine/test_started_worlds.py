@@ -8,13 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
-from clawblox import Agent, World
+from clawblox import Agent, ScriptErrors, World, read_manifest
 from clawblox.engine.script_watch import CHANGED_ENV, strip_flags
 from clawblox.errors import ConfigError, WorldStartError
 from clawblox.extras import install_command
 from clawblox.instance import launch
+from clawblox.rundir.status import read_run
 from tests.support import HANG_S, ask, free_port, wait_until
 from tests.websockets import WebSocketClient
 
@@ -104,6 +106,35 @@ def test_a_world_that_is_too_slow_is_seen_by_its_operator_only(world_dir, tmp_pa
         assert rate.tick_cost_s > 0
         assert rate.share < 0.9
         assert ask(started.port, "GET", "/health").json() == {"status": "ok"}
+
+
+def test_script_errors_reach_the_operator_and_count_on_in_a_restored_world(world_dir, tmp_path):
+    run = tmp_path / "run"
+    text = "Failed to fire PlayerAdded: main.lua:8: no room on the ship"
+    with World(dir=world_dir) as world:
+        started = world.start(run_dir=run, datastore="none")
+        access = world.connect(agent="Jonah")
+        assert ask(started.port, "GET", "/health").json() == {"status": "ok"}
+        seen = ask(started.port, "GET", "/observe", headers=access["headers"])
+        assert seen.status == 200
+        assert b"no room" not in seen.body
+        saved = world.save()
+        world.stop()
+        assert read_errors(run) == ScriptErrors(1, text)
+        world.start(run_dir=run, resume=saved, datastore="none")
+        world.stop()
+        assert read_errors(run) == ScriptErrors(1, text)
+        started = world.start(run_dir=run, resume=saved, datastore="none")
+        ask(started.port, "POST", "/join?name=Jonah")
+        world.stop()
+        assert read_errors(run) == ScriptErrors(2, text)
+
+
+def read_errors(run: Path) -> ScriptErrors:
+    """Return the errors of the only instance, which the manifest has too."""
+    (status,) = read_run(run).instances
+    assert read_manifest(run).run["script_errors"] == attrs.asdict(status.script_errors)
+    return status.script_errors
 
 
 def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:

@@ -10,14 +10,14 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from clawblox import AsyncWorld
+from clawblox import AsyncWorld, read_manifest
 from clawblox.instance import watch
 from clawblox.instance.watch import BehindDetector, CoreBudget
 from clawblox.protocol import HealthReport, ScriptErrors, TickRate, parse_report, report_fields
 from clawblox.rundir.status import read_run
 from clawblox.server.payload import encode_json
 from clawblox.views.event_lines import describe_event
-from clawblox.views.rows import instance_columns, make_row
+from clawblox.views.rows import instance_columns, make_row, summarise
 from tests.crowd import until
 from tests.support import HANG_S, wait_until_async
 
@@ -155,14 +155,12 @@ def world_dir(tmp_path: Path) -> Path:
     return directory
 
 
-def report(directory: Path, found: TickRate | None) -> None:
-    """Let the world report a rate from now on."""
-    fields = {"status": "ok"}
-    if found is not None:
-        fields["tick_rate_hz"], fields["achieved_rate_hz"] = found.nominal_hz, found.achieved_hz
-        fields["tick_cost_s"] = found.tick_cost_s
+def report(
+    directory: Path, found: TickRate | None = None, errors: ScriptErrors | None = None
+) -> None:
+    """Let the world report a rate and errors of its scripts from now on."""
     new = directory / "new.json"
-    new.write_text(json.dumps(fields))
+    new.write_text(json.dumps({"status": "ok", **report_fields(found, errors)}))
     new.rename(directory / "health.json")
 
 
@@ -205,6 +203,81 @@ def shown(run: Path) -> str:
     columns = instance_columns([make_row(status, status.state)])
     (rate,) = next(column.cells for column in columns if column.heading == "RATE")
     return rate
+
+
+@pytest.mark.anyio
+async def test_script_errors_are_an_event_and_are_kept_by_record_and_manifest(world_dir, tmp_path):
+    run = tmp_path / "run"
+    report(world_dir)
+    async with AsyncWorld(dir=world_dir) as world, world.events() as events:
+        started = await world.start(run_dir=run)
+        token = started.env["WORLD_OPERATOR_TOKEN"]
+        report(world_dir, errors=ScriptErrors(2, f"main.lua:2:\nno {token}"))
+        event = (await until(events, "script_error", ["w000"]))[-1]
+        assert dict(event.data) == {"count": 2, "last": "main.lua:2:\nno ***"}
+        line = describe_event(event)
+        assert line.text == "2 script errors, the last: main.lua:2:"
+        assert line.is_trouble
+        await until_errors(run, ScriptErrors(2, "main.lua:2:\nno ***"))
+        report(world_dir, errors=ScriptErrors(5, "main.lua:9: off"))
+        await until_errors(run, ScriptErrors(5, "main.lua:9: off"))
+        await world.stop()
+        assert "script_error" not in {
+            one.kind for one in await until(events, "stopped", ["w000"])
+        }, "one event for each life"
+        run_of_manifest = (await off_loop(read_manifest, run)).run
+        assert run_of_manifest["script_errors"] == {"count": 5, "last": "main.lua:9: off"}
+        report(world_dir)
+        await world.start(run_dir=run)
+        await world.stop()
+    assert "script_errors" not in (await off_loop(read_manifest, run)).run, (
+        "those of the last start"
+    )
+
+
+@pytest.mark.anyio
+async def test_the_last_errors_before_a_stop_are_asked_for(world_dir, tmp_path):
+    toml = world_dir / "world.toml"
+    toml.write_text(toml.read_text().replace("period = 0.02", f"period = {HANG_S}"))
+    report(world_dir, errors=ScriptErrors(1, "main.lua:2: no"))
+    run = tmp_path / "run"
+    async with AsyncWorld(dir=world_dir) as world:
+        await world.start_many(2, run_dir=run)
+        await world.stop_all()
+    statuses = (await off_loop(read_run, run)).instances
+    for status in statuses:
+        assert status.script_errors == ScriptErrors(1, "main.lua:2: no")
+        manifest = await off_loop(read_manifest, status.instance_dir)
+        assert manifest.run["script_errors"]["count"] == 1
+    lines = summarise(run, statuses)
+    text = "1 script error, the last: main.lua:2: no"
+    assert lines[1] == f"Script errors in 2 of 2, most in w000: {text}"
+
+
+@pytest.mark.anyio
+async def test_a_restarted_world_has_the_errors_that_it_reports_itself(world_dir, tmp_path):
+    run = tmp_path / "run"
+    report(world_dir, errors=ScriptErrors(1, "main.lua:2: no"))
+    async with AsyncWorld(dir=world_dir) as world:
+        await world.start(run_dir=run)
+        await until_errors(run, ScriptErrors(1, "main.lua:2: no"))
+        report(world_dir)
+        await world.restart(fresh=True)
+        await until_errors(run, None)
+
+
+off_loop = anyio.to_thread.run_sync
+
+
+async def until_errors(run: Path, errors: ScriptErrors | None) -> None:
+    """Wait until the status of the only instance has these errors, and ``ps`` their number."""
+    with anyio.fail_after(HANG_S):
+        while (status := (await off_loop(read_run, run)).instances[0]) is not None:
+            if status.script_errors == errors:
+                break
+            await anyio.lowlevel.checkpoint()
+    shown = next(c for c in instance_columns([make_row(status, "")]) if c.heading == "ERRORS")
+    assert shown.cells == [str(errors.count) if errors else ""]
 
 
 @pytest.mark.anyio

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawblox import World
+from clawblox import ScriptErrors, World
 from clawblox.agents.run_agent import AgentRunOptions, RunAgent, write_run_agent
 from clawblox.agents.values import Usage
 from clawblox.results import ProcessExit
@@ -48,6 +48,15 @@ def test_many_deaths_are_counted(tmp_path: Path) -> None:
     for number in range(9):
         write_log(tmp_path, f"w{number:03}", b"", exit=ProcessExit(signal="SIGKILL"))
     assert "4 more died as well" in words_of(open_page(tmp_path), "why")
+
+
+def test_script_errors_are_named_with_their_number_and_the_last(tmp_path: Path) -> None:
+    errors = ScriptErrors(3, "main.lua:2: no <b>oar")
+    write_log(tmp_path, "w000", b"", script_errors=errors)
+    write_log(tmp_path, "w001", b"")
+    why = words_of(open_page(tmp_path), "why")
+    assert "! w000 : 3 script errors, the last: main.lua:2: no <b>oar" in why
+    assert "! w001" not in why
 
 
 def test_an_instance_that_came_back_is_named_with_its_death(

@@ -114,6 +114,8 @@ def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]
     left = [status for status in statuses if status.name in run.run.interrupted]
     yield from _first(bad, partial(_explain_death, ask, run), "died")
     yield from _first(back, _explain_return, "came back")
+    erring = [status for status in statuses if status.script_errors is not None]
+    yield from _first(erring, _explain_errors, "had script errors")
     yield from _first(over, _explain_agent, "have ended")
     yield from _first(left, _explain_resume, "would come back")
     counts = Counter(
@@ -169,6 +171,11 @@ def _explain_return(instance: InstanceLineage) -> Markup:
     back = " came back ", moment(instance.lives[-1].begun_at)
     times = f", {count_words(instance.restarts, 'restart')}"
     return _tell(mark, instance.name, f" died: {death};" if death else None, *back, times)
+
+
+def _explain_errors(status: InstanceStatus) -> Markup:
+    mark = element("span", "!", class_="warning")
+    return _tell(mark, status.name, f": {status.script_errors}"[:_MAX_CHARS])
 
 
 def _explain_agent(agent: AgentStatus) -> Markup:
