@@ -7,11 +7,13 @@ or not.
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import anyio
 import attrs
@@ -27,9 +29,14 @@ from clawblox.conformance.polling import BETWEEN_S, LEAST_COMMON, Documents, col
 from clawblox.conformance.realtime import compare_documents
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
 from clawblox.conformance.simulated_time import read_time
+from clawblox.protocol import DATASTORE_HEADER
 from clawblox.results import SavedSnapshot
+from clawblox.snapshot.rows import rows_beside
 
 _RESTORES: Final = 9
+_MOST_SAVES: Final = 12
+"""Saves that are asked for while an input waits, one beside the other: one may copy rows."""
+_BETWEEN_SAVES_S: Final = 0.002
 _LEAD: Final = {True: 0.3, False: 20.0}
 """How far after the save the input is aimed: seconds where documents have a time, else ticks."""
 _AIM_S: Final = 8.0
@@ -176,7 +183,7 @@ async def _restore_landing(
             landings.action,
             aim,
             is_opaque=landings.is_opaque,
-            is_saved=is_saved,
+            saves=lab.scratch / f"landing-{number}" if is_saved else None,
             who=f"restore {number + 1}",
         )
 
@@ -188,9 +195,19 @@ async def _land(
     *,
     is_opaque: bool,
     who: str,
-    is_saved: bool = False,
+    saves: Path | None = None,
 ) -> Landing:
-    """Send an input as soon as a simulated time has come."""
+    """Send an input as soon as a simulated time has come.
+
+    Args:
+        player: Sends it.
+        action: The input.
+        aim: The simulated time, in seconds.
+        is_opaque: Whether snapshots have no simulated time.
+        who: The name of the life.
+        saves: Beginning of the paths of rows of data stores, for the snapshots that are taken while
+            the input waits; None takes none.
+    """
     pace = Pace(now := anyio.current_time())
     while (seen := _require_time(await player.observe())) < aim:
         if not pace.note(seen, now := anyio.current_time()):
@@ -206,12 +223,15 @@ async def _land(
         answers.append(await player.act(action))
         is_answered.set()
 
+    async def save(rows: Path) -> None:
+        saved = await player.live.snapshot(rows)
+        if (moment := read_time(saved.fields)) is not None:
+            early[moment] = saved  # the last one of a time is likeliest to have the input
+
     async with Tasks() as tasks:
         tasks.start_soon(act)
-        while is_saved and not answers:
-            saved = await player.live.snapshot()
-            if (moment := read_time(saved.fields)) is not None:
-                early[moment] = saved  # the last one of a time is likeliest to have the input
+        if saves is not None:
+            await _save_until(is_answered, save, saves)
         await is_answered.wait()
     exchange = answers[0]
     time = read_time(exchange.fields)
@@ -224,6 +244,18 @@ async def _land(
     ask = player.observe if is_opaque else player.live.snapshot
     await collect(ask, documents, wanted=3 * LEAST_COMMON)
     return Landing(time, documents, early, who, pace.slowness(now))
+
+
+async def _save_until(
+    is_answered: anyio.Event, save: Callable[[Path], Coroutine[Any, Any, None]], saves: Path
+) -> None:
+    """Begin saves, one beside the other, until the input is answered; wait until they are done."""
+    async with anyio.create_task_group() as saving:
+        for number in range(_MOST_SAVES):
+            if is_answered.is_set():
+                break
+            saving.start_soon(save, saves.with_name(f"{saves.name}-{number}.db"))
+            await anyio.sleep(_BETWEEN_SAVES_S)
 
 
 def _require_time(exchange: Exchange) -> float:
@@ -280,6 +312,9 @@ async def continue_waiting(lab: Lab, exchange: Exchange) -> Mapping[float, Excha
     """Return what is seen of a life that is restored from a snapshot with a waiting input."""
     path = lab.scratch / "waiting-input.json"
     await run_blocking(Path.write_bytes, path, exchange.content)
+    rows = Path(os.fsdecode(unquote_to_bytes(exchange.headers[DATASTORE_HEADER])))
+    if await run_blocking(rows.is_file):
+        await run_blocking(rows.replace, rows_beside(path))
     documents: Documents = {}
     async with lab.start(resume=path) as live:
         await collect(live.snapshot, documents, wanted=6 * LEAST_COMMON)

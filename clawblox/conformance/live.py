@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import anyio
 import attrs
@@ -208,13 +210,18 @@ class LiveWorld:
             raise Failed(evidence, exchange=exchange) from None
         return Player(self, name, answer.session, answer.agent_id)
 
-    async def snapshot(self) -> Exchange:
+    async def snapshot(self, rows: Path | None = None) -> Exchange:
         """Ask for a snapshot, as the operator.
+
+        Args:
+            rows: Where the world copies the rows of its data stores; None copies none.
 
         Raises:
             CouldNotRun: The operator token is unknown.
         """
         headers = {OPERATOR_HEADER: self.operator_token}
+        if rows is not None:
+            headers[protocol.DATASTORE_HEADER] = quote(os.fsencode(rows))
         return await self.call("GET", protocol.SNAPSHOT_ROUTE, headers=headers)
 
 
