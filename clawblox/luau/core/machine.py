@@ -77,6 +77,7 @@ class Machine:
         globals: The table of globals.
         string_library: The table in which fields of strings are looked up.
         string_metatable: The metatable of all strings.
+        late: The late names of the sandbox; see `lib.support.late.place_late`.
         main_coroutine: The coroutine that scripts see as the main thread; None if there is none.
         random: The stream of ``math.random``.
         draws: A checksum of the draws from other streams, in the present call from the host.
@@ -103,12 +104,18 @@ class Machine:
         self.allocated = 0
         self.roots: dict[str, Any] = {}
         self.held: Callable[[], Iterable[Any]] = tuple
+        self.late: dict[int, dict[str, Any]] = {}
         self.main_coroutine: Coroutine | None = None
         self.random = PcgRandom(DEFAULT_SEED)
         self.draws = 0
         self.output: Callable[[str], None] | None = None
         self.clock: Callable[[], float] = time.perf_counter
         self.wall_clock: Callable[[], float] = time.time
+
+    def early_entries(self, table: LuaTable) -> dict[Any, Any]:
+        """Return the entries of a table that has late names, without these."""
+        late = self.late[id(table)]
+        return {key: value for key, value in table.items() if key not in late}
 
     def charge(self, steps: int) -> None:
         """Take steps of a script's loop, and account for the heap it may fill."""

@@ -73,21 +73,22 @@ def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
             total += _OBJECT_BYTES
         elif id(value) not in seen:
             seen.add(id(value))
-            total += _size(value, pending)
+            total += _size(value, pending, vm)
     vm.charge_work(looks // _LOOKS_PER_STEP)
     return total
 
 
-def _size(value: Any, pending: list[Any]) -> int:
+def _size(value: Any, pending: list[Any], vm: Machine) -> int:
     if value.__class__ in (str, bytes):
         return _STRING_BYTES + len(value)
     if isinstance(value, LuaTable):
         give_back_room(value)
-        pending += value.values()
-        pending += value.keys()
+        entries = vm.early_entries(value) if id(value) in vm.late else value
+        pending += entries.values()
+        pending += entries.keys()
         pending.append(value.meta)
         own = OWN_CLASS_BYTES if has_own_class(value) else 0
-        return _TABLE_BYTES + _ENTRY_BYTES * len(value) + own
+        return _TABLE_BYTES + _ENTRY_BYTES * len(entries) + own
     if isinstance(value, FunctionType):
         prototype = find_prototype(value)
         if prototype is None:

@@ -55,7 +55,6 @@ class LimitedMachine(Machine):
             then every thousand steps, and before work that costs 200 or more; None looks at
             nothing. `Places` reads the frame.
         is_sandboxed: Whether the host has made globals and libraries read-only.
-        late: The late names of the sandbox with their original values; see `lib.support.late`.
     """
 
     def __init__(self, steps: int | None, memory_bytes: int | None, names: dict[str, Any]) -> None:
@@ -75,7 +74,6 @@ class LimitedMachine(Machine):
         self._patterns: set[str] = set()  # that the present call has paid for
         self.serials_given = 0
         self.is_sandboxed = False
-        self.late: dict[str, Any] = {}
         self._names = {
             **names,
             "more": self.more_steps,

@@ -28,7 +28,6 @@ from clawblox.luau.core.values import (
     has_own_class,
 )
 from clawblox.luau.lib.string import MatchIterator
-from clawblox.luau.lib.support.late import find_late
 from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import (
     FORMAT,
@@ -71,7 +70,6 @@ class Saver:
         self._numbers: dict[int, int] = {}
         self._entries: list[Any] = []
         self._objects: list[Json] = []
-        self._late = find_late(vm.globals, vm.late)
         self._texts: dict[str, int] = {}
         self._chunks: dict[int, int] = {}
         self._sources: list[Json] = []
@@ -121,7 +119,7 @@ class Saver:
 
     def _link_late(self) -> None:
         """Add the late libraries and values that scripts keep or have left a trace in."""
-        for table, names in self._late.items():
+        for table, names in self._vm.late.items():
             for key, value in names.items():
                 if self._is_touched(value):
                     self._objects[self._numbers[table]][4] += (key, self.value(value))
@@ -253,12 +251,11 @@ class Saver:
         return ["value", entry.type_name, list(map(self.value, contents))]
 
     def _table(self, table: LuaTable) -> Json:
-        late = self._late.get(id(table))
-        items = {key: table[key] for key in table if key not in late} if late else table
-        keys = list(items)
+        entries = self._vm.early_entries(table) if id(table) in self._vm.late else table
+        keys = list(entries)
         size = _sequence_size(keys)
         value = self.value
-        values = list(map(value, items.values()))
+        values = list(map(value, entries.values()))
         pairs: list[Json] = []
         for key, item in zip(keys[size:], values[size:], strict=True):
             pairs += (value(key), item)

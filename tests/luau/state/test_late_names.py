@@ -155,6 +155,23 @@ def test_a_kept_library_is_that_of_the_globals_after_a_restore() -> None:
     assert "Extra.make" not in json.dumps(vm.snapshot())
 
 
+def test_names_that_come_later_take_no_memory_and_no_steps_until_they_are_kept() -> None:
+    def measure(vm: VM) -> tuple[Any, int]:
+        vm.step_limit = 10_000
+        size = run(vm, "return collectgarbage('count')")
+        return size, vm.steps_taken()
+
+    late = enclose(lend())
+    assert measure(late) == measure(enclose(VM()))
+    run(late, "kept = 1")
+    (before,), _ = measure(late)
+    run(late, "kept = Extra")
+    restored = again(late)
+    (after,), steps = measure(late)
+    assert after > before + 0.2
+    assert measure(restored) == ((after,), steps)
+
+
 def test_without_a_sandbox_every_name_is_in_the_document() -> None:
     vm = lend()
     vm.call(vm.load("extra, math.extra = nil table.freeze(math) table.freeze(_G)"))

@@ -1,13 +1,14 @@
 """Late names: globals and fields of libraries that scripts have got since format 5 of documents.
 
 A document of a sandboxed VM leaves out a late name that no script has touched, and a restore puts
-it back. So documents stay the same when a name is added, and older ones get it. In a sandbox, late
-names come last in their tables, in the order of their list.
+it back; nor does it count as memory. So worlds and documents stay the same when a name is added,
+and older ones get it. In a sandbox, late names come last in their tables, in the order of their
+list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from clawblox.luau.core.values import FrozenTable, LuaTable, freeze, raw_get, raw_pop, raw_set
@@ -23,7 +24,9 @@ LATE_NAMES: tuple[str, ...] = (
 """Late names of the standard library, dotted below a library; new ones come last."""
 
 
-def place_late(names: Iterable[str], fresh: LuaTable, target: LuaTable) -> dict[str, Any]:
+def place_late(
+    names: Iterable[str], fresh: LuaTable, target: LuaTable
+) -> dict[int, dict[str, Any]]:
     """Put late names last in the tables of a sandbox.
 
     Args:
@@ -32,9 +35,10 @@ def place_late(names: Iterable[str], fresh: LuaTable, target: LuaTable) -> dict[
         target: The globals that get those that they lack.
 
     Returns:
-        The values in `fresh` by name.
+        The key and the value of each late name, by the id of its table; without those for which
+        a document had another value.
     """
-    late: dict[str, Any] = {}
+    places: list[tuple[LuaTable, str, Any]] = []
     for name in names:
         source, key = _find_table(fresh, name)
         table, _ = _find_table(target, name)
@@ -43,25 +47,14 @@ def place_late(names: Iterable[str], fresh: LuaTable, target: LuaTable) -> dict[
             continue
         if isinstance(value, LuaTable):
             freeze(value)
-        late[name] = value
         raw_set(table, key, raw_pop(table, key, value))
-    return late
-
-
-def find_late(globals_table: LuaTable, late: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the late names that have their original values, by the id of their table.
-
-    Args:
-        globals_table: The globals.
-        late: The original values, from `place_late`.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    for name, original in late.items():
-        table, key = _find_table(globals_table, name)
-        value = None if table is None else raw_get(table, key)
+        places.append((table, key, value))
+    late: dict[int, dict[str, Any]] = {}
+    for table, key, original in places:
+        value = raw_get(table, key)
         if value is original or _is_copy(value, original):
-            found.setdefault(id(table), {})[key] = value
-    return found
+            late.setdefault(id(table), {})[key] = value
+    return late
 
 
 def _find_table(globals_table: LuaTable, name: str) -> tuple[LuaTable | None, str]:
