@@ -33,13 +33,21 @@ _SCHEMA: Final = (
         f' ON data_stores (game_id, store_name, ({_SCORE}), key COLLATE "C")'
     ),
 )
+_HAS_INFO: Final = (  # to add a column IF NOT EXISTS would wait for all other worlds each time
+    "SELECT 1 FROM pg_attribute"
+    " WHERE attrelid = 'data_stores'::regclass AND attname = 'info' AND NOT attisdropped"
+)
 _ROWS: Final = "SELECT key, value::text FROM data_stores WHERE game_id = %s AND store_name = %s"
 _STATEMENTS: Final = Statements(
-    read="SELECT value::text FROM data_stores WHERE game_id = %s AND store_name = %s AND key = %s",
+    read=(
+        "SELECT value::text, info FROM data_stores"
+        " WHERE game_id = %s AND store_name = %s AND key = %s"
+    ),
     write=(
-        "INSERT INTO data_stores (game_id, store_name, key, value, updated_at)"
-        " VALUES (%s, %s, %s, %s::jsonb, now()) ON CONFLICT (game_id, store_name, key)"
-        " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+        "INSERT INTO data_stores (game_id, store_name, key, value, info, updated_at)"
+        " VALUES (%s, %s, %s, %s::jsonb, %s, now()) ON CONFLICT (game_id, store_name, key)"
+        " DO UPDATE SET value = excluded.value, info = excluded.info,"
+        " updated_at = excluded.updated_at"
     ),
     scored=f"{_ROWS} AND ({_SCORE}) IS NOT NULL",
     unscored=f"{_ROWS} AND ({_SCORE}) IS NULL AND value -> 'score' IS NOT NULL",
@@ -108,6 +116,8 @@ class PostgresStore:
             with connection.transaction():
                 for statement in _SCHEMA:
                     connection.execute(statement)
+                if connection.execute(_HAS_INFO).fetchone() is None:
+                    connection.execute("ALTER TABLE data_stores ADD COLUMN info text")
         return self._connection
 
 

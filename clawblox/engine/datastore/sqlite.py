@@ -40,11 +40,12 @@ _SCHEMA: Final = (
 )
 _ROWS: Final = "SELECT key, value FROM data_stores WHERE game_id = ? AND store_name = ?"
 _STATEMENTS: Final = Statements(
-    read="SELECT value FROM data_stores WHERE game_id = ? AND store_name = ? AND key = ?",
+    read="SELECT value, info FROM data_stores WHERE game_id = ? AND store_name = ? AND key = ?",
     write=(
-        "INSERT INTO data_stores VALUES (?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
-        " ON CONFLICT (game_id, store_name, key)"
-        " DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+        "INSERT INTO data_stores (game_id, store_name, key, value, info, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+        " ON CONFLICT (game_id, store_name, key) DO UPDATE"
+        " SET value = excluded.value, info = excluded.info, updated_at = excluded.updated_at"
     ),
     scored=f"{_ROWS} AND ({_SCORE}) IS NOT NULL",
     unscored=f"{_ROWS} AND ({_SCORE}) IS NULL AND json_type(value, '$.score') IS NOT NULL",
@@ -106,6 +107,7 @@ class SqliteStore:
             self._connection = connection = _open(self._path)
             for statement in _SCHEMA:
                 connection.execute(statement)
+            _add_info(connection)
         return self._connection
 
 
@@ -127,6 +129,15 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _add_info(connection: sqlite3.Connection) -> None:
+    """Add the column of a value's info to the table of an engine that knew none."""
+    connection.execute("BEGIN IMMEDIATE")  # another world may be about to do the same
+    columns = connection.execute("PRAGMA table_info(data_stores)").fetchall()
+    if "info" not in {name for _, name, *_ in columns}:
+        connection.execute("ALTER TABLE data_stores ADD COLUMN info TEXT")
+    connection.execute("COMMIT")
 
 
 def _copy(source: sqlite3.Connection, path: Path) -> None:

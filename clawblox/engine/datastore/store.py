@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
+
+from clawblox.engine import shapes
 
 
 class StoreError(Exception):
@@ -18,6 +21,43 @@ class StoreError(Exception):
 
 class UnfitDatabase(StoreError):  # noqa: N818 - names the condition
     """The database can be reached, but cannot keep rows as it gets them."""
+
+
+REMOVED: Final = "null"
+"""The JSON text of a removed value."""
+
+
+@attrs.frozen
+class Info:
+    """What is kept about a value besides its text.
+
+    Attributes:
+        created_ms: When the key got its first value, in milliseconds of simulated time.
+        updated_ms: When the value was written.
+        version: The number of writes to the key.
+        tags: JSON text with what the script said about the value; empty for nothing.
+    """
+
+    created_ms: int = 0
+    updated_ms: int = 0
+    version: int = 0
+    tags: str = ""
+
+
+INFO_SHAPE: Final = (shapes.whole, shapes.whole, shapes.whole, shapes.text)
+
+
+@attrs.frozen
+class Row:
+    """A value in the database.
+
+    Attributes:
+        value: The value as JSON text.
+        info: What else is kept about it; all zero if an older engine wrote it.
+    """
+
+    value: str
+    info: Info = Info()
 
 
 @attrs.frozen
@@ -41,11 +81,22 @@ class WriteRequest:
         store: Name of the data store.
         key: Key of the value.
         value: The value as JSON text.
+        time_ms: When it is written, in milliseconds of simulated time.
+        tags: JSON text with what the script says about the value; empty for nothing.
     """
 
     store: str
     key: str
     value: str
+    time_ms: int = 0
+    tags: str = ""
+
+    def next_info(self, old: Row | None) -> Info:
+        """Return what is kept about the value once it has replaced another, or None."""
+        info = Info() if old is None else old.info
+        is_first = info.version == 0 or (old is not None and old.value == REMOVED)
+        created_ms = self.time_ms if is_first else info.created_ms
+        return Info(created_ms, self.time_ms, info.version + 1, self.tags)
 
 
 @attrs.frozen
@@ -74,8 +125,12 @@ class ReadSorted:
 
 Request: TypeAlias = Read | WriteRequest | ReadSorted
 
-Answer: TypeAlias = str | list[tuple[str, str]] | None
-"""A JSON text or None for `Read`, None for `WriteRequest`, keys with texts for `ReadSorted`."""
+Answer: TypeAlias = Row | list[tuple[str, str]] | None
+"""Keys with JSON texts for `ReadSorted`, else a row.
+
+This is the row that was read, or was removed, None if there was none; for any other write, its
+value is `REMOVED` and its info that of the new value.
+"""
 
 
 class Store(Protocol):
@@ -135,8 +190,8 @@ class Statements:
     """The SQL statements; the first parameters are the world's id and the store's name.
 
     Attributes:
-        read: Selects the value of a key.
-        write: Inserts or replaces the value of a key.
+        read: Selects the value of a key and its info.
+        write: Inserts or replaces the value of a key and its info.
         scored: Selects keys and values with a numeric score.
         unscored: Selects keys and values with any other score.
         score: The numeric score.
@@ -156,11 +211,13 @@ class Statements:
         """Answer a request; raises the errors of the database."""
         store = (game_id, request.store)
         if isinstance(request, Read):
-            row = connection.execute(self.read, (*store, request.key)).fetchone()
-            return None if row is None else str(row[0])
+            return self._read(connection, store, request.key)
         if isinstance(request, WriteRequest):
-            connection.execute(self.write, (*store, request.key, request.value))
-            return None
+            old = self._read(connection, store, request.key)
+            info = request.next_info(old)
+            text = json.dumps(attrs.astuple(info))
+            connection.execute(self.write, (*store, request.key, request.value, text))
+            return old if request.value == REMOVED else Row(REMOVED, info)
         limit = min(request.limit, _MAX_LIMIT - 1) + 1
         rows: list[Any] = []
         for statement, values in self.select_sorted(request):
@@ -168,6 +225,10 @@ class Statements:
                 parameters = (*store, *values, limit - len(rows))
                 rows += connection.execute(statement, parameters).fetchall()
         return [(str(key), str(value)) for key, value in rows]
+
+    def _read(self, connection: _Connection, store: tuple[str, str], key: str) -> Row | None:
+        row = connection.execute(self.read, (*store, key)).fetchone()
+        return None if row is None else Row(str(row[0]), _read_info(row[1]))
 
     def select_sorted(self, request: ReadSorted) -> Iterator[tuple[str, list[Any]]]:
         """Yield the statements that together select a page, each with its parameters.
@@ -198,3 +259,13 @@ class Statements:
         where = "".join(f" AND {condition}" for condition, _ in page)
         statement = f"{rows}{where} ORDER BY {order} LIMIT {self.parameter}"
         return statement, [value for _, values in page for value in values]
+
+
+def _read_info(text: Any) -> Info:
+    """Return the info in a column that another program may have filled with anything."""
+    try:
+        values = json.loads(text) if text else ()
+        shapes.check_shape(values, INFO_SHAPE, "the info of a value")
+    except (ValueError, TypeError, RecursionError):
+        return Info()
+    return Info(*values)

@@ -24,10 +24,13 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.datastore.store import (
+    REMOVED,
     Answer,
+    Info,
     Read,
     ReadSorted,
     Request,
+    Row,
     StoreError,
     WriteRequest,
 )
@@ -40,6 +43,7 @@ from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot
 from clawblox.engine.services.sorted_pages import (
     ADVANCE,
     MOST_ROWS,
+    Rows,
     find_pages,
     lend_page_methods,
     make_pages,
@@ -48,6 +52,7 @@ from clawblox.engine.services.sorted_pages import (
 )
 from clawblox.engine.services.store_requests import ANSWER, REQUEST
 from clawblox.engine.slots import Slots
+from clawblox.engine.values.key_info import DataStoreKeyInfo
 from clawblox.luau import Coroutine, LuaError, LuaTable, RuntimeFault, fail_call
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import is_function
@@ -60,6 +65,7 @@ _ROWS: Final = 100  # of a page, by default
 _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
 _ABSENT: Final = StoreError(_UNAVAILABLE)
 _INCREMENT: Final = "IncrementAsync"
+_SET: Final = "SetAsync"
 _CHANGES: Final = ("UpdateAsync", _INCREMENT)
 """The methods that read a value, and write and return a new value."""
 _LATE: Final = StoreError("the database has not answered an earlier request yet")
@@ -150,27 +156,31 @@ class DataStores(SavedState):
             raise RuntimeFault(f"Database error in {method}: {error}") from None
 
     def get_async(self, store: Instance, key: Any) -> Any:
-        """``GetAsync(key)``; nil if there is no value."""
-        return self._call("GetAsync", Read(*self._address(store, key, "GetAsync")))
+        """``GetAsync(key)``: the value and its DataStoreKeyInfo; nil if there is no value."""
+        return self._call("GetAsync", store, Read(*self._address(store, key, "GetAsync")))
 
-    def set_async(self, store: Instance, key: Any, value: Any) -> Any:
-        """``SetAsync(key, value)``."""
-        address = self._address(store, key, "SetAsync")
+    def set_async(self, store: Instance, key: Any, value: Any, user_ids: Any) -> Any:
+        """``SetAsync(key, value, userIds)``: returns the version."""
+        address = self._address(store, key, _SET)
         text = self._write_value(value, store.spec.name == _ORDERED)
-        return self._call("SetAsync", WriteRequest(*address, text))
+        tags = self._write_tags(user_ids, None, _SET)
+        return self._call(_SET, store, WriteRequest(*address, text, self._time_ms, tags))
 
     def remove_async(self, store: Instance, key: Any) -> Any:
-        """``RemoveAsync(key)``: leaves a null that reads as nil."""
-        request = WriteRequest(*self._address(store, key, "RemoveAsync"), "null")
-        return self._call("RemoveAsync", request)
+        """``RemoveAsync(key)``: leaves a null that reads as nil; returns what was there."""
+        address = self._address(store, key, "RemoveAsync")
+        return self._call("RemoveAsync", store, WriteRequest(*address, REMOVED, self._time_ms))
 
     def update_async(self, store: Instance, key: Any, function: Any) -> Any:
-        """``UpdateAsync(key, function)``: writes the function's result; nil cancels."""
+        """``UpdateAsync(key, function)``: writes the function's result; nil cancels.
+
+        The function gets the value and its DataStoreKeyInfo, and returns the new value, user ids
+        and metadata.
+        """
         address = self._address(store, key, "UpdateAsync")
         if not is_function(function):
             raise RuntimeFault("invalid argument #2 to 'UpdateAsync' (function expected)")
-        ordered = store.spec.name == _ORDERED
-        return self._call("UpdateAsync", Read(*address), ordered, function)
+        return self._call("UpdateAsync", store, Read(*address), function)
 
     def increment_async(self, store: Instance, key: Any, delta: Any) -> Any:
         """``IncrementAsync(key, delta)``: adds 1, or ``delta``, and returns the sum.
@@ -181,7 +191,7 @@ class DataStores(SavedState):
         delta = 1.0 if delta is None else delta
         if delta.__class__ is not float or not math.isfinite(delta):
             raise RuntimeFault(f"invalid argument #2 to '{_INCREMENT}' (finite number expected)")
-        return self._call(_INCREMENT, Read(*address), store.spec.name == _ORDERED, delta)
+        return self._call(_INCREMENT, store, Read(*address), delta)
 
     def get_sorted_async(
         self, ordered_store: Instance, ascending: Any, size: Any, low: Any, high: Any
@@ -193,13 +203,9 @@ class DataStores(SavedState):
         length = _ROWS if size is None else int(min(size, MOST_ROWS))
         limits = _limit(low, 3), _limit(high, 4)
         request = ReadSorted(name, ascending not in (None, False), length, *limits)
-        return self._call(_SORT, request)
+        return self._call(_SORT, ordered_store, request)
 
-    def _advance(self, pages: LuaTable, request: ReadSorted) -> Any:
-        """Let the running thread wait for the next page."""
-        return self._call(ADVANCE, request, change=pages)
-
-    def _call(self, name: str, request: Request, ordered: bool = False, change: Any = None) -> Any:
+    def _call(self, name: str, store: Instance, request: Request, change: Any = None) -> Any:
         """Let the running thread wait for an answer.
 
         Raises:
@@ -207,8 +213,31 @@ class DataStores(SavedState):
             LuaError: It cannot.
         """
         thread, suspension = self._model.scheduler.park()
+        ordered = store.spec.name == _ORDERED
         self._made.append(_Call(name, thread, request, ordered, change))
         raise suspension
+
+    def _advance(self, pages: LuaTable, request: ReadSorted) -> Any:
+        thread, suspension = self._model.scheduler.park()
+        self._made.append(_Call(ADVANCE, thread, request, change=pages))
+        raise suspension
+
+    @property
+    def _time_ms(self) -> int:
+        return round(self._model.scheduler.time * 1000)
+
+    def _write_tags(self, user_ids: Any, metadata: Any, method: str) -> str:
+        """Return user ids and metadata as JSON text; empty for none.
+
+        Raises:
+            RuntimeFault: One is neither nil nor a table, or has no JSON form.
+        """
+        tags = {"user_ids": user_ids, "metadata": metadata}
+        for name, value in tags.items():
+            if not isinstance(value, LuaTable | NoneType):
+                raise RuntimeFault(f"{method}: {name} must be a table, not {shown_type(value)}")
+        given = {name: value for name, value in tags.items() if value}
+        return self._write_value(LuaTable(given), False) if given else ""
 
     def _write_value(self, value: Any, ordered: bool) -> str:
         """Return a value as JSON text.
@@ -271,40 +300,39 @@ class DataStores(SavedState):
             _log.error("data store %r: %s", call.request.store, text)
             self._fail(call, RuntimeFault(text))
         elif call.change is not None and isinstance(call.request, Read):
-            self._update(call, *values)
+            self._update(call, call.request, *values)
         else:
             self._model.scheduler.resume(call.thread, values)
 
-    def _latest(self, read: Read, answer: Any) -> Any:
-        """Return the text of a value: as it was read, unless it was written since."""
-        written = [
-            call.request.value
-            for call in self._made
-            if isinstance(call.request, WriteRequest)
-            and (call.request.store, call.request.key) == (read.store, read.key)
-        ]
-        return written[-1] if written else answer
+    def _latest(self, read: Read, row: Row | None) -> Row | None:
+        """Return the row of a key: as it was read, unless it was written since."""
+        for call in self._made:
+            write = call.request
+            if isinstance(write, WriteRequest) and attrs.astuple(write)[:2] == attrs.astuple(read):
+                row = Row(write.value, write.next_info(row))
+        return row
 
-    def _update(self, call: _Call, old: Any) -> None:
+    def _update(self, call: _Call, read: Read, *old: Any) -> None:
         """Make the new value, and write it unless it is nil."""
-        assert isinstance(call.request, Read)
         try:
-            new = self._changed(call, old)
+            new, user_ids, metadata = self._changed(call, *old)
             value = None if new is None else self._write_value(new, call.ordered)
+            tags = self._write_tags(user_ids, metadata, call.name)
         except LuaError as error:
             self._fail(call, error)
             return
         if value is None:
             self._model.scheduler.resume(call.thread, (None,))
             return
-        request = WriteRequest(call.request.store, call.request.key, value)
-        self._made.append(_Call(call.name, call.thread, request))
+        request = WriteRequest(read.store, read.key, value, self._time_ms, tags)
+        self._made.append(_Call(call.name, call.thread, request, call.ordered))
 
-    def _changed(self, call: _Call, old: Any) -> Any:
+    def _changed(self, call: _Call, *old: Any) -> tuple[Any, Any, Any]:
+        """Return the new value, its user ids and its metadata."""
         if call.change.__class__ is float:
-            return _incremented(old, call.change, call.ordered)
-        values = self._model.scheduler.vm.call(call.change, old)
-        return values[0] if values else None
+            return _incremented(old[0], call.change, call.ordered), None, None
+        values = (*self._model.scheduler.vm.call(call.change, *old), None, None, None)
+        return values[0], values[1], values[2]
 
     def _fail(self, call: _Call, error: LuaError) -> None:
         fail_call(call.thread, error)
@@ -312,22 +340,27 @@ class DataStores(SavedState):
 
     def _results(self, call: _Call, answer: Answer) -> tuple[Any, ...]:
         """Return the results of a call, or what its change gets."""
-        if isinstance(call.request, ReadSorted):
-            return self._show_page(call, call.request, answer)
-        if isinstance(call.request, WriteRequest):
-            if call.name not in _CHANGES:
-                return (None,)
-            answer = call.request.value
-        elif call.change is not None:
-            answer = self._latest(call.request, answer)
-        value = None if answer is None else read_text(str(answer), self._charge, sort=True)
-        is_sum = call.name == _INCREMENT and isinstance(call.request, WriteRequest)
-        return (score_of(value) if is_sum else value,)
+        if isinstance(answer, list):
+            return self._show_page(call, answer)
+        row, request = answer, call.request
+        if call.name == _SET:
+            return (None if row is None or call.ordered else _version(row.info),)
+        if isinstance(request, WriteRequest) and call.name in _CHANGES:
+            row = Row(request.value, Info() if row is None else row.info)
+        elif isinstance(request, Read) and call.change is not None:
+            row = self._latest(request, row)
+        if row is None or row.value == REMOVED:
+            return (None,)
+        value = read_text(row.value, self._charge, sort=True)
+        if call.name == _INCREMENT and isinstance(request, WriteRequest):
+            value = score_of(value)
+        return (value,) if call.ordered else (value, _key_info(row.info))
 
-    def _show_page(self, call: _Call, request: ReadSorted, answer: Any) -> tuple[Any, ...]:
+    def _show_page(self, call: _Call, rows: Rows) -> tuple[Any, ...]:
         """Return new pages; or turn those of the call, which returns nothing."""
+        assert isinstance(call.request, ReadSorted)
         pages = make_pages(self._page_methods) if call.change is None else call.change
-        show_page(pages, request, answer, self._charge)
+        show_page(pages, call.request, rows, self._charge)
         return (pages,) if call.change is None else ()
 
     def close(self) -> None:
@@ -375,6 +408,16 @@ class DataStores(SavedState):
             is_page = isinstance(call.request, ReadSorted)
             if isinstance(answer, list) != is_page and not isinstance(answer, StoreError):
                 raise ValueError(f"{call.name} has the answer to another request")
+
+
+def _version(info: Info) -> str:
+    return f"{info.version:010}"
+
+
+def _key_info(info: Info) -> DataStoreKeyInfo:
+    tags = info.tags.encode("utf-8", "replace").decode("latin-1")
+    created, updated = float(info.created_ms), float(info.updated_ms)
+    return DataStoreKeyInfo(created, updated, _version(info), tags)
 
 
 def _limit(score: Any, at: int) -> float | None:

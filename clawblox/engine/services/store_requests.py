@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.datastore.store import (
+    INFO_SHAPE,
     Answer,
+    Info,
     Read,
     ReadSorted,
     Request,
+    Row,
     StoreError,
     WriteRequest,
 )
 from clawblox.engine.saved_state import Stored
 from clawblox.engine.slots import Slots
 
-_REQUESTS: Final = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
-_PLAIN_PAGE: Final = (shapes.constant("sorted"), shapes.text, shapes.flag, shapes.whole)
-_LIMIT: Final = shapes.optional(shapes.number)
-_PLACE: Final = shapes.optional((_LIMIT, shapes.text))
-_SHAPE: Final = shapes.one_of(
-    (shapes.constant("read"), shapes.text, shapes.text),
-    (shapes.constant("write"), shapes.text, shapes.text, shapes.text),
-    _PLAIN_PAGE,
-    (*_PLAIN_PAGE, _LIMIT, _LIMIT, _PLACE),
-)
+_REQUESTS: Final[dict[str, type[Any]]] = {"read": Read, "write": WriteRequest, "sorted": ReadSorted}
+_SCORE: Final = shapes.optional(shapes.number)
+_PLACE: Final = shapes.optional((_SCORE, shapes.text))
+_SHAPES: Final = {
+    "read": (shapes.text, shapes.text),
+    "write": (shapes.text, shapes.text, shapes.text, shapes.whole, shapes.text),
+    "sorted": (shapes.text, shapes.flag, shapes.whole, _SCORE, _SCORE, _PLACE),
+}
 
 
 def write_request(request: Request) -> list[Any]:
-    """Return the JSON of a request; what it may have besides is left out while it is None."""
+    """Return the JSON of a request; defaults at its end are left out."""
     kind = next(kind for kind, cls in _REQUESTS.items() if isinstance(request, cls))
-    optional = [field.name for field in attrs.fields(type(request)) if field.default is None]
-    is_plain = all(getattr(request, name) is None for name in optional)
-    values = attrs.astuple(request)
-    return [kind, *(values[: len(values) - len(optional)] if is_plain else values)]
+    values = list(attrs.astuple(request))
+    defaults = [field.default for field in attrs.fields(type(request))]
+    while values[-1] == defaults[len(values) - 1]:
+        del values[-1]
+    return [kind, *values]
 
 
 def read_request(saved: Any) -> Request:
@@ -51,14 +54,36 @@ def read_request(saved: Any) -> Request:
     return request
 
 
+def _variants() -> Iterator[shapes.Shape]:
+    """Yield the shapes of requests with none, some and all of their defaults left out."""
+    for kind, members in _SHAPES.items():
+        fields = attrs.fields(_REQUESTS[kind])
+        least = sum(field.default is attrs.NOTHING for field in fields)
+        for count in range(least, len(members) + 1):
+            yield (shapes.constant(kind), *members[:count])
+
+
+_SHAPE: Final = shapes.one_of(*_variants())
+
+
 def _write_answer(slots: Slots, answer: Answer | StoreError) -> Any:
-    return {"error": str(answer)} if isinstance(answer, StoreError) else answer
+    if isinstance(answer, StoreError):
+        return {"error": str(answer)}
+    if not isinstance(answer, Row):
+        return answer
+    if answer.info == Info():
+        return answer.value
+    return {"value": answer.value, "info": list(attrs.astuple(answer.info))}
 
 
 def _read_answer(slots: Slots, saved: Any) -> Answer | StoreError:
-    if isinstance(saved, dict):
+    if isinstance(saved, list):
+        return [(key, value) for key, value in saved]
+    if isinstance(saved, dict) and "error" in saved:
         return StoreError(saved["error"])
-    return [(key, value) for key, value in saved] if isinstance(saved, list) else saved
+    if isinstance(saved, dict):
+        return Row(saved["value"], Info(*saved["info"]))
+    return None if saved is None else Row(saved)
 
 
 REQUEST: Final = Stored(
@@ -68,7 +93,10 @@ REQUEST: Final = Stored(
 )
 ANSWER: Final = Stored(
     shapes.one_of(
-        shapes.optional(shapes.text), [(shapes.text, shapes.text)], {"error": shapes.text}
+        shapes.optional(shapes.text),
+        [(shapes.text, shapes.text)],
+        {"error": shapes.text},
+        {"value": shapes.text, "info": INFO_SHAPE},
     ),
     _write_answer,
     _read_answer,

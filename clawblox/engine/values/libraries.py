@@ -11,6 +11,7 @@ from clawblox.engine.values import (
     color3,
     date_time,
     enums,
+    key_info,
     physical_properties,
     query_params,
     random_stream,
@@ -47,6 +48,7 @@ VALUE_TYPES: tuple[type[Value], ...] = (
     query_params.RaycastParams,
     query_params.OverlapParams,
     query_params.RaycastResult,
+    key_info.DataStoreKeyInfo,
 )
 
 LIBRARIES: dict[str, tuple[Functions, dict[str, Any]]] = {

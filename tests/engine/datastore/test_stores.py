@@ -16,9 +16,12 @@ from clawblox.engine.datastore import sqlite
 from clawblox.engine.datastore.postgres import PostgresStore
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.datastore.store import (
+    REMOVED,
+    Info,
     Read,
     ReadSorted,
     Request,
+    Row,
     Store,
     StoreError,
     WriteRequest,
@@ -62,18 +65,47 @@ def store(url: str | None, tmp_path: Path) -> Iterator[Store]:
 
 def read(store: Store, name: str, key: str, game: str = GAME) -> object:
     (answer,) = store.execute(game, [Read(name, key)])
-    assert isinstance(answer, str | None), answer
-    return answer if answer is None else json.loads(answer, parse_int=float)
+    assert isinstance(answer, Row | None), answer
+    return answer if answer is None else json.loads(answer.value, parse_int=float)
 
 
 @pytest.mark.thorough
 def test_written_values_are_read_back(store: Store) -> None:
     value = {"name": "Ann \N{SNOWMAN}", "list": [1, None, 2.5], "big": 1e300, "empty": {}}
     text = json.dumps(value, ensure_ascii=False)
-    assert store.execute(GAME, [WriteRequest("a", "k", text)]) == [None]
+    assert store.execute(GAME, [WriteRequest("a", "k", text)]) == [Row(REMOVED, Info(version=1))]
     assert read(store, "a", "k") == value
     store.close()
     assert read(store, "a", "k") == value
+
+
+def test_what_is_known_of_a_value_is_kept_and_begins_anew_after_a_removal(store: Store) -> None:
+    def write(value: str, time_ms: int, tags: str = "") -> WriteRequest:
+        return WriteRequest("info", "k", value, time_ms, tags)
+
+    tags = '{"user_ids":["\N{SNOWMAN}"]}'
+    first, second = Info(5, 5, 1, tags), Info(5, 9, 2)
+    answers = store.execute(GAME, [write("1", 5, tags), Read("info", "k"), write("2", 9)])
+    assert answers == [Row(REMOVED, first), Row("1", first), Row(REMOVED, second)]
+    requests = [write(REMOVED, 11), write(REMOVED, 12), write("3", 13), Read("info", "k")]
+    removed, again = Info(5, 11, 3), Info(13, 13, 5)
+    assert store.execute(GAME, requests) == [
+        Row("2", second),
+        Row(REMOVED, removed),
+        Row(REMOVED, again),
+        Row("3", again),
+    ]
+
+
+@pytest.mark.parametrize("info", [None, "", "[", "[1, 2]", '[-1, 0, 0, ""]', "[" * 9999, "7"])
+def test_an_info_that_something_else_wrote_counts_as_none(tmp_path: Path, info: object) -> None:
+    store = SqliteStore(tmp_path / "rows.db")
+    store.execute(GAME, [WriteRequest("s", "k", "1", 5)])
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute("UPDATE data_stores SET info = ?", (info,))
+        database.commit()
+    assert store.execute(GAME, [Read("s", "k")]) == [Row("1")]
+    store.close()
 
 
 @pytest.mark.thorough
@@ -89,9 +121,9 @@ def test_requests_are_carried_out_in_their_order(store: Store) -> None:
     requests = [Read("order", "k"), WriteRequest("order", "k", "1"), Read("order", "k")]
     assert store.execute(GAME, [*requests, WriteRequest("order", "k", "2")]) == [
         None,
-        None,
-        "1",
-        None,
+        Row(REMOVED, Info(version=1)),
+        Row("1", Info(version=1)),
+        Row(REMOVED, Info(version=2)),
     ]
     assert read(store, "order", "k") == 2
 
@@ -175,7 +207,7 @@ def test_scripts_see_the_same_values_in_the_same_order(store: Store) -> None:
         local s = '\\u{2603}'
         d:SetAsync('k', {zebra = 1, b = {true, 'x'}, aa = {}, c = -2.5, big = 1e300, s = s})
         local line = {}
-        for key, value in d:GetAsync('k') do table.insert(line, `{key}={typeof(value)}`) end
+        for key, value in (d:GetAsync('k')) do table.insert(line, `{key}={typeof(value)}`) end
         print(table.concat(line, ' '))
         local value = d:GetAsync('k')
         print(value.b[1], value.b[2], #value.aa, value.c, value.big, value.s)
@@ -230,7 +262,8 @@ def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
     store = open_store(Backend.POSTGRES, tmp_path, 8080)
     assert store is not None
     road.symlink_to(server.directory)
-    assert store.execute(GAME, [WriteRequest("late", "k", "1")]) == [None]
+    (answer,) = store.execute(GAME, [WriteRequest("late", "k", "1")])
+    assert isinstance(answer, Row)
     store.close()
 
 
@@ -265,8 +298,8 @@ def test_another_world_cannot_write_between_a_read_and_a_write(tmp_path: Path) -
             yield self[1]
 
     assert store.execute(GAME, Interrupted([Read("s", "k"), WriteRequest("s", "k", "2")])) == [
-        "1",
-        None,
+        Row("1", Info(version=1)),
+        Row(REMOVED, Info(version=2)),
     ]
     other.execute("UPDATE data_stores SET value = '3'")
     other.close()
@@ -322,6 +355,7 @@ def test_a_file_of_an_engine_without_plain_scores_is_taken_over(tmp_path: Path) 
         database.commit()
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("s", "new", "4")])
+    assert store.execute(GAME, [Read("s", "old")]) == [Row('{"score":5}')]
     assert keys(store, ReadSorted("s", True, 9)) == ["new", "old"]
     store.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:

@@ -12,7 +12,15 @@ import pytest
 
 from clawblox.engine.datastore import worker as worker_module
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Answer, Read, Request, StoreError, WriteRequest
+from clawblox.engine.datastore.store import (
+    Answer,
+    Info,
+    Read,
+    Request,
+    Row,
+    StoreError,
+    WriteRequest,
+)
 from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.runner import Backend, open_store, read_game_id
 
@@ -29,7 +37,8 @@ worker, number = Worker(SqliteStore(Path(sys.argv[1]))), 0
 while True:
     number += 1
     requests = [WriteRequest("s", f"{number} {part}", str(number)) for part in "ab"]
-    assert worker.submit("game", requests).wait() == [None, None]
+    answers = worker.submit("game", requests).wait()
+    assert [answer.value for answer in answers] == ["null", "null"]
     print(number, flush=True)
 """
 
@@ -49,7 +58,8 @@ def test_nothing_acknowledged_is_lost_on_sigkill(tmp_path: Path) -> None:
     keys = [(number, part) for number in range(1, acknowledged + 2) for part in "ab"]
     answers = store.execute("game", [Read("s", f"{number} {part}") for number, part in keys])
     store.close()
-    assert answers[:-2] == [str(number) for number, _ in keys[:-2]]
+    values = [answer.value for answer in answers[:-2] if isinstance(answer, Row)]
+    assert values == [str(number) for number, _ in keys[:-2]]
     assert answers[-1] == answers[-2], "half of a transaction was kept"
 
 
@@ -102,7 +112,7 @@ def test_closing_carries_out_the_submitted_batches(tmp_path: Path) -> None:
     worker.close()
     assert all(batch.is_done for batch in batches)
     store = SqliteStore(tmp_path / "rows.db")
-    assert store.execute(GAME, [Read("s", "19")]) == ["1"]
+    assert store.execute(GAME, [Read("s", "19")]) == [Row("1", Info(version=1))]
     store.close()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.engine.datastore.store import Read
+from clawblox.engine.datastore.store import Read, Row
 from clawblox.engine.runner import Backend, open_store, read_game_id
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.world.console import Console
@@ -29,7 +29,7 @@ def read_end(world: Path, port: int, game_id: str) -> object:
     assert store is not None
     (answer,) = store.execute(game_id, [Read("s", "end")])
     store.close()
-    return answer
+    return answer.value if isinstance(answer, Row) else answer
 
 
 def test_closing_calls_what_scripts_have_bound_and_saves_its_rows(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ import pytest
 
 from clawblox.engine.datastore import worker as worker_module
 from clawblox.engine.datastore.sqlite import SqliteStore
-from clawblox.engine.datastore.store import Answer, Read, Request, Store, StoreError
+from clawblox.engine.datastore.store import (
+    Answer,
+    Info,
+    Read,
+    Request,
+    Row,
+    Store,
+    StoreError,
+)
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.services import data_stores
 from tests.engine.services.bench import Bench
@@ -44,8 +52,8 @@ def test_n13_update_async_gets_calls_and_sets_in_two_ticks(world: Bench) -> None
         world,
         """
         RunService.Stepped:Once(function()
-            print(d:UpdateAsync('n', function(old) print('old', old) return (old or 0) + 5 end))
-            print(d:GetAsync('n'))
+            print((d:UpdateAsync('n', function(old) print('old', old) return (old or 0) + 5 end)))
+            print((d:GetAsync('n')))
         end)
         """,
     )
@@ -73,23 +81,123 @@ def test_updates_of_one_tick_do_not_lose_each_other(world: Bench) -> None:
         """,
     )
     world.tick(4)
-    script(world, "print(d:GetAsync('n'))")
+    script(world, "print((d:GetAsync('n')))")
     world.tick(2)
     assert world.printed() == ["7123"]
 
 
 def test_an_update_that_returns_nil_writes_nothing(world: Bench) -> None:
-    script(world, "d:SetAsync('n', 1) print(d:UpdateAsync('n', function() end), d:GetAsync('n'))")
+    script(world, "d:SetAsync('n', 1) print(d:UpdateAsync('n', function() end), (d:GetAsync('n')))")
     world.tick(5)
     assert world.printed() == ["nil\t1"]
+
+
+INFO = """
+local function shown(value, info)
+    if info == nil then return `{value} without info` end
+    local metadata, ids = info:GetMetadata(), info:GetUserIds()
+    assert(metadata ~= info:GetMetadata() and typeof(info) == 'DataStoreKeyInfo')
+    local said = `{#ids} {ids[1]} {metadata.level}`
+    return `{value} {info.CreatedTime} {info.UpdatedTime} {info.Version} {said}`
+end
+print(select('#', d:GetAsync('n')), d:SetAsync('n', 1, {7, 8}), shown(d:GetAsync('n')))
+local seen
+print(shown(d:UpdateAsync('n', function(old, info)
+    seen = shown(old, info)
+    return old + 1, info:GetUserIds(), {level = '\\u{2603}'}
+end)))
+print(seen, shown(d:GetAsync('n')))
+print(shown(d:IncrementAsync('n', 5)))
+print(shown(d:RemoveAsync('n')))
+print(select('#', d:GetAsync('n')), d:RemoveAsync('n'))
+print(shown(d:UpdateAsync('n', function(old, info) return tostring(info) end)))
+local o = DataStoreService:GetOrderedDataStore('o')
+print(o:SetAsync('n', 1), shown(o:GetAsync('n')))
+print(shown(o:UpdateAsync('n', function(old, info) return 2, {7}, {level = 1} end)))
+print(pcall(d.SetAsync, d, 'n', 1, 'me'))
+print(pcall(function() d:UpdateAsync('n', function() return 1, {}, 5 end) end))
+"""
+TOLD = [
+    "1\t0000000001\t1 17 17 0000000001 2 7 nil",
+    "2 17 67 0000000002 2 7 \xe2\x98\x83",
+    "1 17 17 0000000001 2 7 nil\t2 17 67 0000000002 2 7 \xe2\x98\x83",
+    "7 17 117 0000000003 0 nil nil",
+    "7 17 117 0000000003 0 nil nil",
+    "1\tnil",
+    "nil 200 200 0000000006 0 nil nil",
+    "nil\t1 without info",
+    "2 without info",
+    "false\tSetAsync: user_ids must be a table, not string",
+    "false\tscript:25: UpdateAsync: metadata must be a table, not number",
+]
+
+
+def test_key_info_tells_when_a_value_was_written_and_what_was_said_about_it(world: Bench) -> None:
+    script(world, INFO)
+    world.tick(20)
+    assert world.printed() == TOLD
+
+
+@pytest.mark.parametrize("at", [0, 3, 4, 5, 8, 12])
+def test_key_info_continues_from_a_snapshot(tmp_path: Path, at: int) -> None:
+    first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    script(first, INFO)
+    first.tick(at)
+    text, lines = first.document(), first.printed()
+    first.close()
+    second = Bench(SqliteStore(tmp_path / "rows.db")).restore(text)
+    assert second.document() == text
+    second.tick(20)
+    assert [*lines, *second.printed()] == TOLD
+    second.close()
+
+
+def test_updates_of_one_tick_get_the_info_of_each_other(world: Bench) -> None:
+    script(
+        world,
+        """
+        for i = 1, 3 do
+            RunService.Stepped:Once(function()
+                d:UpdateAsync('n', function(old, info)
+                    print(old, info and info.Version, info and info:GetUserIds()[1])
+                    return i, {i}
+                end)
+            end)
+        end
+        """,
+    )
+    world.tick(2)
+    assert world.printed() == ["nil\tnil\tnil", "1\t0000000001\t1", "2\t0000000002\t2"]
+
+
+def test_requests_of_an_older_engine_are_answered(tmp_path: Path) -> None:
+    first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    script(first, "d:SetAsync('k', 5) print('set')")
+    script(first, "print(d:GetAsync('k'))")
+    script(first, "print((d:UpdateAsync('k', function(old, info) return old + #info.Version end)))")
+    first.tick()
+    text = first.document()
+    first.close()
+    document = json.loads(text)
+    stores = document["services"]["data_stores"]
+    assert [call[2] for call in stores["sent"]] == [
+        ["write", "d", "k", "5"],
+        ["read", "d", "k"],
+        ["read", "d", "k"],
+    ]
+    stores["answers"] = [None, "5", "5"]
+    second = Bench(SqliteStore(tmp_path / "rows.db")).restore(json.dumps(document))
+    second.tick(2)
+    assert second.printed() == ["set", "5\tDataStoreKeyInfo", "15"]
+    second.close()
 
 
 def test_increment_adds_to_a_number_and_returns_the_sum(world: Bench) -> None:
     script(
         world,
         """
-        print(d:IncrementAsync('n'), d:IncrementAsync('n', 4), d:IncrementAsync('n', -2.5))
-        print(d:GetAsync('n'))
+        print(d:IncrementAsync('n'), d:IncrementAsync('n', 4), (d:IncrementAsync('n', -2.5)))
+        print((d:GetAsync('n')))
         d:SetAsync('word', 'x')
         print(pcall(function() return d:IncrementAsync('word') end))
         print(pcall(function() return d:IncrementAsync('n', 'x') end))
@@ -145,7 +253,7 @@ def test_increments_of_one_tick_do_not_lose_each_other_nor_across_a_restore(
         world,
         """
         for i = 1, 3 do
-            RunService.Stepped:Once(function() print(d:IncrementAsync('n', i)) end)
+            RunService.Stepped:Once(function() print((d:IncrementAsync('n', i))) end)
         end
         """,
     )
@@ -162,7 +270,7 @@ def test_n13_remove_async_leaves_a_null_that_reads_as_nil(world: Bench, tmp_path
     assert world.printed() == ["nil"]
     world.close()
     store = SqliteStore(tmp_path / "rows.db")
-    assert store.execute("game", [Read("d", "k")]) == ["null"]
+    assert store.execute("game", [Read("d", "k")]) == [Row("null", Info(0, 17, 2))]
     store.close()
 
 
@@ -282,7 +390,7 @@ ROWS = '"answers": [[["5", "50"], ["6", "60"], ["7", "70"]]]'
     ("was", "becomes", "message"),
     [
         (SECOND, '["read", "o", "4"]', "does not go on with what it waits for"),
-        (SECOND, '["sorted", "o", true, 3, 20.0]', "is damaged at a request to a data store"),
+        (SECOND, '["sorted", "o", true]', "is damaged at a request to a data store"),
         (ROWS, '"answers": ["50"]', "has the answer to another request"),
     ],
 )
@@ -384,7 +492,7 @@ def test_a_tick_waits_for_a_stuck_database_once_and_requests_fail_until_it_answe
     class Stuck:
         def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
             free.wait()
-            return ["1"] * len(requests)
+            return [Row("1")] * len(requests)
 
         def close(self) -> None:
             return
@@ -398,7 +506,7 @@ def test_a_tick_waits_for_a_stuck_database_once_and_requests_fail_until_it_answe
     free.set()
     world.worker.close()  # by now the first request is answered, too late
     world.tick(2)
-    assert world.printed()[-1] == "true\t1"
+    assert world.printed()[-1] == "true\t1\tDataStoreKeyInfo"
     world.close()
 
 
@@ -424,7 +532,7 @@ local function count()
             return d:UpdateAsync('n', function(old) return (old or 0) + 1 end)
         end)
         print(ok, value, d == same, DataStoreService:GetDataStore('d') == d)
-        print(d:GetAsync('n'))
+        print((d:GetAsync('n')))
         d:SetAsync('other', {value})
     end
 end
@@ -465,7 +573,8 @@ def test_a_request_that_the_database_has_carried_out_is_not_carried_out_again(
     first.tick()
     text = first.document()
     done = len(store.executed)
-    assert json.loads(text)["services"]["data_stores"]["answers"] == [None, None]
+    written = {"value": "null", "info": [0, 0, 1, ""]}
+    assert json.loads(text)["services"]["data_stores"]["answers"] == [None, written]
     first.tick(2)
     first.close()
     assert len(store.executed) > done
@@ -481,7 +590,8 @@ ABSENT = "Database error in UpdateAsync: DataStoreService not available (no data
 
 
 @pytest.mark.parametrize(
-    ("at", "line"), [(0, f"false\t{ABSENT}"), (1, f"false\t{ABSENT}"), (2, "true\t1")]
+    ("at", "line"),
+    [(0, f"false\t{ABSENT}"), (1, f"false\t{ABSENT}"), (2, "true\t1\tDataStoreKeyInfo")],
 )
 def test_requests_that_wait_in_a_snapshot_fail_where_there_is_no_database(
     tmp_path: Path, at: int, line: str
@@ -504,5 +614,5 @@ def test_closing_carries_out_the_requests_of_bind_to_close(tmp_path: Path) -> No
     assert world.services.at_close.close() == []
     world.services.data_stores.close()
     store = SqliteStore(tmp_path / "rows.db")
-    assert store.execute("game", [Read("d", "k")]) == ['"end"']
+    assert store.execute("game", [Read("d", "k")]) == [Row('"end"', Info(17, 17, 1))]
     store.close()
