@@ -342,6 +342,8 @@ _OBJECTS: Final = (
     class_row("GlobalDataStore", creatable=False),
     class_row("DataStore", "GlobalDataStore", creatable=False),
     class_row("OrderedDataStore", "GlobalDataStore", creatable=False),
+    class_row("DataStoreOptions"),
+    class_row("DataStoreSetOptions"),
     class_row("ValueBase", creatable=False),
     _value_class("IntValue", "number", 0.0),
     _value_class("NumberValue", "number", 0.0),

@@ -29,6 +29,8 @@ Effect = Callable[["Instance", str], None]
 ROTATION = "Rotation\u2089"
 """Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
 Luau string has its last character, so no script reads the tuple."""
+METADATA: Final = "Metadata\u2089"
+"""The same: the metadata of options of a data store, as JSON text."""
 TWEEN_GOALS: Final = "Goals\u2089"
 """The same: where a tween leads, by property."""
 TWEEN_STARTS: Final = "Starts\u2089"

@@ -15,6 +15,7 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.instance import (
+    METADATA,
     ROTATION,
     TWEEN_ELAPSED,
     TWEEN_GOALS,
@@ -57,6 +58,7 @@ _HIDDEN: Final[Mapping[str, type]] = {
     "AnimationId": str,
     "Animator": Instance,
     "LinearVelocity": Vector,
+    METADATA: str,
     "Offset": HostValue,
     "PlayedTo": float,
     "PlayingSince": float,

@@ -50,6 +50,7 @@ from clawblox.engine.services.sorted_pages import (
     score_of,
     show_page,
 )
+from clawblox.engine.services.store_options import add_store_options, get_metadata
 from clawblox.engine.services.store_requests import ANSWER, REQUEST
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.key_info import DataStoreKeyInfo
@@ -66,6 +67,8 @@ _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
 _ABSENT: Final = StoreError(_UNAVAILABLE)
 _INCREMENT: Final = "IncrementAsync"
 _SET: Final = "SetAsync"
+_GLOBAL: Final = "global"  # the scope of a store without one
+_SCOPE_MARK: Final = "\x1f"
 _CHANGES: Final = ("UpdateAsync", _INCREMENT)
 """The methods that read a value, and write and return a new value."""
 _LATE: Final = StoreError("the database has not answered an earlier request yet")
@@ -135,17 +138,18 @@ class DataStores(SavedState):
             (_ORDERED, "ordered_store"),
         ):
             model.classes.add(name, methods=bind_methods(self, receiver))
+        add_store_options(model.classes)
         self._page_methods = lend_page_methods(model.host, self._advance)
 
     # Methods of the service and of stores
 
-    def get_data_store(self, service: Instance, name: Any) -> Any:
-        """``GetDataStore(name)``; the same object for the same name."""
-        return _open(service, "DataStore", name, "GetDataStore")
+    def get_data_store(self, service: Instance, name: Any, scope: Any) -> Any:
+        """``GetDataStore(name, scope)``; the same object for the same name and scope."""
+        return _open(service, "DataStore", name, scope, "GetDataStore")
 
-    def get_ordered_data_store(self, service: Instance, name: Any) -> Any:
-        """``GetOrderedDataStore(name)``; the same object for the same name."""
-        return _open(service, _ORDERED, name, "GetOrderedDataStore")
+    def get_ordered_data_store(self, service: Instance, name: Any, scope: Any) -> Any:
+        """``GetOrderedDataStore(name, scope)``; the same object for the same name and scope."""
+        return _open(service, _ORDERED, name, scope, "GetOrderedDataStore")
 
     def _address(self, store: Instance, key: Any, method: str) -> tuple[str, str]:
         if self._worker is None:
@@ -159,11 +163,13 @@ class DataStores(SavedState):
         """``GetAsync(key)``: the value and its DataStoreKeyInfo; nil if there is no value."""
         return self._call("GetAsync", store, Read(*self._address(store, key, "GetAsync")))
 
-    def set_async(self, store: Instance, key: Any, value: Any, user_ids: Any) -> Any:
-        """``SetAsync(key, value, userIds)``: returns the version."""
+    def set_async(self, store: Instance, key: Any, value: Any, user_ids: Any, options: Any) -> Any:
+        """``SetAsync(key, value, userIds, options)``: returns the version."""
         address = self._address(store, key, _SET)
         text = self._write_value(value, store.spec.name == _ORDERED)
-        tags = self._write_tags(user_ids, None, _SET)
+        has_options = isinstance(options, Instance) and options.is_a("DataStoreSetOptions")
+        metadata = get_metadata(options) if has_options else None
+        tags = self._write_tags(user_ids, metadata, _SET)
         return self._call(_SET, store, WriteRequest(*address, text, self._time_ms, tags))
 
     def remove_async(self, store: Instance, key: Any) -> Any:
@@ -429,8 +435,11 @@ def _limit(score: Any, at: int) -> float | None:
     return max(-sys.float_info.max, min(score, sys.float_info.max))
 
 
-def _open(service: Instance, class_name: str, name: Any, method: str) -> Instance:
+def _open(service: Instance, class_name: str, name: Any, scope: Any, method: str) -> Instance:
     shown = text_argument(name, 1, method)
+    scope = "" if scope is None else text_argument(scope, 2, method)
+    if scope not in ("", _GLOBAL):
+        shown = f"{shown}{_SCOPE_MARK}{scope}"
     for child in service.children:
         if child.spec.name == class_name and child.name == shown:
             return child

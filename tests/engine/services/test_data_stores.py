@@ -152,6 +152,99 @@ def test_key_info_continues_from_a_snapshot(tmp_path: Path, at: int) -> None:
     second.close()
 
 
+def test_metadata_of_options_is_kept_with_the_value_also_over_a_snapshot(
+    world: Bench, tmp_path: Path
+) -> None:
+    script(
+        world,
+        """
+        local options = Instance.new('DataStoreSetOptions')
+        print(next(options:GetMetadata()))
+        options:SetMetadata({kind = '\\u{2603}', list = {1}})
+        print(pcall(options.SetMetadata, options, {print}))
+        print(pcall(options.SetMetadata, options, 5))
+        RunService.Heartbeat:Wait()
+        d:SetAsync('n', 1, nil, options)
+        local _, info = d:GetAsync('n')
+        print(info:GetMetadata().kind, info:GetMetadata().list[1], #info:GetUserIds())
+        """,
+    )
+    restored = Bench(SqliteStore(tmp_path / "rows.db")).restore(world.document())
+    restored.tick(5)
+    assert world.printed() == [
+        "nil",
+        "false\tSetMetadata: function has no JSON form",
+        "false\tinvalid argument #1 to 'SetMetadata' (table expected, got number)",
+    ]
+    assert restored.printed() == ["\xe2\x98\x83\t1\t0"]
+    restored.close()
+
+
+def test_scopes_keep_rows_apart(world: Bench) -> None:
+    world.run(
+        """
+        local options = Instance.new('DataStoreOptions')
+        options:SetExperimentalFeatures({v2 = true})
+        local plain = DataStoreService:GetDataStore('s')
+        local eu = DataStoreService:GetDataStore('s', 'eu', options)
+        print(plain == DataStoreService:GetDataStore('s', 'global', options), plain == eu)
+        print(eu == DataStoreService:GetDataStore('s', 'eu'))
+        plain:SetAsync('k', 1)
+        eu:SetAsync('k', 2)
+        print((plain:GetAsync('k')), (eu:GetAsync('k')))
+        """
+    )
+    world.tick(6)
+    assert world.printed() == ["true\tfalse", "true", "1\t2"]
+
+
+PROFILES = """
+local d = DataStoreService:GetDataStore('Profiles', 'live')
+local function load(session)
+    return d:UpdateAsync('Player_1', function(latest, info)
+        if latest == nil then latest = {Data = {coins = 0}, MetaData = {loads = 0}} end
+        if latest.MetaData.session and latest.MetaData.session[1] ~= session then
+            return nil
+        end
+        latest.MetaData.session = {session}
+        latest.MetaData.loads += 1
+        return latest, latest.UserIds, latest.RobloxMetaData
+    end)
+end
+local function save(session, data, release)
+    return d:UpdateAsync('Player_1', function(latest)
+        if latest.MetaData.session[1] == session then
+            latest.Data = data
+            latest.UserIds = {1}
+            if release then latest.MetaData.session = nil end
+        end
+        return latest, latest.UserIds, latest.RobloxMetaData
+    end)
+end
+local profile, info = load('a')
+print(profile.Data.coins, profile.MetaData.loads, info.Version)
+print(load('b'))
+profile.Data.coins = 5
+local saved, later = save('a', profile.Data)
+print(saved.MetaData.session[1], later:GetUserIds()[1], later.Version)
+print(save('a', profile.Data, true).MetaData.session)
+profile, info = load('b')
+print(profile.Data.coins, profile.MetaData.loads, info.CreatedTime < info.UpdatedTime)
+"""
+
+
+def test_a_profile_is_loaded_saved_released_and_loaded_by_another_session(world: Bench) -> None:
+    world.run(PROFILES)
+    world.tick(14)
+    assert world.printed() == [
+        "0\t1\t0000000001",
+        "nil",
+        "a\t1\t0000000002",
+        "nil",
+        "5\t2\ttrue",
+    ]
+
+
 def test_updates_of_one_tick_get_the_info_of_each_other(world: Bench) -> None:
     script(
         world,
