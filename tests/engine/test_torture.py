@@ -16,10 +16,15 @@ from tests.engine.torture import Run, digest, torture
 
 ON = 300
 """How many ticks a restored world runs."""
-SAMPLES = {"n02_threads": (1, 29), "n06_touches": (29,), "n13_store": (7, 31)}
+SAMPLES = {
+    "n02_threads": (1, 29),
+    "n06_touches": (29,),
+    "n13_store": (7, 31),
+    "n13_waits": (3, 12, 20),
+}
 DEFAULT = "n13_store"
 """The one with rows; ``world/test_snapshots.py`` has threads and touches."""
-SHORT = ("n02_threads", "n10_inputs", "n13_store")
+SHORT = ("n02_threads", "n10_inputs", "n13_store", "n13_waits")
 LONGEST = 500
 
 

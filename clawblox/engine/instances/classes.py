@@ -342,6 +342,13 @@ _OBJECTS: Final = (
     class_row("GlobalDataStore", creatable=False),
     class_row("DataStore", "GlobalDataStore", creatable=False),
     class_row("OrderedDataStore", "GlobalDataStore", creatable=False),
+    class_row("MemoryStoreSortedMap", creatable=False),
+    class_row("MemoryStoreHashMap", creatable=False),
+    class_row(
+        "MemoryStoreQueue",
+        creatable=False,
+        InvisibilityTimeout=Property("number", 30.0, read_only=True),
+    ),
     class_row("DataStoreOptions"),
     class_row("DataStoreSetOptions"),
     class_row("ValueBase", creatable=False),
@@ -398,7 +405,8 @@ _SERVICES: Final = (
 )
 
 _LATE_SERVICES: Final = tuple(
-    _service(name, is_late=True) for name in ("StarterGui", "StarterPack", "StarterPlayer")
+    _service(name, is_late=True)
+    for name in ("StarterGui", "StarterPack", "StarterPlayer", "MemoryStoreService")
 )
 
 SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))

@@ -38,7 +38,7 @@ from clawblox.engine.datastore.worker import RequestBatch, Worker
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.spec import bind_methods
-from clawblox.engine.json_text import read_text, to_text, write_text
+from clawblox.engine.json_text import Charge, read_text, to_text, write_text
 from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot, record
 from clawblox.engine.services.sorted_pages import (
     ADVANCE,
@@ -145,11 +145,12 @@ class DataStores(SavedState):
 
     def get_data_store(self, service: Instance, name: Any, scope: Any) -> Any:
         """``GetDataStore(name, scope)``; the same object for the same name and scope."""
-        return _open(service, "DataStore", name, scope, "GetDataStore")
+        return open_store(service, "DataStore", _full_name(name, scope, "GetDataStore"))
 
     def get_ordered_data_store(self, service: Instance, name: Any, scope: Any) -> Any:
         """``GetOrderedDataStore(name, scope)``; the same object for the same name and scope."""
-        return _open(service, _ORDERED, name, scope, "GetOrderedDataStore")
+        full_name = _full_name(name, scope, "GetOrderedDataStore")
+        return open_store(service, _ORDERED, full_name)
 
     def _address(self, store: Instance, key: Any, method: str) -> tuple[str, str]:
         if self._worker is None:
@@ -253,10 +254,7 @@ class DataStores(SavedState):
         """
         if ordered and score_of(value) is None:
             raise RuntimeFault("OrderedDataStore value must have a 'score' field, or be a number")
-        try:
-            return write_text(value, self._charge, strict=True)
-        except ValueError as error:
-            raise RuntimeFault(f"Failed to serialize value to JSON: {error}") from None
+        return value_text(value, self._charge)
 
     def _charge(self, steps: int) -> None:
         self._model.scheduler.vm.charge(steps)
@@ -435,18 +433,34 @@ def _limit(score: Any, at: int) -> float | None:
     return max(-sys.float_info.max, min(score, sys.float_info.max))
 
 
-def _open(service: Instance, class_name: str, name: Any, scope: Any, method: str) -> Instance:
-    shown = text_argument(name, 1, method)
-    scope = "" if scope is None else text_argument(scope, 2, method)
-    if scope not in ("", _GLOBAL):
-        shown = f"{shown}{_SCOPE_MARK}{scope}"
+def open_store(service: Instance, class_name: str, name: str) -> Instance:
+    """Return the store of a class with a name; it is made when a script first asks for it."""
     for child in service.children:
-        if child.spec.name == class_name and child.name == shown:
+        if child.spec.name == class_name and child.name == name:
             return child
     store = service.model.make(class_name)
-    store.name = shown
+    store.name = name
     store.link(service)
     return store
+
+
+def value_text(value: Any, charge: Charge) -> str:
+    """Return a value as JSON text.
+
+    Raises:
+        RuntimeFault: It has no JSON form.
+        LuaError: The script has used up its steps.
+    """
+    try:
+        return write_text(value, charge, strict=True)
+    except ValueError as error:
+        raise RuntimeFault(f"Failed to serialize value to JSON: {error}") from None
+
+
+def _full_name(name: Any, scope: Any, method: str) -> str:
+    shown = text_argument(name, 1, method)
+    scope = "" if scope is None else text_argument(scope, 2, method)
+    return shown if scope in ("", _GLOBAL) else f"{shown}{_SCOPE_MARK}{scope}"
 
 
 def _incremented(old: Any, delta: float, ordered: bool) -> Any:

@@ -23,6 +23,7 @@ from clawblox.engine.services.agent_inputs import AgentInputs
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
 from clawblox.engine.services.lighting import add_lighting
+from clawblox.engine.services.memory_stores import MemoryStores
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
 from clawblox.engine.services.prompts import Prompts, click_part
@@ -53,6 +54,7 @@ class Services(SavedState):
         model: The data model.
         players: The players.
         data_stores: The calls that wait for the database.
+        memory_stores: The values that expire.
         inputs: The inputs of agents.
         speech: The chat messages of agents.
         remote_events: The events that scripts send to spectators.
@@ -73,7 +75,11 @@ class Services(SavedState):
         "debris": DebrisQueue,
         "at_close": ClosingCalls,
     }
-    late: ClassVar[Layouts] = {"prompts": Prompts, "remote_functions": RemoteFunctions}
+    late: ClassVar[Layouts] = {
+        "prompts": Prompts,
+        "remote_functions": RemoteFunctions,
+        "memory_stores": MemoryStores,
+    }
     shape: ClassVar[Shape] = {
         **{name: part.shape for name, part in layouts.items()},
         **{name: Omittable(part.shape) for name, part in late.items()},
@@ -84,6 +90,7 @@ class Services(SavedState):
         self.model = model
         self.players = players
         self.data_stores = data_stores
+        self.memory_stores = MemoryStores(model)
         self.inputs = AgentInputs(model)
         self.speech = Speech(model)
         self.remote_events = RemoteEvents(model)

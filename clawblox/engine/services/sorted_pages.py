@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.engine.datastore.store import ReadSorted
-from clawblox.engine.json_text import read_text
+from clawblox.engine.json_text import Charge, read_text
 from clawblox.engine.services.store_requests import read_request, write_request
 from clawblox.engine.values.value import as_list, expect_contents
 from clawblox.luau import Host, HostValue, LuaTable, RuntimeFault
@@ -27,7 +27,6 @@ _FINISHED: Final = "IsFinished"
 _PAGES: Final = "pages"
 _LOCKED: Final = "The metatable is locked"
 
-Charge: TypeAlias = Callable[[int], None]
 Rows: TypeAlias = Sequence[tuple[str, str]]
 
 
