@@ -18,6 +18,7 @@ from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
 
 _NOT_NEGATIVE: Final = (0.0, math.inf)
 _SHARE: Final = (0.0, 1.0)
+_ANGLES: Final = (-1e6, 1e6)
 _ZERO: Final = (0.0, 0.0, 0.0)
 
 
@@ -167,6 +168,17 @@ _PARTS: Final = (
         **_JOINED,
         C0=Property("CFrame", (), effect="joint"),
         C1=Property("CFrame", (), effect="joint"),
+    ),
+    class_row(
+        "Motor6D",
+        "Constraint",
+        **_JOINED,
+        C0=Property("CFrame", (), effect="joint"),
+        C1=Property("CFrame", (), effect="joint"),
+        Transform=Property("CFrame", (), effect="joint"),
+        CurrentAngle=Property("number", 0.0, effect="joint", limits=_ANGLES),
+        DesiredAngle=_number(0.0, limits=_ANGLES),
+        MaxVelocity=_number(0.0, limits=(0.0, 1e6)),
     ),
     class_row("WeldConstraint", "Constraint", **_JOINED),
     class_row("BodyMover", creatable=False),

@@ -16,6 +16,7 @@ from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.instance import (
     METADATA,
+    MODEL_SCALE,
     ROTATION,
     TWEEN_ELAPSED,
     TWEEN_GOALS,
@@ -59,6 +60,7 @@ _HIDDEN: Final[Mapping[str, type]] = {
     "Animator": Instance,
     "LinearVelocity": Vector,
     METADATA: str,
+    MODEL_SCALE: float,
     "Offset": HostValue,
     "PlayedTo": float,
     "PlayingSince": float,

@@ -5,6 +5,7 @@
 - ``poses``: position and rotation of a part
 - ``part_members``: the methods of parts, attachments and models
 - ``pivots``: models that move as a whole or to a free place, and the box around them
+- ``scaling``: models that grow and shrink
 - ``welds``: parts that are fixed to others
 - ``movers``: forces that instances put on parts
 - ``searches``: the spatial queries of ``Workspace``

@@ -16,8 +16,10 @@ from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.part_members import add_part_members
 from clawblox.engine.parts.pivots import add_pivots
 from clawblox.engine.parts.poses import write_pose
+from clawblox.engine.parts.scaling import add_scaling
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
+from clawblox.engine.parts.welds import JOINTS
 from clawblox.engine.physics.overlaps import TooCrowdedError
 from clawblox.engine.physics.saved import LIBRARY, SPACE_SHAPE, restore_space, space_document
 from clawblox.engine.physics.space import Space
@@ -157,6 +159,7 @@ class Parts(SavedState):
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes, self._marks)
+        add_scaling(model.classes)
         model.classes.add("Workspace", methods=bind_methods(Searches(self._marks), "workspace"))
 
     def _move(self, instance: Instance) -> None:
@@ -164,12 +167,8 @@ class Parts(SavedState):
         spec = instance.spec
         if "Part" in spec.lineage:
             self._marks.move(instance)
-        elif spec.name in ("Weld", "WeldConstraint"):
-            welds = self._marks.welds
-            if instance.in_workspace:
-                welds.joints[instance.number] = instance
-            else:
-                welds.joints.pop(instance.number, None)
+        elif spec.name in JOINTS:
+            self._marks.welds.follow(instance)
             self._marks.welds_changed = True
         elif is_mover(instance):
             self._movers.follow(instance)
@@ -213,6 +212,8 @@ class Parts(SavedState):
 
     def sync(self) -> None:
         """Bring what scripts wrote to the bodies, for characters to move among them."""
+        if self._marks.welds.turn():
+            self._marks.welds_changed = True
         self._marks.bring()
         self.space.prepare()
 

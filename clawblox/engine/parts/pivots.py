@@ -18,7 +18,8 @@ from clawblox.engine.values.rotations import IDENTITY, apply, dot
 from clawblox.engine.values.vector3 import triple
 from clawblox.luau import Vector, make_vector
 
-_PIVOT = "WorldPivot"
+WORLD_PIVOT: Final = "WorldPivot"
+"""Key of `Instance.props`: where a model without primary part was put."""
 _MOVE_STEPS: Final = 15  # moving a part with its model
 
 
@@ -66,7 +67,7 @@ def get_pivot(model: Instance) -> CFrame:
     primary = model.read("PrimaryPart")
     if primary is not None:
         return read_cframe(primary)
-    kept: CFrame | None = model.props.get(_PIVOT)
+    kept: CFrame | None = model.props.get(WORLD_PIVOT)
     if kept is not None:
         return kept
     return make_cframe(*_box_around(model, _parts_below(model)).centre, IDENTITY)
@@ -114,7 +115,7 @@ def pivot_to(model: Instance, target: Any) -> Any:
     goal = _frame(target, "PivotTo")
     _move_rigidly(model, get_pivot(model), goal)
     if model.read("PrimaryPart") is None:
-        model.props[_PIVOT] = goal
+        model.props[WORLD_PIVOT] = goal
     return ()
 
 
@@ -128,7 +129,7 @@ def _move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
     pivot = multiply(goal, multiply(invert(start), get_pivot(model)))
     _move_rigidly(model, start, goal)
     if model.read("PrimaryPart") is None:
-        model.props[_PIVOT] = pivot
+        model.props[WORLD_PIVOT] = pivot
 
 
 def _move_rigidly(model: Instance, start: CFrame, goal: CFrame) -> None:

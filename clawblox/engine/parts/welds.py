@@ -1,4 +1,4 @@
-"""Parts that are fixed to others by ``Weld`` and ``WeldConstraint``.
+"""Parts that are fixed to others by ``Weld``, ``Motor6D`` and ``WeldConstraint``.
 
 A welded part follows the other, whether it is anchored or not: its body belongs to the rigid body
 of the part at the root. Where two joints contradict each other, the joint with the
@@ -12,11 +12,18 @@ from typing import Final, NamedTuple
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.parts.poses import read_cframe, write_pose
-from clawblox.engine.values.cframe import CFrame, invert, multiply
+from clawblox.engine.values.cframe import CFrame, invert, make_cframe, multiply
+from clawblox.engine.values.rotations import about_axis
 
 OFFSET: Final = "Offset"
 """Key of `Instance.props`: the place of the second part of a joint in the space of the first."""
 
+
+_MOTOR: Final = "Motor6D"
+FRAME_JOINTS: Final = ("Weld", _MOTOR)
+"""The classes of joints that place the second part by ``C0`` and ``C1``."""
+JOINTS: Final = (*FRAME_JOINTS, "WeldConstraint")
+_Z: Final = 2  # the axis of a motor
 
 Link = tuple[Instance, Instance, CFrame]
 """The leader of a part, the part, and its place in the space of the leader."""
@@ -37,14 +44,38 @@ class Welds:
 
     Attributes:
         joints: The joints below Workspace, by number.
+        motors: Those of them that may turn.
         fixtures: The fixed parts, by number; a part comes after the part that it follows.
     """
 
     def __init__(self, members: Mapping[int, Instance], characters: Mapping[int, None]) -> None:
         self.joints: dict[int, Instance] = {}
+        self.motors: dict[int, Instance] = {}
         self.fixtures: dict[int, Fixture] = {}
         self._members = members
         self._characters = characters
+
+    def follow(self, joint: Instance) -> None:
+        """Note that a joint has entered or left Workspace."""
+        number = joint.number
+        if not joint.in_workspace:
+            self.joints.pop(number, None)
+            self.motors.pop(number, None)
+            return
+        self.joints[number] = joint
+        if joint.spec.name == _MOTOR:
+            self.motors[number] = joint
+
+    def turn(self) -> bool:
+        """Turn the motors towards their angles by a tick; return whether any has turned."""
+        has_turned = False
+        for motor in self.motors.values():
+            angle, goal = motor.read("CurrentAngle"), motor.read("DesiredAngle")
+            most = motor.read("MaxVelocity")
+            if angle != goal and most > 0.0:
+                motor.store("CurrentAngle", max(angle - most, min(angle + most, goal)))
+                has_turned = True
+        return has_turned
 
     def resolve(self) -> None:
         """Resolve again which parts are fixed to which."""
@@ -91,7 +122,7 @@ class Welds:
             if is_held and leader.number not in self._characters:
                 return part, leader, invert(offset)
         else:
-            offset = multiply(joint.read("C0"), invert(joint.read("C1")))
+            offset = multiply(_first_frame(joint), invert(joint.read("C1")))
         return None if part.number in self._characters else (leader, part, offset)
 
     def apply(self) -> None:
@@ -100,6 +131,15 @@ class Welds:
             frame = multiply(read_cframe(leader), offset)
             if frame != read_cframe(part):
                 write_pose(part, frame.position, frame.rotation)
+
+
+def _first_frame(joint: Instance) -> CFrame:
+    """Return ``C0``; for a motor, turned by its angle and moved by its ``Transform``."""
+    frame: CFrame = joint.read("C0")
+    if joint.spec.name != _MOTOR:
+        return frame
+    turn = make_cframe(0.0, 0.0, 0.0, about_axis(_Z, joint.read("CurrentAngle")))
+    return multiply(multiply(frame, turn), joint.read("Transform"))
 
 
 def _leads_to(links: Mapping[int, Link], leader: Instance, part: Instance) -> bool:
