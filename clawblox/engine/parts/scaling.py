@@ -38,7 +38,8 @@ def scale_to(model: Instance, scale: Any) -> Any:
     model.model.scheduler.charge(len(members) * _SCALE_STEPS)
     for member in (model, *members):
         if "Model" in member.spec.lineage:
-            member.props[MODEL_SCALE] = get_scale(member) * factor
+            scaled = get_scale(member) * factor
+            member.props[MODEL_SCALE] = max(_SMALLEST, min(scaled, _LARGEST))
         _scale(member, factor, pivot)
     model.props[MODEL_SCALE] = scale
     return ()

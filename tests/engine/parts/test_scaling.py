@@ -86,6 +86,20 @@ def test_a_scale_is_a_number_within_limits(tmp_path: Path, scale: str) -> None:
     assert kept == "1"
 
 
+def test_a_model_that_is_scaled_with_others_again_and_again_keeps_a_scale(tmp_path: Path) -> None:
+    main = """
+    local inner = Instance.new("Model")
+    for _ = 1, 100 do
+        local outer = Instance.new("Model")
+        inner.Parent = outer
+        outer:ScaleTo(0.0001)
+    end
+    inner:ScaleTo(1)
+    print(inner:GetScale())
+    """
+    assert say(tmp_path, main) == ["1"]
+
+
 SCALED = (
     CAR
     + """
