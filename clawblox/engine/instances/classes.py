@@ -90,6 +90,7 @@ _TREE: Final = (
         PlaceVersion=Property("number", 0.0, read_only=True),
         GameId=Property("number", 0.0, read_only=True),
         CreatorId=Property("number", 0.0, read_only=True),
+        CreatorType=Property("Enum.CreatorType", "User", read_only=True),
         JobId=Property("string", read_only=True),
         PrivateServerId=Property("string", "", read_only=True),
         PrivateServerOwnerId=Property("number", 0.0, read_only=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from clawblox.engine.instances.looks import POINT, item, members
 from clawblox.engine.instances.spec import NEVER, EventSpec, Property, class_row
 
 _FUNCTIONS: Final = (
@@ -56,14 +57,13 @@ _TEAMS: Final = (
         Enabled=Property("boolean", True),
         Neutral=Property("boolean", True),
         TeamColor=_TEAM_COLOR,
-        Duration=Property("number", 10.0),
-        AllowTeamChangeOnTouch=Property("boolean", False),
+        **members(Duration=10.0, AllowTeamChangeOnTouch=False),
     ),
 )
 
 _TOOLS: Final = (
     class_row("Backpack", creatable=False),
-    class_row("BackpackItem", "Model", creatable=False, TextureId=Property("string", "")),
+    class_row("BackpackItem", "Model", creatable=False, **members(TextureId="")),
     class_row(
         "Tool",
         "BackpackItem",
@@ -73,12 +73,9 @@ _TOOLS: Final = (
             "Activated": EventSpec(when="with Activate, and with an input ActivateTool"),
             "Deactivated": EventSpec(when="with Deactivate, and with an input DeactivateTool"),
         },
-        CanBeDropped=Property("boolean", True),
         Enabled=Property("boolean", True),
         Grip=Property("CFrame", ()),
-        ManualActivationOnly=Property("boolean", False),
-        RequiresHandle=Property("boolean", True),
-        ToolTip=Property("string", ""),
+        **members(CanBeDropped=True, ManualActivationOnly=False, RequiresHandle=True, ToolTip=""),
     ),
 )
 
@@ -96,7 +93,7 @@ _PROMPTS: Final = (
             "MouseHoverEnter": EventSpec(_PLAYER, NEVER),
             "MouseHoverLeave": EventSpec(_PLAYER, NEVER),
         },
-        CursorIcon=Property("string", ""),
+        **members(CursorIcon=""),
         MaxActivationDistance=Property("number", 32.0, limits=_NEAR),
     ),
     class_row(
@@ -109,17 +106,19 @@ _PROMPTS: Final = (
             "PromptButtonHoldEnded": EventSpec(_PLAYER, "before Triggered, or without it"),
         },
         ActionText=Property("string", "Interact"),
-        ClickablePrompt=Property("boolean", True),
         Enabled=Property("boolean", True),
-        Exclusivity=Property("any"),
-        GamepadKeyCode=Property("any"),
         HoldDuration=Property("number", 0.0, limits=(0.0, math.inf)),
-        KeyboardKeyCode=Property("any"),
         MaxActivationDistance=Property("number", 10.0, limits=_NEAR),
         ObjectText=Property("string", ""),
-        RequiresLineOfSight=Property("boolean", True),
-        Style=Property("any"),
-        UIOffset=Property("Vector2", (0.0, 0.0)),
+        **members(
+            ClickablePrompt=True,
+            Exclusivity=item("ProximityPromptExclusivity", "OnePerButton"),
+            GamepadKeyCode=item("KeyCode", "ButtonX"),
+            KeyboardKeyCode=item("KeyCode", "E"),
+            RequiresLineOfSight=True,
+            Style=item("ProximityPromptStyle", "Default"),
+            UIOffset=POINT,
+        ),
     ),
     class_row(
         "ProximityPromptService",

@@ -210,6 +210,16 @@ def test_entities_show_what_an_agent_can_use(tmp_path: Path) -> None:
     assert not {"prompt", "click"} & shown["Off"].keys()
 
 
+def test_keys_and_looks_of_a_prompt_are_items_of_enums(tmp_path: Path) -> None:
+    main = """
+    local prompt = Instance.new("ProximityPrompt")
+    print(prompt.KeyboardKeyCode.Name, prompt.GamepadKeyCode.Name, prompt.Style.Name)
+    prompt.KeyboardKeyCode, prompt.Style = Enum.KeyCode.F, "Custom"
+    print(prompt.KeyboardKeyCode.Name, prompt.Style.Name, prompt.Exclusivity.Name)
+    """
+    assert say(tmp_path, main) == ["E\tButtonX\tDefault", "F\tCustom\tOnePerButton"]
+
+
 def test_a_world_without_prompts_saves_as_before(tmp_path: Path) -> None:
     saved = play(tmp_path, PROMPTS, 2, Plan().join(0, "Ada")).world.snapshot()
     assert "prompts" not in saved["systems"]["services"]

@@ -71,12 +71,12 @@ def test_game_says_where_it_runs() -> None:
     source = """
     if not game:IsLoaded() then game.Loaded:Wait() end
     print(game.PlaceId, game.PlaceVersion, game.GameId, game.CreatorId, game.PrivateServerOwnerId)
-    print(game.JobId, game.PrivateServerId == '', RunService:IsRunMode())
+    print(game.JobId, game.PrivateServerId == '', RunService:IsRunMode(), game.CreatorType.Name)
     print(pcall(function() game.JobId = 'mine' end))
     """
     assert output(source) == [
         "0\t0\t0\t0\t0",
-        "game\ttrue\tfalse",
+        "game\ttrue\tfalse\tUser",
         "false\tscript:5: property 'JobId' of DataModel is read-only",
     ]
 
