@@ -24,6 +24,7 @@ OTHER = {
     "CFrame": "CFrame.new(1, 2, 3)",
     "Color3": "Color3.new(0.25, 0.5, 1)",
     "BrickColor": "BrickColor.new('Bright red')",
+    "Font": "Font.fromEnum(Enum.Font.GothamBold)",
     "UDim": "UDim.new(0.25, 7)",
     "UDim2": "UDim2.new(0.25, 7, 1, -1)",
     "Rect": "Rect.new(1, 2, 3, 4)",

@@ -134,6 +134,7 @@ _PARTS: Final = (
         Position=_vector(effect="pose"),
         CFrame=Property("CFrame"),
         Orientation=Property("Vector3"),
+        Rotation=Property("Vector3"),
         Size=_vector((4.0, 1.0, 2.0), "shape"),
         Anchored=_boolean(False, "anchored"),
         CanCollide=_boolean(True, "collide"),

@@ -154,8 +154,8 @@ def _instance(name: str, rule: Property, value: Any) -> Any:
 
 
 _TYPED: Final = (
-    "CFrame", "Color3", "BrickColor", "UDim", "UDim2", "TweenInfo", "Rect", "Ray", "NumberRange",
-    "NumberSequence", "ColorSequence",
+    "CFrame", "Color3", "BrickColor", "Font", "UDim", "UDim2", "TweenInfo", "Rect", "Ray",
+    "NumberRange", "NumberSequence", "ColorSequence",
 )  # fmt: skip
 _CHECKS: dict[str, Callable[[str, Property, Any], Any]] = {
     "number": _number,

@@ -67,8 +67,8 @@ _TEXT: Final = members(
     TextStrokeColor3=BLACK,
     TextStrokeTransparency=Property("number", 1.0, limits=_SHARE, is_data=True), TextScaled=False,
     TextWrapped=False, RichText=False, Font=data(f"{ENUM_NAME}Enum.Font", "SourceSans"),
-    FontSize=item("FontSize", "Size14"), LineHeight=1.0, MaxVisibleGraphemes=-1.0,
-    OpenTypeFeatures="", TextDirection=item("TextDirection", "Auto"),
+    FontFace=data("Font", ()), FontSize=item("FontSize", "Size14"), LineHeight=1.0,
+    MaxVisibleGraphemes=-1.0, OpenTypeFeatures="", TextDirection=item("TextDirection", "Auto"),
     TextTruncate=item("TextTruncate", "None"), TextBounds=shown("Vector2", (0.0, 0.0)),
     TextFits=shown("boolean", True),
 )

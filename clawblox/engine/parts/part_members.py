@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
@@ -43,7 +44,8 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
         methods=bind_methods(members, "part"),
         getters={
             "CFrame": read_cframe,
-            "Orientation": _orientation,
+            "Orientation": partial(_angles, "YXZ"),
+            "Rotation": partial(_angles, "XYZ"),
             "BrickColor": lambda part: nearest_brick_color(part.read("Color")),
             "Mass": members.get_mass,
             "AssemblyMass": members.read_assembly_mass,
@@ -51,7 +53,8 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
         },
         setters={
             "CFrame": write_cframe,
-            "Orientation": _set_orientation,
+            "Orientation": partial(_set_angles, "YXZ"),
+            "Rotation": partial(_set_angles, "XYZ"),
             "BrickColor": _set_brick_color,
             **{name: members.velocity_setter(name, key) for name, key in _VELOCITIES.items()},
         },
@@ -154,16 +157,15 @@ class _PartMembers:
         return write
 
 
-def _orientation(part: Instance) -> Vector:
-    angles = to_euler("YXZ", rotation(part) or IDENTITY)
-    x, y, z = map(math.degrees, angles)
-    return make_vector(x, y, z)
+def _angles(order: str, part: Instance) -> Vector:
+    """Return the angles of a part in degrees, as turns in an order such as ``YXZ``."""
+    return make_vector(*map(math.degrees, to_euler(order, rotation(part) or IDENTITY)))
 
 
-def _set_orientation(part: Instance, value: Vector) -> None:
+def _set_angles(order: str, part: Instance, value: Vector) -> None:
     x, y, z = map(math.radians, triple(value))
     at = part.read("Position")
-    write_cframe(part, make_cframe(at.x, at.y, at.z, from_euler("YXZ", (x, y, z))))
+    write_cframe(part, make_cframe(at.x, at.y, at.z, from_euler(order, (x, y, z))))
 
 
 def _set_brick_color(part: Instance, value: BrickColor) -> None:

@@ -9,7 +9,7 @@
 - ``purchases``: ``MarketplaceService`` and ``BadgeService``.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``physics_groups``: which parts collide with which.
-- ``lighting``: the clock of ``Lighting``, and the methods of effects, which do nothing.
+- ``lighting``: the clock of ``Lighting``, and the methods of looks, which do nothing.
 - ``sounds``: sounds as data.
 - ``speech``: the audience of a message, and ``Chatted``.
 - ``teams``: teams and their players.

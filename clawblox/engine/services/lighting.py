@@ -1,4 +1,4 @@
-"""``Lighting``, whose clock scripts set and read, and the methods of effects, which do nothing."""
+"""``Lighting``, whose clock scripts set and read, and the methods of looks, which do nothing."""
 
 from __future__ import annotations
 
@@ -62,8 +62,13 @@ def set_texture_offset(beam: Instance, offset: Any) -> Any:
     return ()
 
 
+def apply_description(humanoid: Instance, description: Any) -> Any:
+    """``ApplyDescription(description)``: it does nothing, because nothing is drawn."""
+    return ()
+
+
 def add_lighting(classes: ClassTable) -> None:
-    """Add the members of ``Lighting`` and of effects."""
+    """Add the members of ``Lighting``, and the methods of looks."""
     classes.add(
         "Lighting",
         methods=methods_in(globals(), "lighting"),
@@ -72,4 +77,5 @@ def add_lighting(classes: ClassTable) -> None:
     )
     classes.add("ParticleEmitter", methods={"Emit": emit, "Clear": clear})
     classes.add("Trail", methods={"Clear": clear})
+    classes.add("Humanoid", methods={"ApplyDescription": apply_description})
     classes.add("Beam", methods={"SetTextureOffset": set_texture_offset})

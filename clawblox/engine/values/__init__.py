@@ -9,6 +9,7 @@
 - ``brick_color``: colours of a list
 - ``ray_and_region``, ``physical_properties``: their namesakes
 - ``udim``: ``UDim`` and ``UDim2``, the sizes and positions of the GUI
+- ``font``: ``Font``, a family of fonts with a weight and a style
 - ``rect``: ``Rect``, a part of an image
 - ``sequences``: numbers and colours over time, and ranges
 - ``enums``: ``Enum``, its enums and their items

@@ -11,6 +11,7 @@ from clawblox.engine.values import (
     color3,
     date_time,
     enums,
+    font,
     key_info,
     physical_properties,
     query_params,
@@ -37,6 +38,7 @@ VALUE_TYPES: tuple[type[Value], ...] = (
     ray_and_region.Ray,
     physical_properties.PhysicalProperties,
     tween_info.TweenInfo,
+    font.Font,
     rect.Rect,
     sequences.NumberRange,
     sequences.NumberSequenceKeypoint,
@@ -70,6 +72,7 @@ LATE_NAMES: tuple[str, ...] = (
     "ColorSequenceKeypoint",
     "ColorSequence",
     "DateTime",
+    "Font",
 )
 """Globals and fields of libraries that worlds have got since version 1 of their snapshots.
 
@@ -116,6 +119,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "UDim": udim.make_udim,
     "UDim2": udim.make_udim2,
     "Ray": ray_and_region.make_ray,
+    "Font": font.default_font,
     "Rect": rect.make_rect,
     "NumberRange": sequences.make_number_range,
     "NumberSequence": sequences.NumberSequence.constructors["new"],

@@ -17,7 +17,7 @@ local values = {
     CFrame.new(), CFrame.new(0 / 0, 0, 0), CFrame.Angles(1, 2, 3), CFrame.new(1e30, 1e30, 1e30),
     Color3.new(1, 2, 3), UDim.new(1, 2), UDim2.new(1, 2, 3, 4),
     Vector2.new(0 / 0, 1 / 0), Rect.new(1, 2, 3, 4), NumberRange.new(-1 / 0, 1), NumberSequence.new(1 / 0),
-    ColorSequence.new(Color3.new()), NumberSequenceKeypoint.new(0, 1), ColorSequenceKeypoint.new(0 / 0, Color3.new()),
+    Font.fromName("Arial"), ColorSequence.new(Color3.new()), NumberSequenceKeypoint.new(0, 1), ColorSequenceKeypoint.new(0 / 0, Color3.new()),
     Enum.Material.Neon, Enum.PartType.Ball, Enum.Material, Enum.KeyCode.Space, Enum,
     RaycastParams.new(), OverlapParams.new(), Random.new(1),
     Region3.new(Vector3.new(-4, -4, -4), Vector3.new(4, 4, 4)),

@@ -1,11 +1,11 @@
 for _, name in { "Vector3", "CFrame", "Color3", "UDim", "UDim2", "Region3", "RaycastParams", "OverlapParams", "Random",
     "Instance", "Vector2", "BrickColor", "PhysicalProperties", "TweenInfo", "Ray", "NumberRange", "NumberSequence",
-    "ColorSequence", "NumberSequenceKeypoint", "ColorSequenceKeypoint", "Rect",
+    "ColorSequence", "NumberSequenceKeypoint", "ColorSequenceKeypoint", "Rect", "Font",
     "task", "string", "table", "math", "bit32", "buffer", "utf8", "os", "coroutine", "debug" } do
     local ok, found = pcall(function() return ({
         Vector3 = Vector3, CFrame = CFrame, Color3 = Color3, UDim = UDim, UDim2 = UDim2, Region3 = Region3,
         RaycastParams = RaycastParams, OverlapParams = OverlapParams, Random = Random, Instance = Instance,
-        Vector2 = Vector2, NumberRange = NumberRange, NumberSequence = NumberSequence, Rect = Rect,
+        Vector2 = Vector2, NumberRange = NumberRange, NumberSequence = NumberSequence, Rect = Rect, Font = Font,
         ColorSequence = ColorSequence, NumberSequenceKeypoint = NumberSequenceKeypoint,
         ColorSequenceKeypoint = ColorSequenceKeypoint, task = task, string = string, table = table, math = math, bit32 = bit32,
         buffer = buffer, utf8 = utf8, os = os, coroutine = coroutine, debug = debug })[name] end)

@@ -296,3 +296,21 @@ def test_many_parts_side_by_side_are_no_crowd(bench):
     """
     )
     bench.tick(2)
+
+
+def test_rotation_turns_about_x_then_y_then_z_and_orientation_about_y_then_x_then_z(bench):
+    same, read, oriented = bench.run(
+        "local function turns(p, other) "
+        "return (p.LookVector - other.LookVector).Magnitude < 1e-5 "
+        "and (p.UpVector - other.UpVector).Magnitude < 1e-5 end "
+        'local p = Instance.new("Part") p.Position = Vector3.new(1, 2, 3) '
+        "p.Rotation = Vector3.new(10, 20, 30) "
+        "local xyz = turns(p.CFrame, CFrame.Angles(math.rad(10), math.rad(20), math.rad(30))) "
+        "local read = p.Rotation "
+        "p.Orientation = Vector3.new(10, 20, 30) "
+        "report(xyz and p.Position == Vector3.new(1, 2, 3), read, "
+        "turns(p.CFrame, CFrame.fromOrientation(math.rad(10), math.rad(20), math.rad(30))))"
+    )
+    assert same is True
+    assert near(read, (10, 20, 30), 1e-4)
+    assert oriented is True

@@ -22,6 +22,7 @@ local kept = {
   range = NumberRange.new(1, 2), fade = NumberSequence.new(0, 1),
   glow = ColorSequence.new(Color3.new(1, 0, 0), Color3.new(0, 0, 1)),
   from = NumberSequenceKeypoint.new(0, 1, 0.5), to = ColorSequenceKeypoint.new(1, Color3.new()),
+  font = Font.new("rbxasset://a.json", Enum.FontWeight.Bold),
   slice = Rect.new(1, 2, 3, 4), key = Enum.KeyCode.Space, keys = Enum.KeyCode,
   nan = CFrame.new(0/0, 0, 0), moment = DateTime.fromUnixTimestamp(-5),
   item = Enum.Material.Neon, enum = Enum.Material, enums = Enum, turn = CFrame.Angles,
@@ -41,7 +42,7 @@ assert(kept.isA(kept.item, "Material") and kept.params.CollisionGroup == "Ghosts
 assert(kept.params.FilterType == Enum.RaycastFilterType.Exclude)
 local texts = {}
 for _, name in {"frame", "color", "length", "size", "box", "overlap", "nan", "brick", "ray",
-  "heavy", "range", "fade", "glow", "from", "to", "slice", "moment"} do
+  "heavy", "range", "fade", "glow", "from", "to", "font", "slice", "moment"} do
   table.insert(texts, tostring(kept[name]))
 end
 return table.concat(texts, "; "), kept.stream:NextNumber()
