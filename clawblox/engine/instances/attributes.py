@@ -78,7 +78,7 @@ _FORMS: Final[dict[str, Callable[[Any], Any]]] = {
     "Color3": _numbers_json,
     "Vector2": _numbers_json,
     "NumberRange": _numbers_json,
-    "Rect": lambda rect: [*_numbers_json(rect.low), *_numbers_json(rect.high)],
+    "Rect": lambda rect: [*_numbers_json(rect["Min"]), *_numbers_json(rect["Max"])],
     "UDim": _length_json,
     "UDim2": lambda size: [_length_json(size.x), _length_json(size.y)],
     "CFrame": _frame_json,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 import attrs
@@ -18,6 +19,7 @@ from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property
 _KINDS: Final = {bool: "boolean", float: "number", str: "string"}
 
 
+@cache
 def data(kind: str, default: Any = None) -> Property:
     """Return a data member of a type, with its default as plain data."""
     return Property(kind, default, is_data=True, may_be_infinite=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-import attrs
-
 from clawblox.engine.values.enums import EnumItem, enum_check, enum_item
 from clawblox.engine.values.value import (
     Getters,
-    Value,
-    attributes,
+    Record,
     checked,
-    expect_contents,
+    members,
     number,
     optional,
     string,
@@ -22,37 +19,28 @@ from clawblox.luau.core.numbers import format_number
 _SEMI_BOLD: Final = 600  # fonts of at least this weight are bold
 
 
-@attrs.define(eq=False, repr=False)
-class Font(Value):
-    """A font.
+class Font(Record):
+    """The address of a family, an item of ``Enum.FontWeight`` and one of ``Enum.FontStyle``."""
 
-    Args:
-        family: The address of the family.
-        weight: An item of ``Enum.FontWeight``.
-        style: An item of ``Enum.FontStyle``.
-    """
-
-    family: str
-    weight: EnumItem
-    style: EnumItem
+    __slots__ = ()
 
     type_name = "Font"
+    kinds = (str, EnumItem, EnumItem)
     getters: ClassVar[Getters] = {
-        **attributes(Family="family", Weight="weight", Style="style"),
-        "Bold": lambda font: font.weight.number >= _SEMI_BOLD,
+        **members("Family", "Weight", "Style"),
+        "Bold": lambda font: font["Weight"].number >= _SEMI_BOLD,
     }
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
-        expect_contents(values, str, EnumItem, EnumItem)
-        self.family, self.weight, self.style = values
-        if (self.weight.enum.name, self.style.enum.name) != ("FontWeight", "FontStyle"):
+        super().fill(*values)
+        if [item.enum.name for item in values[1:]] != ["FontWeight", "FontStyle"]:
             raise ValueError("a Font has items of other enums")
 
     def text(self) -> str:
         """Return its three parts in braces."""
-        parts = (self.family, self.weight.name, self.style.name)
-        return f"Font {{ Family = {parts[0]}, Weight = {parts[1]}, Style = {parts[2]} }}"
+        family, weight, style = self.contents()
+        return f"Font {{ Family = {family}, Weight = {weight.name}, Style = {style.name} }}"
 
 
 _weight = optional(enum_check("FontWeight"), enum_item("FontWeight", "Regular"))

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import attrs
-
-from clawblox.engine.values.value import Getters, Value, attributes
+from clawblox.engine.values.value import Getters, Record, members
 from clawblox.engine.values.vector2 import Vector2, make_vector2
 from clawblox.luau.core.numbers import single
 from clawblox.luau.lib.support import arguments as arg
 
 
-@attrs.define(eq=False, repr=False)
-class Rect(Value):
+class Rect(Record):
     """A rectangle, by the corner with the smallest and the one with the largest numbers."""
 
-    low: Vector2
-    high: Vector2
+    __slots__ = ()
 
     type_name = "Rect"
     kinds = (Vector2, Vector2)
     getters: ClassVar[Getters] = {
-        **attributes(Min="low", Max="high"),
-        "Width": lambda rect: single(rect.high.x - rect.low.x),
-        "Height": lambda rect: single(rect.high.y - rect.low.y),
+        **members("Min", "Max"),
+        "Width": lambda rect: single(rect["Max"].x - rect["Min"].x),
+        "Height": lambda rect: single(rect["Max"].y - rect["Min"].y),
     }
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import attrs
-
 from clawblox.engine.values.color3 import Color3, color3, make_color3
 from clawblox.engine.values.value import (
     Check,
@@ -15,10 +13,10 @@ from clawblox.engine.values.value import (
     Record,
     Value,
     as_list,
-    attributes,
     checked,
     expect_contents,
     instance_check,
+    members,
     number,
     optional,
     singles,
@@ -37,21 +35,19 @@ def _spaced(numbers: Sequence[float]) -> str:
     return "".join(f"{to_text(part)} " for part in numbers)
 
 
-@attrs.define(eq=False, repr=False)
-class NumberRange(Value):
+class NumberRange(Record):
     """A smallest and a largest number, which are 32-bit floats already."""
 
-    low: float
-    high: float
+    __slots__ = ()
 
     type_name = "NumberRange"
-    getters = attributes(Min="low", Max="high")
+    getters = members("Min", "Max")
 
     def fill(self, *values: Any) -> None:
         """Restore contents."""
         expect_contents(values, float, float)
-        self.low, self.high = singles(*values)
-        if not self.low <= self.high:
+        low, high = self._contents = singles(*values)
+        if not low <= high:
             raise ValueError(f"there is no NumberRange from {values[0]} to {values[1]}")
 
     def text(self) -> str:
@@ -72,17 +68,14 @@ def make_number_range(low: float, high: float | None = None) -> NumberRange:
     return NumberRange(low, high)
 
 
-@attrs.define(eq=False, repr=False)
-class NumberSequenceKeypoint(Value):
-    """A number at a time; its parts are 32-bit floats already."""
+class NumberSequenceKeypoint(Record):
+    """A number at a time, and its envelope; its parts are 32-bit floats already."""
 
-    time: float
-    value: float
-    envelope: float
+    __slots__ = ()
 
     type_name = "NumberSequenceKeypoint"
     kinds = (float, float, float)
-    getters = attributes(Time="time", Value="value", Envelope="envelope")
+    getters = members("Time", "Value", "Envelope")
 
     def numbers(self) -> tuple[float, ...]:
         """Return what a sequence keeps of it."""
@@ -98,20 +91,19 @@ def _number_keypoint(time: float, value: float, envelope: float = 0.0) -> Number
     return NumberSequenceKeypoint(*singles(time, value, envelope))
 
 
-@attrs.define(eq=False, repr=False)
-class ColorSequenceKeypoint(Value):
+class ColorSequenceKeypoint(Record):
     """A colour at a time, which is a 32-bit float already."""
 
-    time: float
-    value: Color3
+    __slots__ = ()
 
     type_name = "ColorSequenceKeypoint"
     kinds = (float, Color3)
-    getters = attributes(Time="time", Value="value")
+    getters = members("Time", "Value")
 
     def numbers(self) -> tuple[float, ...]:
         """Return what a sequence keeps of it."""
-        return (self.time, *self.value.contents())
+        time, color = self.contents()
+        return (time, *color.contents())
 
     def text(self) -> str:
         """Return the time, the colour and an envelope, which is always 0."""
@@ -182,7 +174,7 @@ def _numbers(keypoints: list[Any]) -> tuple[float, ...]:
 
 def _find_problem(keypoints: list[Any]) -> str | None:
     """Return why keypoints are no sequence, or None."""
-    times = [keypoint.time for keypoint in keypoints]
+    times = [keypoint.contents()[0] for keypoint in keypoints]
     if len(times) < _FEWEST:
         return f"requires at least {_FEWEST} keypoints"
     if len(times) > MOST_KEYPOINTS:
