@@ -121,7 +121,7 @@ _TREE: Final = (
         Disabled=_boolean(False, "disabled"),
         Enabled=_boolean(True, "disabled"),
     ),
-    class_row("LocalScript", "BaseScript", Disabled=_boolean(False)),
+    class_row("LocalScript", "BaseScript", is_data=True, Disabled=_boolean(False)),
     class_row("ModuleScript", Source=_string(effect="source")),
 )
 
@@ -162,7 +162,12 @@ _PARTS: Final = (
         Shape=Property("Enum.PartType", "Wedge", read_only=True),
     ),
     class_row("Terrain", "BasePart", creatable=False),
-    class_row("Attachment", Position=_vector(), CFrame=Property("CFrame", ())),
+    class_row(
+        "Attachment",
+        Position=_vector(),
+        CFrame=Property("CFrame", ()),
+        Orientation=Property("Vector3"),
+    ),
     class_row("Constraint", creatable=False, Enabled=_boolean(True, "joint")),
     class_row(
         "Weld",

@@ -89,6 +89,8 @@ _LOOKS: Final[Mapping[str, Mapping[str, Property]]] = {
         LevelOfDetail=item("ModelLevelOfDetail", "Automatic"),
         ModelStreamingMode=item("ModelStreamingMode", "Default"),
     ),
+    "BaseScript": members(RunContext=item("RunContext", "Legacy")),
+    "LocalScript": members(Enabled=True),
     "Camera": members(
         CameraSubject=INSTANCE, CameraType=data("any"), FieldOfView=70.0,
         FieldOfViewMode=item("FieldOfViewMode", "Vertical"), Focus=FRAME, HeadLocked=True,

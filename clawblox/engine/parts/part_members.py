@@ -14,7 +14,7 @@ from clawblox.engine.parts.syncing import ANGULAR, LINEAR, VELOCITY, Marks, mate
 from clawblox.engine.physics.colliders import volume
 from clawblox.engine.values.brick_color import BrickColor, brick_color3, nearest_brick_color
 from clawblox.engine.values.cframe import CFrame, make_cframe, multiply
-from clawblox.engine.values.rotations import IDENTITY, from_euler, to_euler
+from clawblox.engine.values.rotations import IDENTITY, Rotation, from_euler, to_euler
 from clawblox.engine.values.value import as_list
 from clawblox.engine.values.vector3 import ZERO, triple
 from clawblox.luau import Vector, make_vector
@@ -44,8 +44,8 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
         methods=bind_methods(members, "part"),
         getters={
             "CFrame": read_cframe,
-            "Orientation": partial(_angles, "YXZ"),
-            "Rotation": partial(_angles, "XYZ"),
+            "Orientation": lambda part: _angles("YXZ", rotation(part) or IDENTITY),
+            "Rotation": lambda part: _angles("XYZ", rotation(part) or IDENTITY),
             "BrickColor": lambda part: nearest_brick_color(part.read("Color")),
             "Mass": members.get_mass,
             "AssemblyMass": members.read_assembly_mass,
@@ -62,10 +62,17 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
     classes.add(
         "Attachment",
         getters={
+            "Orientation": lambda attachment: _angles("YXZ", attachment.read("CFrame").rotation),
             "WorldCFrame": world_cframe,
             "WorldPosition": lambda attachment: world_cframe(attachment).position,
         },
-        setters={"Position": _set_attachment_position, "CFrame": _set_attachment_cframe},
+        setters={
+            "Position": _set_attachment_position,
+            "CFrame": _set_attachment_cframe,
+            "Orientation": lambda attachment, value: _set_attachment_cframe(
+                attachment, _turned("YXZ", attachment, value)
+            ),
+        },
     )
 
 
@@ -157,15 +164,20 @@ class _PartMembers:
         return write
 
 
-def _angles(order: str, part: Instance) -> Vector:
-    """Return the angles of a part in degrees, as turns in an order such as ``YXZ``."""
-    return make_vector(*map(math.degrees, to_euler(order, rotation(part) or IDENTITY)))
+def _angles(order: str, turn: Rotation) -> Vector:
+    """Return a rotation as angles in degrees, of turns in an order such as ``YXZ``."""
+    return make_vector(*map(math.degrees, to_euler(order, turn)))
+
+
+def _turned(order: str, instance: Instance, value: Vector) -> CFrame:
+    """Return the pose of a part or an attachment with other angles."""
+    x, y, z = map(math.radians, triple(value))
+    at = instance.read("Position")
+    return make_cframe(at.x, at.y, at.z, from_euler(order, (x, y, z)))
 
 
 def _set_angles(order: str, part: Instance, value: Vector) -> None:
-    x, y, z = map(math.radians, triple(value))
-    at = part.read("Position")
-    write_cframe(part, make_cframe(at.x, at.y, at.z, from_euler(order, (x, y, z))))
+    write_cframe(part, _turned(order, part, value))
 
 
 def _set_brick_color(part: Instance, value: BrickColor) -> None:

@@ -314,3 +314,16 @@ def test_rotation_turns_about_x_then_y_then_z_and_orientation_about_y_then_x_the
     assert same is True
     assert near(read, (10, 20, 30), 1e-4)
     assert oriented is True
+
+
+def test_the_orientation_of_an_attachment_is_that_of_its_frame(bench):
+    kept, read, turned = bench.run(
+        'local at = Instance.new("Attachment") at.Position = Vector3.new(1, 2, 3) '
+        "at.Orientation = Vector3.new(10, 20, 30) "
+        "local wanted = CFrame.fromOrientation(math.rad(10), math.rad(20), math.rad(30)) "
+        "report(at.Position == Vector3.new(1, 2, 3) and at.CFrame.Position == at.Position, "
+        "at.Orientation, (at.CFrame.UpVector - wanted.UpVector).Magnitude)"
+    )
+    assert kept is True
+    assert near(read, (10, 20, 30), 1e-4)
+    assert turned < 1e-5
