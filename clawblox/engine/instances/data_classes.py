@@ -81,6 +81,8 @@ _SCENE_ROWS: Final = (
         "SoundService", creatable=False, is_late=True, AmbientReverb=item("ReverbType", "NoReverb"),
         DistanceFactor=3.33, DopplerScale=1.0, RespectFilteringEnabled=False, RolloffScale=1.0,
     ),
+    _row("ReplicatedFirst", creatable=False, is_late=True),
+    _row("TestService", creatable=False, is_late=True),
     _row("SoundGroup", Volume=0.5),
     _row(
         "Sky", CelestialBodiesShown=True, MoonAngularSize=11.0,

@@ -1,0 +1,72 @@
+"""The generator of the list of public enums."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from clawblox.engine.values.public_enums import PUBLIC_ENUMS, SOURCE
+from docs.public_enums import MODULE, render_module
+
+DECLARATIONS = """
+declare namespace Enum {
+    export namespace Zoom {
+        /**
+         * A comment with a Value: 7;
+         */
+        export interface None extends globalThis.EnumItem {
+            Name: "None";
+            Value: 0;
+            EnumType: typeof globalThis.Enum.Zoom;
+        }
+        export const None: None;
+        /**
+         * @deprecated renamed to None
+         */
+        export const Nothing: None;
+        export interface Back extends globalThis.EnumItem {
+            Name: "Back";
+            Value: -1;
+            EnumType: typeof globalThis.Enum.Zoom;
+        }
+        export const Back: Back;
+        export function GetEnumItems(this: globalThis.Enum): Array<globalThis.Enum.Zoom>;
+    }
+    export type Zoom = Zoom.None | Zoom.Back;
+    export namespace Material {
+        export interface Jelly extends globalThis.EnumItem {
+            Name: "Jelly";
+            Value: 1;
+        }
+        export const Jelly: Jelly;
+    }
+    export namespace Ado {
+        export interface Much extends globalThis.EnumItem {
+            Name: "Much";
+            Value: 3;
+        }
+        export const Much: Much;
+    }
+}
+"""
+
+
+def test_the_list_has_items_and_older_names_of_the_enums_that_the_engine_lacks(
+    tmp_path: Path,
+) -> None:
+    generated = tmp_path / "include" / "generated"
+    generated.mkdir(parents=True)
+    (generated / "enums.d.ts").write_text(DECLARATIONS)
+    (tmp_path / "package.json").write_text('{"name": "dump", "version": "1.2", "license": "MIT"}')
+    module: dict[str, str] = {}
+    exec(render_module(tmp_path), module)
+    assert module["SOURCE"] == "dump 1.2 (npm, MIT)"
+    assert module["PUBLIC_ENUMS"] == "Ado Much=3\nZoom None=0 Back=-1 Nothing=None\n"
+
+
+def test_the_list_in_the_package_is_as_it_was_generated() -> None:
+    assert re.fullmatch(r"@rbxts/types [\d.]+ \(npm, MIT\)", SOURCE)
+    lines = PUBLIC_ENUMS.splitlines()
+    assert lines == sorted(lines)
+    assert all(re.fullmatch(r"\w+( \w+=(-?\d+|\w+))+", line) for line in lines)
+    assert MODULE.read_text().count(PUBLIC_ENUMS) == 1
