@@ -358,7 +358,8 @@ def parse_report(status: int | None, body: bytes) -> HealthReport:
     if status != 200 or not body.startswith(b"{") or len(body) > _MAX_REPORT_BYTES:
         return HealthReport()  # many worlds answer with a text
     fields = _parse_fields(body)
-    return HealthReport(rate=_parse_rate(fields), errors=_parse_errors(fields))
+    errors = parse_errors(fields.get("errors"), fields.get("last_error"))
+    return HealthReport(rate=_parse_rate(fields), errors=errors)
 
 
 def _parse_rate(fields: Mapping[str, Any]) -> TickRate | None:
@@ -370,11 +371,17 @@ def _parse_rate(fields: Mapping[str, Any]) -> TickRate | None:
     return TickRate(nominal_hz=nominal, achieved_hz=achieved, tick_cost_s=cost)
 
 
-def _parse_errors(fields: Mapping[str, Any]) -> ScriptErrors | None:
-    count, last = whole_number(fields.get("errors"), low=1), fields.get("last_error")
-    if count is None:
+def parse_errors(count: object, last: object) -> ScriptErrors | None:
+    """Return the errors that another program has written; None without a number from 1.
+
+    Args:
+        count: Their number.
+        last: The text of the last one.
+    """
+    if (number := whole_number(count, low=1)) is None:
         return None
-    return ScriptErrors(count, clean_text(last) if isinstance(last, str) else "")
+    text = clean_text(last, max_chars=_MAX_REPORT_BYTES) if isinstance(last, str) else ""
+    return ScriptErrors(number, text)
 
 
 def report_fields(rate: TickRate | None, errors: ScriptErrors | None) -> dict[str, float | str]:

@@ -10,8 +10,9 @@ import attrs
 
 from clawblox.columns import Column, format_lines
 from clawblox.experiment.inspection import InspectedAgent, InspectedGeneration
-from clawblox.experiment.tables.rows import RowFacts
+from clawblox.experiment.tables.rows import Row, RowFacts
 from clawblox.printable import printable, printable_name
+from clawblox.protocol import parse_errors
 from clawblox.views.formatting import (
     format_cost,
     format_count,
@@ -41,6 +42,7 @@ def describe_generation(found: InspectedGeneration, width: int | None) -> list[s
             "status": printable(": ".join(filter(None, (row.status, row.ended_by or row.error)))),
             "scores": printable(_describe_scores(found)),
             "error": printable(row.error) if row.ended_by else "",
+            "scripts": printable(_describe_errors(row)),
             "time": _describe_time(found),
             "used": _describe_usage(row),
             "node": printable(format_node(row.node, row.differs)),
@@ -75,6 +77,11 @@ def _describe_scores(found: InspectedGeneration) -> str:
         f"{name} {value:g}{' (another version)' if name in row.kept_scores else ''}"
         for name, value in row.scores.items()
     )
+
+
+def _describe_errors(row: Row) -> str:
+    errors = parse_errors(row.script_errors, row.last_script_error)
+    return "" if errors is None else str(errors)
 
 
 def _describe_time(found: InspectedGeneration) -> str:

@@ -36,6 +36,7 @@ from clawblox.experiment.schedule.ports import (
     WorldEnded,
 )
 from clawblox.experiment.schedule.scheduler import Scheduler
+from clawblox.protocol import ScriptErrors
 from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.simulated_clock import SimulatedClock
 
@@ -301,6 +302,7 @@ class FakeWorkshop:
         room_after_s: Seconds after which attempts find it.
         waiting: Chains that wait for room.
         left: When the host ends that a killed orchestrator has left, by chain.
+        has_errors: Whether each world reports a script error, the name of its attempt.
         changes: Each time that an archive was ``removed``, that an attempt was ``renamed``, and
             that the files of the chains were ``derived`` again.
     """
@@ -327,6 +329,7 @@ class FakeWorkshop:
         self.waiting: list[str] = []
         self.left: dict[str, float] = {}
         self.reports_cost = True
+        self.has_errors = False
 
     async def serve(self) -> None:
         pass
@@ -402,6 +405,9 @@ class FakeWorkshop:
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         return self.ledgers.get((chain, run_id), [])
+
+    async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
+        return ScriptErrors(1, run_id) if self.has_errors else None
 
     async def free_bytes(self) -> int:
         return self.free

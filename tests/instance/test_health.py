@@ -27,6 +27,7 @@ from clawblox.instance.health import (
     run_steps,
     steps_until_ready,
 )
+from clawblox.protocol import HealthReport
 from clawblox.system.process_tree import Mark
 from tests.support import HANG_S, free_port, open_fds, running_world
 
@@ -398,7 +399,7 @@ class Looks:
 
     interval: float | None = None
     is_inherited = False
-    halt: str | None = None
+    report = HealthReport()
 
     def __init__(self, **changes: object) -> None:
         self.at: list[float] = []

@@ -302,12 +302,20 @@ class Scored(Struct):
     function: HookFacts | None = None
 
 
+class ScriptErrorFacts(Struct):
+    """The errors that a world reported last."""
+
+    count: Count
+    last: str = ""
+
+
 class Ended(Struct):
     """The end of an attempt."""
 
     usage: list[UsageFacts] = []
     elapsed_s: Seconds = 0.0
     idle_s: Seconds = 0.0
+    script_errors: ScriptErrorFacts | None = None
 
 
 class Committed(Ended, kw_only=True):

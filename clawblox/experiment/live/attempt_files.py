@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -17,11 +17,12 @@ import msgspec
 
 from clawblox.agents.usage import read_usage
 from clawblox.agents.values import Usage
-from clawblox.errors import AgentError, UsageError
+from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.experiment.history.facts import FilePath, Name
 from clawblox.experiment.layout import agent_index
 from clawblox.experiment.schedule.ports import AttemptError
-from clawblox.rundir.manifest import Update, manifest_path
+from clawblox.protocol import ScriptErrors, parse_errors
+from clawblox.rundir.manifest import Update, manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import state_dir
@@ -121,6 +122,16 @@ def write_record(run_dir: Path, record: AttemptRecord) -> None:
     """
     path = make_private_dir(state_dir(run_dir)) / RECORD_NAME
     publish_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def read_script_errors(run_dir: Path) -> ScriptErrors | None:
+    """Return the errors in the manifest of an attempt; None if it has none, or is lost. Blocks."""
+    try:
+        errors = read_manifest(run_dir).run.get("script_errors")
+    except ManifestError:
+        return None
+    known = errors if isinstance(errors, Mapping) else {}
+    return parse_errors(known.get("count"), known.get("last"))
 
 
 def label_run(run_dir: Path, status: RunStatus, ended_at: datetime | None = None) -> None:

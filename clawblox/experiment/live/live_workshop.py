@@ -28,6 +28,7 @@ from clawblox.experiment.live.attempt_files import (
     has_record,
     label_run,
     read_record,
+    read_script_errors,
     require_record,
     usage_since,
 )
@@ -49,6 +50,7 @@ from clawblox.experiment.schedule.ports import (
     Room,
     Signal,
 )
+from clawblox.protocol import ScriptErrors
 from clawblox.results import Event
 from clawblox.rundir.claims import instance_names
 from clawblox.system.files import available_bytes
@@ -242,6 +244,13 @@ class LiveWorkshop:
             return () if record is None else usage_since(run_dir, record)
 
         return await run_blocking(read)
+
+    async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
+        """Return the errors that the world of an attempt reported last, from its manifest.
+
+        Cancellation: has no effect.
+        """
+        return await run_blocking(read_script_errors, self._run_dir(chain, run_id))
 
     async def remove_checkpoint(self, chain: str, run_id: str, file: str) -> None:
         """Remove an archive that is no longer needed, if it exists.

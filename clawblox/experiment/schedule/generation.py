@@ -248,7 +248,7 @@ class GenerationRunner:
             "committed",
             {
                 **validated,
-                **self._totals(),
+                **await self._totals(run_id),
                 "used": usage_data(self.used),
                 "files": run_id,
                 "ended_by": self._closing,
@@ -470,16 +470,20 @@ class GenerationRunner:
 
     async def _fail(self, cause: FailureCause, text: str) -> None:
         moved_to = failed_name(self.order.run_id, self._clock.utc())
-        facts = {"cause": cause, "text": text, "moved_to": moved_to, **self._totals()}
+        facts = {"cause": cause, "text": text, "moved_to": moved_to}
+        facts |= await self._totals(self.order.run_id)
         await self._write("failed", facts)
         await self._workshop.set_aside(self.order.chain.name, self.order.run_id, moved_to)
         await self._recorder.derive()  # the pointer names the new path
 
     async def _pause(self, paused: Paused) -> None:
-        await self._write("paused", {**attrs.asdict(paused), **self._totals()})
+        totals = await self._totals(self.order.run_id)
+        await self._write("paused", {**attrs.asdict(paused), **totals})
 
-    def _totals(self) -> dict[str, Any]:
-        return {"usage": usage_data(self.usage), **self._seconds()}
+    async def _totals(self, run_id: str) -> dict[str, Any]:
+        errors = await self._workshop.script_errors(self.order.chain.name, run_id)
+        facts = {} if errors is None else {"script_errors": attrs.asdict(errors)}
+        return {"usage": usage_data(self.usage), **self._seconds(), **facts}
 
     def _seconds(self) -> dict[str, float]:
         return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}

@@ -18,6 +18,7 @@ from clawblox.errors.agent import ErrorKind
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.history.lines import CheckpointKind, FailureCause, Phase
 from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.protocol import ScriptErrors
 
 
 @attrs.frozen(kw_only=True)
@@ -435,6 +436,14 @@ class Workshop(Protocol):
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.
+
+        Cancellation: has no effect.
+        """
+
+    async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
+        """Return the errors that the world of an attempt reported last, from its files.
+
+        None if nothing shows that it had any.
 
         Cancellation: has no effect.
         """

@@ -120,6 +120,9 @@ class Row(RowFacts):
             as the latest one has not computed them for this generation.
         error: Why the latest attempt failed or paused, or why a score could not be computed; else
             empty.
+        script_errors: Number of script errors that the world of the latest attempt reported last;
+            None if it reported none.
+        last_script_error: Text of the last one; empty without.
         checkpoint: The archive of the end, else the latest archive; empty without one.
         forked_from: The archive at which the chain began; empty for a chain of the plan.
         branch: Short name of the branch's first message; empty for a chain of the plan.
@@ -144,6 +147,8 @@ class Row(RowFacts):
     score_versions: Mapping[str, str]
     kept_scores: tuple[str, ...]
     error: str
+    script_errors: int | None
+    last_script_error: str
     checkpoint: str
     forked_from: str
     branch: str
@@ -369,12 +374,16 @@ class _Record:
         point = None if latest is None else self.generation.latest_checkpoint
         ended_at = None if latest is None or latest.ending is None else latest.ending.at
         imported = [row["end_utc"] for row in self._imported]
+        ending = {} if latest is None or latest.ending is None else latest.ending.data
+        errors = ending.get("script_errors") or {}
         return {
             "ended_by": end.get("ended_by", ""),
             "ended_at": end.get("ended_at", ended_at or next(iter(imported), None)),
             "active_s": end.get("elapsed_s", 0.0 if point is None else point.elapsed_s),
             "idle_s": end.get("idle_s", 0.0 if point is None else point.idle_s),
             "world_time": find_world_time(self.generation),
+            "script_errors": errors.get("count"),
+            "last_script_error": errors.get("last", ""),
         }
 
     def _agent_facts(self, index: int) -> dict[str, Any]:

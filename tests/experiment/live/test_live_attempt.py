@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -30,6 +31,7 @@ from clawblox.experiment.schedule.ports import (
     Signal,
     WorldEnded,
 )
+from clawblox.protocol import ScriptErrors
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.operations import stop_instances
 from tests.agents.small import until
@@ -245,6 +247,24 @@ async def test_the_attempt_itself_stops_its_world_without_a_report(alone: Scene)
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
     assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
+
+
+async def test_the_script_errors_of_its_world_are_found_when_it_has_ended(
+    alone: Scene, tmp_path: Path
+) -> None:
+    world = tmp_path / "engine"
+    world.mkdir()
+    (world / "world.toml").write_text('name = "engine"\ngame_type = "lua"\n')
+    (world / "main.lua").write_text(
+        'game:GetService("Players").PlayerAdded:Connect(function() error("no room") end)'
+    )
+    alone.plan = alone.plan.but(world=world)
+    await alone.prepare(alone.order())
+    assert await alone.workshop.script_errors("r1", FIRST) is None
+    async with alone.open(alone.order()) as attempt:
+        await attempt.start()
+    errors = await alone.workshop.script_errors("r1", FIRST)
+    assert errors == ScriptErrors(1, "Failed to fire PlayerAdded: main.lua:1: no room")
 
 
 async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue(

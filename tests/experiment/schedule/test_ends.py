@@ -9,7 +9,7 @@ import pytest
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.tables.rows import find_world_time
+from clawblox.experiment.tables.rows import find_world_time, make_row
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
@@ -114,6 +114,18 @@ async def test_a_generation_has_the_worlds_time_of_its_end_whenever_it_was_inter
         assert commit(simulation).data["world_time"] == 3600.0, kill_at
         chain = simulation.state.chain("r1")
         assert find_world_time(chain.generations[1]) == 3600.0
+
+
+async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> None:
+    simulation = Simulation(make_plan(retry={"delay": 0.0}))
+    simulation.workshop.troubles["r1"] = [Trouble(500.0, "world")]
+    simulation.workshop.has_errors = True
+    assert await simulation.run()
+    ends = [line for line in simulation.journal.lines if line.type in ("failed", "committed")]
+    expected = [{"count": 1, "last": line.attempt} for line in ends]
+    assert [line.data["script_errors"] for line in ends] == expected
+    row = make_row(simulation.plan, simulation.state, "r1", 1)
+    assert (row.script_errors, row.last_script_error) == (1, ends[-1].attempt)
 
 
 # -- trouble ------------------------------------------------------------------------------------

@@ -70,6 +70,22 @@ def test_a_row_has_the_node_of_its_latest_attempt_and_how_the_machines_differed(
     assert [(row.node, row.differs) for row in rows] == [("n3", differs), ("", "")]
 
 
+def test_a_row_has_the_script_errors_of_its_latest_attempt_and_agents_have_none() -> None:
+    journal = Journal()
+    first = {"count": 3, "last": "main.lua:2: no"}
+    journal.open("r1", 1).work().end("failed", cause="world", text="halted", script_errors=first)
+    journal.open("r1", 1).work().commit(
+        USAGE, script_errors={"count": 5, "last": "main.lua:9: off"}
+    )
+    journal.open("r1", 2).work().commit(USAGE)
+    journal.open("r2", 1).work()
+    rows = [(row.script_errors, row.last_script_error) for row in make_rows_from(journal)]
+    assert rows == [(5, "main.lua:9: off"), (None, ""), (None, "")]
+    assert not {name for name in attrs.fields_dict(AgentRow) if "error" in name}
+    text = make_results(make_plan(), journal.state).to_csv()
+    assert [cells["script_errors"] for cells in csv.DictReader(io.StringIO(text))] == ["5", "", ""]
+
+
 def test_agents_have_rows_with_their_own_usage() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work().commit(USAGE)
