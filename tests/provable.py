@@ -66,6 +66,8 @@ def make_provable_world(
         "[run]",
         f"command = {json.dumps(provable_command(clock, defect))}",
     ]
+    if defect == "script-errors":
+        toml += ["[run.liveness]", 'path = "/health"']
     if declares_actions:
         shown = (", ".join(f"{key} = {_as_toml(act[key])}" for key in act) for act in ACTIONS)
         toml += ["[conformance]", f"actions = [{', '.join(f'{{ {act} }}' for act in shown)}]"]

@@ -427,6 +427,11 @@ class Instances:
             return (await live.call("GET", API_ROUTE)).answer is None
         return live.is_given_up
 
+    async def end_probe(self) -> None:
+        """Stop the instance that most checks use; a check that needs it starts another."""
+        async with self._probe_lock:
+            await self._end_probe()
+
     async def _end_probe(self) -> None:
         """Stop the instance that most checks use, if there is one."""
         probe, self._probe = self._probe, None

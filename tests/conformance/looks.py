@@ -562,6 +562,12 @@ def obeys_sigterm(bed: Bed) -> bool:
     return world.wait() == 0
 
 
+def reports_no_errors(bed: Bed) -> bool:
+    world = bed.start()
+    answer = world.ask("GET", "/health", headers={"X-Operator-Token": world.token})
+    return answer.status == 404 or "errors" not in answer.json()
+
+
 def leaves_nothing(bed: Bed) -> bool:
     world = bed.start()
     world.process.terminate()

@@ -95,6 +95,7 @@ EVIDENCE: Mapping[str, str] = {
     "ignores-sigterm": "it ignored SIGTERM, and was killed after",
     "leaves-file": "these were made or changed: orchard.lock",
     "leaves-daemon": "these ignored SIGTERM, and were killed after",
+    "script-errors": "a life reported 1 script error, the last: trees.lua:3: no apple",
     "loses-chance": "the restored world",
     "reseeds-on-restore": "the second restore",
     "rounds-floats": "the restored world",

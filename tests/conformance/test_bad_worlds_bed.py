@@ -90,6 +90,7 @@ LOOKS: Mapping[Look, tuple[str, ...]] = {
     ),
     looks.obeys_sigterm: ("ignores-sigterm",),
     looks.leaves_nothing: ("leaves-file", "leaves-daemon"),
+    looks.reports_no_errors: ("script-errors",),
 }
 """The defects that each look must see, in both clocks."""
 

@@ -270,6 +270,9 @@ _HYGIENE = {
     "ignores-sigterm": _everywhere("hygiene.stop", "The world ignores SIGTERM."),
     "leaves-file": _everywhere("hygiene.files", "The world leaves a file in its directory."),
     "leaves-daemon": _everywhere("hygiene.processes", "The world leaves a daemon process."),
+    "script-errors": _everywhere(
+        "hygiene.script_errors", "The world reports an error of a script, after which it went on."
+    ),
 }
 
 DEFECTS: Mapping[str, Defect] = {

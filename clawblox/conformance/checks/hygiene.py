@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from clawblox.columns import shorten
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.conformance.host_traces import (
     HostTrace,
@@ -18,8 +19,10 @@ from clawblox.conformance.live import LiveWorld
 from clawblox.conformance.ordinary import GROWTH_BYTES, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed
 from clawblox.differences import ABSENT, Difference
-from clawblox.printable import name_some
-from clawblox.results import StopResult
+from clawblox.printable import name_some, printable
+from clawblox.protocol import ScriptErrors
+from clawblox.results import StartedWorld, StopResult
+from clawblox.rundir.records import read_record
 from clawblox.world.sources import digest_sources
 
 CHECKS: Final = Checks("hygiene")
@@ -27,6 +30,7 @@ _must = partial(CHECKS.must, needs_directory=True)
 _should = partial(CHECKS.should, needs_directory=True)
 
 _SHOWN: Final = 5
+_MAX_ERROR_CHARS: Final = 300
 
 
 @_should("growth", "A snapshot has the state, not the history: it does not grow with every input.")
@@ -179,3 +183,29 @@ async def look_at_processes(lab: Lab) -> str:
             f" {name_some(left, _SHOWN)}"
         )
     return f"all its processes ended within {stopped.elapsed_s:.2f} s"
+
+
+@_must(
+    "script_errors",
+    "No script of a world fails: the world reports no script errors to its operator.",
+    is_last=True,
+)
+async def look_at_script_errors(lab: Lab) -> str:
+    """Read what each life has reported last, after its end."""
+    await live_ordinary(lab)
+    await lab.end_probe()
+    reports = await run_blocking(_read_reports, [live.started for live in lab.lives])
+    if reports:
+        worst = max(reports, key=lambda errors: errors.count)
+        raise Failed(
+            f"a life reported {shorten(printable(str(worst)), _MAX_ERROR_CHARS)}; correct the"
+            " script, or let pcall catch what may fail: the log of the world has each place"
+        )
+    return f"none of {len(lab.lives)} lives reported an error"
+
+
+def _read_reports(lives: Iterable[StartedWorld | None]) -> list[ScriptErrors]:
+    """Return the script errors that lives reported last. Blocks."""
+    known = {life.name: life.run_dir for life in lives if life is not None}
+    records = (read_record(run_dir, name) for name, run_dir in known.items())
+    return [record.script_errors for record in records if record and record.script_errors]
