@@ -8,6 +8,7 @@ agent that answers with an input.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -15,14 +16,13 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import bind_methods
-from clawblox.engine.saved_state import FUNCTION, Layouts, SavedState, object_slot, optional, record
+from clawblox.engine.saved_state import Layouts, SavedState, entries, object_slot, record
 from clawblox.engine.scheduler import START_STEPS, TICK_RATE
 from clawblox.engine.services.remote_events import RemoteEvents, find_remote, player_argument
 from clawblox.engine.slots import Slots
 from clawblox.foreign_values import finite_number
-from clawblox.luau import Coroutine, LuaError, RuntimeFault, fail_call
+from clawblox.luau import Coroutine, RuntimeFault, fail_call
 from clawblox.luau.runtime.host import to_luau
 from clawblox.server import Json
 
@@ -30,16 +30,12 @@ TIMEOUT_S: Final = 60
 """Simulation time after which a question to an agent fails."""
 MAX_ARGUMENTS: Final = 100
 """Of a question of an agent."""
+MAX_CALLS: Final = 256
+"""Questions of an agent that scripts have not answered yet."""
 _MAX_ID: Final = 100  # characters
 _QUESTIONS_PER_STEP: Final = 8  # looking through the questions that wait
 
-_ANSWERING: Final = """\
-local answer = ...
-return function(callback, remote, player, id, ...)
-	answer(remote, player, id, pcall(callback, player, ...))
-end
-"""
-"""Runs ``OnServerInvoke`` in a thread that a snapshot can hold, and passes its results on."""
+_FAILED: Final = "the function of the world failed"
 
 
 @attrs.define(eq=False)
@@ -72,7 +68,7 @@ _QUESTION: Final = record(
 
 
 class RemoteFunctions(SavedState):
-    """The questions that wait for an agent.
+    """The questions that wait for an agent, and those that wait for a script.
 
     Args:
         model: The data model; the methods of ``RemoteFunction`` are added to it.
@@ -82,7 +78,9 @@ class RemoteFunctions(SavedState):
     layouts: ClassVar[Layouts] = {
         "_questions": [_QUESTION],
         "_asked": shapes.whole,
-        "_answering": optional(FUNCTION),
+        "_calls": entries(
+            object_slot(Coroutine), object_slot(Instance), object_slot(Instance), shapes.anything
+        ),
     }
 
     def __init__(self, model: DataModel, events: RemoteEvents) -> None:
@@ -90,12 +88,7 @@ class RemoteFunctions(SavedState):
         self._events = events
         self._questions: list[_Question] = []
         self._asked = 0
-        self._answering: Any = None  # the function of the chunk, once an agent has asked
-
-        def answer(remote: Any = None, player: Any = None, *values: Any) -> Any:
-            return self._answer(remote, player, *values)
-
-        self._lent_answer = model.host.raw("RemoteFunction.answer")(answer)
+        self._calls: dict[Coroutine, tuple[Instance, Instance, Json]] = {}
         model.classes.add("RemoteFunction", methods=bind_methods(self, "remote"))
 
     # Questions of agents
@@ -124,43 +117,34 @@ class RemoteFunctions(SavedState):
             self._tell(player, remote, {"answer": ident, "error": text})
         elif remote.read("OnServerInvoke") is None:
             self._tell(player, remote, {"answer": ident, "error": "nothing answers"})
+        elif sum(asker is player for _, asker, _ in self._calls.values()) >= MAX_CALLS:
+            text = f"{MAX_CALLS} questions wait for an answer"
+            self._tell(player, remote, {"answer": ident, "error": text})
         else:
             self._run(remote, player, ident, arguments)
 
     def _run(self, remote: Instance, player: Instance, ident: Json, arguments: list[Json]) -> None:
+        """Call ``OnServerInvoke`` in a thread of its own."""
         scheduler = self._model.scheduler
-        if self._answering is None:
-            chunk = scheduler.vm.load(_ANSWERING, "=RemoteFunction")
-            (self._answering,) = scheduler.vm.call(chunk, self._lent_answer)
         scheduler.charge(START_STEPS)
-        callback = remote.read("OnServerInvoke")
-        values = map(to_luau, arguments)
-        scheduler.run(self._answering, callback, remote, player, to_luau(ident), *values)
+        thread = scheduler.vm.coroutine(remote.read("OnServerInvoke"))
+        self._calls[thread] = (remote, player, ident)
+        thread.ended = partial(self._answer, thread)
+        scheduler.resume(thread, (player, *map(to_luau, arguments)))
 
-    def _answer(
-        self,
-        remote: Any,
-        player: Any,
-        ident: Any = None,
-        has_succeeded: Any = None,
-        *results: Any,
-    ) -> Any:
-        """Tell an agent what ``OnServerInvoke`` has returned; let its error end the thread."""
-        asker = player_argument(player, 2, "answer")
-        if not isinstance(remote, Instance):
-            raise wrong_argument(remote, 1, "answer", "RemoteFunction")
-        shown = self._events.payload((ident,))
-        if has_succeeded is True:
+    def _answer(self, thread: Coroutine, ok: bool, values: tuple[Any, ...]) -> None:
+        """Tell an agent what ``OnServerInvoke`` has returned, or that it has failed."""
+        remote, player, ident = self._calls.pop(thread)
+        error = thread.error
+        answer: dict[str, Json] = {"answer": ident, "error": _FAILED}
+        if ok:
             try:
-                answer = {"answer": shown, "result": self._events.payload(results)}
-            except RuntimeFault as error:
-                has_succeeded, results = False, (str(error),)
-        if has_succeeded is not True:
-            answer = {"answer": shown, "error": "the function of the world failed"}
-        self._tell(asker, remote, answer)
-        if has_succeeded is not True:
-            raise LuaError(results[0] if results else None)
-        return ()
+                answer = {"answer": ident, "result": self._events.payload(values)}
+            except RuntimeFault as fault:
+                error = fault
+        self._tell(player, remote, answer)
+        if error is not None:
+            self._model.scheduler.fail(error)
 
     def _tell(self, player: Instance, remote: Instance, payload: Json) -> None:
         """Send an event to the agent of a player who is in the world."""
@@ -197,9 +181,15 @@ class RemoteFunctions(SavedState):
     def expire(self) -> None:
         """Let the questions fail that nobody will answer, at the start of a tick.
 
+        Those of agents who have left are forgotten.
+
         Raises:
             WorldHalted: A script does not catch that.
         """
+        for thread, (_, asker, _) in tuple(self._calls.items()):
+            if asker.parent is None:  # nobody hears the answer
+                del self._calls[thread]
+                thread.ended = None
         if not self._questions:
             return
         scheduler = self._model.scheduler
@@ -222,9 +212,10 @@ class RemoteFunctions(SavedState):
         """Iterate over the threads that it keeps alive, to count them as memory."""
         for question in self._questions:
             yield question.thread
+        yield from self._calls
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore the questions of a snapshot.
+        """Restore the questions of a snapshot, in both directions.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -232,6 +223,8 @@ class RemoteFunctions(SavedState):
         super().restore(document, slots)
         for question in self._questions:
             self._model.scheduler.restore_parked(question.thread)
+        for thread in self._calls:
+            thread.ended = partial(self._answer, thread)
 
 
 def _refusal(name: str, player: Instance, why: str) -> str:

@@ -172,6 +172,54 @@ def test_a_question_that_fails_is_an_error_of_the_script_and_an_answer(
     assert payloads(world) == [{"answer": 1, "error": "the function of the world failed"}]
 
 
+LATER = """
+local shop = Instance.new("RemoteFunction", game.ReplicatedStorage)
+shop.Name = "Shop"
+local threads = {}
+shop.OnServerInvoke = function(player, kind)
+    threads[kind] = coroutine.running()
+    if kind == "never" then coroutine.yield() end
+    task.wait(0.1)
+    if kind == "bad" then error("no coins") end
+    return kind
+end
+task.wait(0.05)
+if threads.cancelled then task.cancel(threads.cancelled) end
+"""
+
+
+def test_questions_that_wait_are_answered_whatever_becomes_of_them(tmp_path: Path) -> None:
+    (tmp_path / "main.lua").write_text(LATER)
+    (tmp_path / "world.toml").write_text('name = "later"')
+    plan = Plan().join(0, "Ada").join(0, "Bo")
+    for kind in ("good", "bad", "cancelled", "never"):
+        question = {"name": "Shop", "arguments": [kind], "id": kind}
+        plan.act(1, "Ada", "RemoteFunction", question)
+        if kind != "cancelled":
+            plan.act(1, "Bo", "RemoteFunction", question)
+    plan.leave(4, "Bo")
+    run = torture(tmp_path, plan, ticks=14, saves=(2, 5, 8))
+    events = run.world.observe(agent_id("Ada"))["recent_events"]
+    failed = "the function of the world failed"
+    assert [event["payload"] for event in events] == [
+        {"answer": "cancelled", "error": failed},
+        {"answer": "good", "result": "good"},
+        {"answer": "bad", "error": failed},
+    ]
+    services = run.world.snapshot()["systems"]["services"]
+    assert len(services["remote_functions"]["calls"]) == 1, "Ada's question that is never answered"
+    assert run.world._parts.scheduler.errors.count == 2, "one of them for Bo, who has left"
+
+
+def test_an_agent_has_at_most_256_questions_that_wait() -> None:
+    world = bench(f"{SHOP}shop.OnServerInvoke = function() coroutine.yield() end", players=["Ann"])
+    for number in range(258):
+        ask(world, {"name": "Shop", "id": number})
+    world.tick()
+    text = "256 questions wait for an answer"
+    assert payloads(world) == [{"answer": number, "error": text} for number in (256, 257)]
+
+
 ASKING = """
 local poll = Instance.new('RemoteFunction', ReplicatedStorage)
 poll.Name = 'Poll'
