@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.services import memory_rows
 from clawblox.engine.services.memory_rows import Item, MemoryRows, QueuedItem, RowsFull
 from tests.engine.services.bench import Bench
@@ -30,6 +32,25 @@ def test_each_call_takes_a_tick() -> None:
     assert world.printed() == []
     world.tick()
     assert world.printed() == ["1"]
+
+
+def test_a_read_takes_a_tick_also_after_the_answer_of_a_data_store(tmp_path: Path) -> None:
+    world = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    world.run(
+        HEAD
+        + """
+        local q, now = m:GetQueue('q'), 0
+        RunService.Heartbeat:Connect(function() now += 1 end)
+        q:AddAsync(5, 9)
+        DataStoreService:GetDataStore('d'):GetAsync('k')
+        local start = now
+        local values = q:ReadAsync(1)
+        print(values[1], now - start)
+        """
+    )
+    world.tick(6)
+    world.close()
+    assert world.printed() == ["5\t1"]
 
 
 def test_a_hash_map_keeps_values_until_they_expire() -> None:
