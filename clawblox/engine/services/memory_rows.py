@@ -20,6 +20,8 @@ MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 8 << 20
 """How long they may be together, in characters of keys and values."""
 
+_NEVER: Final = 1 << 62
+
 SortKey: TypeAlias = float | str | None
 Bound: TypeAlias = tuple[SortKey, str | None]
 """A sort key, and a key; None for one that is not given."""
@@ -94,6 +96,7 @@ class MemoryRows(SavedState):
         self._numbered = 0  # values of queues, and reads
         self._count = 0
         self._size = 0
+        self._first_expires = _NEVER  # or earlier, if the value is gone
 
     # Maps
 
@@ -115,6 +118,7 @@ class MemoryRows(SavedState):
         else:
             self._make_room(0, len(item.value) - len(old.value), tick)
         self._maps.setdefault(name, {})[key] = item
+        self._first_expires = min(self._first_expires, item.expires)
 
     def remove(self, name: str, key: str) -> None:
         """Remove the value of a key, if there is one."""
@@ -155,6 +159,7 @@ class MemoryRows(SavedState):
         self._make_room(1, len(item.value), tick)
         self._numbered += 1
         self._queues.setdefault(name, {})[self._numbered] = item
+        self._first_expires = min(self._first_expires, item.expires)
 
     def read(
         self, name: str, count: int, *, only_all: bool, tick: int, hidden: int
@@ -193,7 +198,8 @@ class MemoryRows(SavedState):
     # Room
 
     def _make_room(self, rows: int, size: int, tick: int) -> None:
-        if not self._has_room(rows, size):
+        if not self._has_room(rows, size) and tick >= self._first_expires:
+            # At most once a tick: a script could fail for lack of room again and again.
             _drop_expired(self._maps, tick)
             _drop_expired(self._queues, tick)
             self._measure()
@@ -210,10 +216,18 @@ class MemoryRows(SavedState):
         self._size -= size
 
     def _measure(self) -> None:
-        maps, queues = self._maps.values(), self._queues.values()
-        sizes = [len(key) + len(item.value) for items in maps for key, item in items.items()]
-        sizes += [len(item.value) for queue in queues for item in queue.values()]
-        self._count, self._size = len(sizes), sum(sizes)
+        sizes = [
+            (len(key) + len(item.value), item.expires)
+            for items in self._maps.values()
+            for key, item in items.items()
+        ]
+        sizes += [
+            (len(item.value), item.expires)
+            for queue in self._queues.values()
+            for item in queue.values()
+        ]
+        self._count, self._size = len(sizes), sum(size for size, _ in sizes)
+        self._first_expires = min((expires for _, expires in sizes), default=_NEVER)
 
     def restore(self, document: Any, slots: Slots) -> None:
         """Restore the values of a snapshot.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -384,3 +385,25 @@ def test_a_map_that_is_full_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(RowsFull):
         rows.put("m", "k", Item("123456", 9), 0)
     assert rows.find("m", "k", 0) == Item("1", 9)
+
+
+def test_a_full_store_is_searched_for_expired_values_at_most_once_a_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches: list[int] = []
+    drop = memory_rows._drop_expired
+
+    def count(stores: dict[str, Any], tick: int) -> None:
+        searches.append(tick)
+        drop(stores, tick)
+
+    monkeypatch.setattr(memory_rows, "_drop_expired", count)
+    monkeypatch.setattr(memory_rows, "MOST_ROWS", 2)
+    rows = MemoryRows()
+    rows.put("m", "a", Item("1", 3), 0)
+    rows.put("m", "b", Item("1", 9), 0)
+    for tick in (1, 1, 2, 3, 3, 4, 4):
+        with contextlib.suppress(RowsFull):
+            rows.put("m", f"new {tick}", Item("1", tick + 1), tick)
+            rows.put("m", "another", Item("1", 9), tick)
+    assert searches == [3, 3, 4, 4]  # maps and queues
