@@ -92,3 +92,34 @@ async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_sav
     equal = Landing(1.0, make_documents(1.0, tired=2), {}, "restore 3", 1.0)
     evidence = await look(monkeypatch, original, *restored, equal)
     assert evidence.startswith("2 pairs of 4 lives landed together (1 with the original)")
+
+
+ROWS = """
+local board = game:GetService("DataStoreService"):GetOrderedDataStore("board")
+local log = Instance.new("Folder", workspace)
+task.spawn(function()
+    for at = 1, 9 do board:SetAsync("p" .. at, at * 7 % 10) end
+    while true do
+        for _, entry in board:GetSortedAsync(false, 9) do
+            log:SetAttribute("seen", (log:GetAttribute("seen") or 0) + entry.value)
+        end
+        task.wait(0.3)
+    end
+end)
+game:GetService("AgentInputService").InputReceived:Connect(function(player, kind, data)
+    log:SetAttribute("asked", (log:GetAttribute("asked") or 0) + data.number)
+end)
+"""
+
+
+@pytest.mark.thorough
+async def test_a_save_with_a_waiting_input_is_restored_with_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "main.lua").write_text(ROWS)
+    (tmp_path / "world.toml").write_text(
+        'name = "rows"\n[conformance]\nactions = [{ type = "Ask", data = { number = 4 } }]\n'
+    )
+    monkeypatch.setattr(landings, "_WAITING_S", 60.0)
+    (result,) = (await check_world(tmp_path, ["restore.pending"], seed=1)).checks
+    assert result.status == "passed", result.evidence
