@@ -174,7 +174,7 @@ class Animations(SavedState):
         """Let a tick pass for every track.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         for number, active in tuple(self._active.items()):
             if self._active.get(number) is active:

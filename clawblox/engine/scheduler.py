@@ -338,7 +338,9 @@ class Scheduler(SavedState):
     def defer(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
         """Start a function, or resume a thread, before the threads that wait resume next."""
         thread = self._as_thread(target)
-        self.resume_parked(thread, *values)
+        self._forget(thread)
+        self._parked[thread] = 0
+        self._deferred[thread] = values
         return thread
 
     def _due_after(self, seconds: float) -> int:
@@ -367,7 +369,7 @@ class Scheduler(SavedState):
         return suspension
 
     def park(self) -> tuple[Coroutine, Yield]:
-        """Let the running thread wait for `resume_parked`.
+        """Let the running thread wait until the engine resumes it with `resume`.
 
         Returns:
             The thread, and the exception to raise.
@@ -380,12 +382,6 @@ class Scheduler(SavedState):
         self._forget(thread)
         self._parked[thread] = 0
         return thread, suspension
-
-    def resume_parked(self, thread: Coroutine, *values: Any) -> None:
-        """Resume a thread before the threads that wait resume next; a dead thread stays dead."""
-        self._forget(thread)
-        self._parked[thread] = 0
-        self._deferred[thread] = values
 
     def cancel(self, thread: Coroutine) -> None:
         """Drop a waiting thread; a dead thread stays dead.
@@ -466,6 +462,7 @@ class Scheduler(SavedState):
         for thread, values in self._deferred.items():
             yield thread
             yield from values
+        yield from self._yielded
 
     # Snapshots
 

@@ -192,7 +192,7 @@ class Tweens(SavedState):
         Raises:
             LuaError: The scripts have used up the steps of this tick, or a property refuses its
                 value.
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         for number, active in tuple(self._active.items()):
             if self._active.get(number) is active:

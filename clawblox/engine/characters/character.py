@@ -103,7 +103,7 @@ class Character:
             moved: How the body moves in this tick.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         x, z = moved.x, moved.z
         length = math.hypot(x, z)

@@ -106,7 +106,7 @@ class Characters(SavedState):
         """Read what Humanoids were asked for, end walks that are over, and move the bodies.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         scheduler, space = self._model.scheduler, self._parts.space
         space.prepare()

@@ -48,7 +48,7 @@ class Spawning:
             joined: The player, already among ``Players``.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         players = self._model.services["Players"]
         if players.read("CharacterAutoLoads"):

@@ -80,7 +80,7 @@ def fill_backpack(owner: Instance) -> None:
     """Give a player who gets a character copies of what is in StarterPack, in place of old tools.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     backpack = _find_backpack(owner)
     if backpack is not None:
@@ -208,7 +208,7 @@ def equip_named(sender: Instance, data: Json) -> None:
     """Carry out an input ``EquipTool``: the player holds the first tool with a name.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     name = data.get("name") if isinstance(data, dict) else None
     humanoid = _humanoid(sender)
@@ -224,7 +224,7 @@ def unequip(sender: Instance, data: Json) -> None:
     """Carry out an input ``UnequipTools``.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     humanoid = _humanoid(sender)
     if humanoid is not None:
@@ -235,7 +235,7 @@ def activate_held(sender: Instance, data: Json) -> None:
     """Carry out an input ``ActivateTool``.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     for tool in _list_tools(sender.read("Character"))[:1]:
         activate(tool)
@@ -245,7 +245,7 @@ def deactivate_held(sender: Instance, data: Json) -> None:
     """Carry out an input ``DeactivateTool``.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     for tool in _list_tools(sender.read("Character"))[:1]:
         deactivate(tool)

@@ -172,7 +172,7 @@ class Instance(HostObject):
         """Set a plain property and fire its changed event, without its effect.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         if self.store(name, value) and self.signals:
             self.tell_changed(name)
@@ -181,7 +181,7 @@ class Instance(HostObject):
         """Fire the events of a property's change.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         self.fire(PROPERTY_SIGNAL + name)
         if "Changed" in self.signals and "Value" not in self.spec.properties:
@@ -202,7 +202,7 @@ class Instance(HostObject):
         """Fire an event, if anything listens.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         signal = self.signals.get(event)
         if signal is not None:

@@ -48,7 +48,7 @@ def set_parent(instance: Instance, parent: Instance | None) -> None:
     Raises:
         RuntimeFault: It is destroyed, or would be below itself.
         LuaError: The scripts have used up the steps of this tick.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     if parent is instance.parent:
         return
@@ -133,7 +133,7 @@ def destroy(instance: Instance) -> None:
 
     Raises:
         RuntimeFault: It is a service.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     if instance.is_destroyed:
         return
@@ -186,7 +186,7 @@ def set_attribute(instance: Instance, name: str, value: Any) -> None:
 
     Raises:
         RuntimeFault: A value of this type cannot be an attribute.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     if value is None:
         instance.attributes.pop(name, None)
@@ -205,7 +205,7 @@ def add_tag(instance: Instance, tag: str) -> None:
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     if tag not in instance.tags:
         instance.tags[tag] = None
@@ -218,7 +218,7 @@ def remove_tag(instance: Instance, tag: str) -> None:
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     if tag in instance.tags:
         del instance.tags[tag]

@@ -57,7 +57,7 @@ class Touches:
             overlapping: The pairs that overlap after a step, in order.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         before, self._touching = self._touching, {}
         for pair in overlapping:
@@ -244,7 +244,7 @@ class Parts(SavedState):
         """Fire ``Touched`` and ``TouchEnded``.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         self._touches.report(self.space.overlaps.current())
 
@@ -254,7 +254,7 @@ class Parts(SavedState):
         What a script has written since the step stays.
 
         Raises:
-            WorldHalted: A handler of a destroyed part fails.
+            WorldHalted: The error of a handler of a destroyed part halts the world.
         """
         lowest = self._model.workspace.read("FallenPartsDestroyHeight")
         fallen = []

@@ -124,7 +124,7 @@ def _move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
 
     Raises:
         RuntimeFault: A part would be somewhere that is not finite.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     pivot = multiply(goal, multiply(invert(start), get_pivot(model)))
     _move_rigidly(model, start, goal)

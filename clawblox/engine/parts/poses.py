@@ -49,7 +49,7 @@ def write_cframe(part: Instance, frame: CFrame) -> None:
 
     Raises:
         RuntimeFault: A number is not finite.
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     refuse_infinite(frame)
     has_moved = part.read("Position") != frame.position

@@ -158,7 +158,7 @@ class AgentInputs(SavedState):
         """Fire ``InputReceived`` for each input, in the order in which the players joined.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         if not self._arrived:
             return
@@ -210,7 +210,7 @@ def click(player: Instance, data: Json) -> None:
     """Carry out a ``GuiClick``: fire the event of the element that the player clicks, if any.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     element_id = data.get("element_id") if isinstance(data, dict) else None
     element = find_clicked(player.read("PlayerGui"), element_id)

@@ -280,7 +280,7 @@ class DataStores(SavedState):
         """Answer the calls of the last tick, at the start of this one; wait for the database.
 
         Raises:
-            WorldHalted: A script fails, also because it does not catch the database's error.
+            WorldHalted: The error of a script halts the world; also that of the database.
         """
         self._settle()
         calls, answers = self._sent, self._answers

@@ -164,7 +164,7 @@ def fire_stepped(model: DataModel) -> None:
     """Fire ``Stepped(time, dt)`` and ``PreSimulation(dt)``, before inputs and physics.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     service = model.services["RunService"]
     service.fire("Stepped", model.scheduler.time, TICK_S)
@@ -175,7 +175,7 @@ def fire_heartbeat(model: DataModel) -> None:
     """Fire ``PostSimulation(dt)`` and ``Heartbeat(dt)``, after physics.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     service = model.services["RunService"]
     service.fire("PostSimulation", TICK_S)

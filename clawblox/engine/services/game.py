@@ -113,7 +113,7 @@ class DebrisQueue(SavedState):
         """Destroy the instances that are due, at the start of a tick.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         tick = self._model.scheduler.tick
         for instance in [candidate for candidate, due in self._due.items() if due <= tick]:

@@ -121,7 +121,7 @@ class Players(SavedState):
             name: The player's name, as text.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         user_id = uuid.UUID(agent_id).int & _USER_ID_BITS or 1
         return self._add(agent_id, to_luau_text(name), float(user_id), is_bot=False)
@@ -147,7 +147,7 @@ class Players(SavedState):
         """Remove a player: ``PlayerRemoving`` fires while everything of the player is still there.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         player = self._players.get(agent_id)
         if player is None:
@@ -179,7 +179,7 @@ class Players(SavedState):
         """Remove kicked and idle players; then let bots join.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         kicks, self._kicks = self._kicks, []
         for player, reason in kicks:

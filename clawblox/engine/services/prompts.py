@@ -57,7 +57,7 @@ def click_part(player: Instance, data: Json) -> None:
         data: ``id`` of the entity. Other data is ignored.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     part = _find_part(player.model, data)
     detector = None if part is None else _find_use(part, _CLICK)
@@ -92,7 +92,7 @@ class Prompts(SavedState):
             data: ``id`` of the entity. Other data only ends what the player holds.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         self._end(player)
         part = _find_part(self._model, data)
@@ -110,7 +110,7 @@ class Prompts(SavedState):
         """Trigger the prompts that were held long enough, and end those out of reach.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         if not self._holds:
             return

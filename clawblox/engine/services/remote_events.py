@@ -236,7 +236,7 @@ class RemoteEvents(SavedState):
                 is ignored.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         event = find_remote(self._model, "RemoteEvent", data)
         if event is not None:

@@ -103,7 +103,7 @@ class RemoteFunctions(SavedState):
                 answer repeats. Other data is ignored.
 
         Raises:
-            WorldHalted: A script fails.
+            WorldHalted: The error of a script halts the world.
         """
         if isinstance(data, dict) and "answer" in data:
             self._take_answer(player, data["answer"], data.get("result"))
@@ -184,7 +184,7 @@ class RemoteFunctions(SavedState):
         Those of agents who have left are forgotten.
 
         Raises:
-            WorldHalted: A script does not catch that.
+            WorldHalted: A script does not catch that, and the error halts the world.
         """
         for thread, (_, asker, _) in tuple(self._calls.items()):
             if asker.parent is None:  # nobody hears the answer

@@ -48,7 +48,7 @@ class Speech(SavedState):
         """Fire ``Chatted(message)`` for each message, in the order in which they came.
 
         Raises:
-            WorldHalted: A handler fails.
+            WorldHalted: The error of a handler halts the world.
         """
         while self._said:
             player, content = self._said.popleft()

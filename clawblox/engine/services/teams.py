@@ -97,7 +97,7 @@ def assign_team(player: Instance) -> None:
     """Let a player who joins be in the smallest team with ``AutoAssignable``, if there is one.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     teams = [team for team in _list_teams(player.model) if team.read("AutoAssignable")]
     if teams:
@@ -108,7 +108,7 @@ def leave_team(player: Instance) -> None:
     """Let a player leave the team, if there is one.
 
     Raises:
-        WorldHalted: A handler fails.
+        WorldHalted: The error of a handler halts the world.
     """
     if _is_team(player.read("Team")):
         _set_team(player, None)

@@ -232,7 +232,7 @@ def run_tick(world: Assembly) -> None:
     """Run a tick.
 
     Raises:
-        WorldHalted: A script fails.
+        WorldHalted: The error of a script halts the world.
     """
     model, scheduler, services = world.model, world.scheduler, world.services
     with scheduler.phase("Begin frame error"):

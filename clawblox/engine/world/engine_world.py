@@ -168,8 +168,8 @@ class EngineWorld(Simulation):
         """Let an agent join, between two ticks.
 
         Raises:
-            WorldHalted: A handler of ``PlayerAdded`` fails, or a script of the tree that starts
-                now.
+            WorldHalted: A script of the tree that starts now fails, or the error of a handler of
+                ``PlayerAdded`` halts the world.
         """
         self._run(lambda: self._join(agent_id, name))
 
@@ -184,7 +184,7 @@ class EngineWorld(Simulation):
         """Let an agent leave, between two ticks.
 
         Raises:
-            WorldHalted: A handler of ``PlayerRemoving`` fails.
+            WorldHalted: The error of a handler of ``PlayerRemoving`` halts the world.
         """
         self._run(lambda: self._parts.services.players.remove(agent_id))
 
@@ -238,7 +238,7 @@ class EngineWorld(Simulation):
         """Run a tick.
 
         Raises:
-            WorldHalted: A script fails.
+            WorldHalted: The error of a script halts the world.
         """
         self._run(lambda: run_tick(self._parts))
 
