@@ -45,6 +45,17 @@ def text_argument(value: Any, at: int, function: str) -> str:
     return str(text)
 
 
+def number_argument(value: Any, at: int, function: str) -> float:
+    """Return an argument that must be a number.
+
+    Raises:
+        RuntimeFault: It is something else.
+    """
+    if value.__class__ is not float:
+        raise wrong_argument(value, at, function, "number")
+    return float(value)
+
+
 def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFault:
     """Return the error about an argument of the wrong type, or about NaN."""
     is_nan = value.__class__ is float and value != value

@@ -14,7 +14,7 @@ import attrs
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import text_argument
+from clawblox.engine.instances.members import number_argument, text_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import destroy, set_parent
 from clawblox.engine.saved_state import Layouts, SavedState, Stored, object_slot
@@ -22,7 +22,7 @@ from clawblox.engine.scheduler import TICK_RATE
 from clawblox.engine.services.teams import assign_team, leave_team
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import as_list
-from clawblox.luau import LuaTable
+from clawblox.luau import LuaTable, RuntimeFault
 
 _USER_ID_BITS: Final = (1 << 53) - 1
 _TICKS_BETWEEN_CHECKS: Final = 60
@@ -233,6 +233,22 @@ class Players(SavedState):
         players = service.children
         return next((player for player in players if player.read("UserId") == user_id), None)
 
+    def get_name_from_user_id_async(self, service: Instance, user_id: Any) -> Any:
+        """``GetNameFromUserIdAsync(id)``: of a player who is in the world; else an error."""
+        number = number_argument(user_id, 1, "GetNameFromUserIdAsync")
+        player = self.get_player_by_user_id(service, number)
+        if player is None:
+            raise RuntimeFault(f"GetNameFromUserIdAsync: no player has the id {number:.0f}")
+        return player.name
+
+    def get_user_id_from_name_async(self, service: Instance, name: Any) -> Any:
+        """``GetUserIdFromNameAsync(name)``: of a player who is in the world; else an error."""
+        wanted = text_argument(name, 1, "GetUserIdFromNameAsync")
+        player = service.find_child(wanted)
+        if player is None:
+            raise RuntimeFault(f"GetUserIdFromNameAsync: no player is called '{wanted}'")
+        return player.read("UserId")
+
     def get_player_from_character(self, service: Instance, character: Any) -> Any:
         """``GetPlayerFromCharacter(character)``."""
         if character is None:
@@ -254,6 +270,26 @@ class Players(SavedState):
     def has_appearance_loaded(self, player: Instance) -> Any:
         """``HasAppearanceLoaded()``: whether the player has a character."""
         return player.read("Character") is not None
+
+    def is_in_group(self, player: Instance, group: Any) -> Any:
+        """``IsInGroup(group)``: false, because there are no groups."""
+        number_argument(group, 1, "IsInGroup")
+        return False
+
+    def get_rank_in_group(self, player: Instance, group: Any) -> Any:
+        """``GetRankInGroup(group)``: 0."""
+        number_argument(group, 1, "GetRankInGroup")
+        return 0.0
+
+    def get_role_in_group(self, player: Instance, group: Any) -> Any:
+        """``GetRoleInGroup(group)``: Guest."""
+        number_argument(group, 1, "GetRoleInGroup")
+        return "Guest"
+
+    def is_friends_with(self, player: Instance, user_id: Any) -> Any:
+        """``IsFriendsWith(userId)``: false."""
+        number_argument(user_id, 1, "IsFriendsWith")
+        return False
 
     def kick(self, player: Instance, message: Any) -> Any:
         """``Kick(message)``: takes effect at the start of the next tick."""

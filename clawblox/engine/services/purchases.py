@@ -9,24 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import number_argument, wrong_argument
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services.remote_events import player_argument
 from clawblox.luau import LuaTable
 
 _FINISH: Final = "MarketplaceService.finish"
-
-
-def number_argument(value: Any, at: int, function: str) -> float:
-    """Return an argument that must be a number.
-
-    Raises:
-        RuntimeFault: It is something else.
-    """
-    if value.__class__ is not float:
-        raise wrong_argument(value, at, function, "number")
-    return float(value)
 
 
 def finish(service: Any = None, event: Any = None, *values: Any) -> Any:

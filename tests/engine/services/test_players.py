@@ -130,3 +130,39 @@ def test_a_player_comes_from_nowhere_with_a_finished_appearance() -> None:
         players=["Ann"],
     )
     assert world.printed() == ["nil\t0\ttrue"]
+
+
+def test_players_are_in_no_group_and_nobody_is_their_friend() -> None:
+    world = bench("", players=["Ann", "Bob"])
+    world.run(
+        """
+        local ann, bob = unpack(Players:GetPlayers())
+        print(ann:IsInGroup(7), ann:GetRankInGroup(7), ann:GetRoleInGroup(7))
+        print(ann:IsFriendsWith(bob.UserId))
+        print(pcall(ann.IsInGroup, ann))
+        """
+    )
+    assert world.printed() == [
+        "false\t0\tGuest",
+        "false",
+        "false\tinvalid argument #1 to 'IsInGroup' (number expected, got nil)",
+    ]
+
+
+def test_names_and_ids_are_those_of_the_players_who_are_here() -> None:
+    world = bench("", players=["Ann"])
+    world.run(
+        """
+        local id = Players:GetUserIdFromNameAsync('Ann')
+        print(id == Players.Ann.UserId, Players:GetNameFromUserIdAsync(id))
+        print(pcall(Players.GetNameFromUserIdAsync, Players, 12))
+        print(pcall(Players.GetNameFromUserIdAsync, Players, 0/0))
+        print(pcall(Players.GetUserIdFromNameAsync, Players, 'Zoe'))
+        """
+    )
+    assert world.printed() == [
+        "true\tAnn",
+        "false\tGetNameFromUserIdAsync: no player has the id 12",
+        "false\tGetNameFromUserIdAsync: no player has the id nan",
+        "false\tGetUserIdFromNameAsync: no player is called 'Zoe'",
+    ]
