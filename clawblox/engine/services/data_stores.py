@@ -44,7 +44,7 @@ from clawblox.engine.services.sorted_pages import (
     ADVANCE,
     MOST_ROWS,
     Rows,
-    find_pages,
+    SortedPages,
     lend_page_methods,
     make_pages,
     score_of,
@@ -97,7 +97,7 @@ class _Call:
 
 def _read_change(slots: Slots, number: int) -> Any:
     value = slots.take(number)
-    is_plain = value.__class__ in (float, NoneType) or find_pages(value) is not None
+    is_plain = value.__class__ in (float, NoneType, SortedPages)
     return value if is_plain else slots.take_function(number)
 
 
@@ -224,7 +224,7 @@ class DataStores(SavedState):
         self._made.append(_Call(name, thread, request, ordered, change))
         raise suspension
 
-    def _advance(self, pages: LuaTable, request: ReadSorted) -> Any:
+    def _advance(self, pages: SortedPages, request: ReadSorted) -> Any:
         thread, suspension = self._model.scheduler.park()
         self._made.append(_Call(ADVANCE, thread, request, change=pages))
         raise suspension
@@ -363,9 +363,10 @@ class DataStores(SavedState):
     def _show_page(self, call: _Call, rows: Rows) -> tuple[Any, ...]:
         """Return new pages; or turn those of the call, which returns nothing."""
         assert isinstance(call.request, ReadSorted)
-        pages = make_pages(self._page_methods) if call.change is None else call.change
-        show_page(pages, call.request, rows, self._charge)
-        return (pages,) if call.change is None else ()
+        if call.change is None:
+            return (make_pages(self._page_methods, call.request, rows, self._charge),)
+        show_page(call.change, call.request, rows, self._charge)
+        return ()
 
     def close(self) -> None:
         """Carry out the waiting requests, drop the answers and close the database."""
@@ -405,7 +406,7 @@ class DataStores(SavedState):
             raise ValueError("a request to a data store has no answer")
         for call in (*self._made, *self._sent):
             turns = isinstance(call.request, ReadSorted) and call.change is not None
-            if turns != (find_pages(call.change) is not None):
+            if turns != isinstance(call.change, SortedPages):
                 raise ValueError(f"{call.name} does not go on with what it waits for")
             self._model.scheduler.restore_parked(call.thread)
         for call, answer in zip(self._sent, self._answers, strict=True):

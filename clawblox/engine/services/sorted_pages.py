@@ -1,7 +1,8 @@
 """``DataStorePages``: what ``GetSortedAsync`` returns, an array that has more pages.
 
-The array holds the entries of the first page, as in worlds that just iterate over it. Its locked
-metatable holds the methods and, where no script reads it, the present page and the next request.
+The array holds the entries of the first page, for scripts that just iterate over it. Its metatable
+has the members of pages as its ``__index``, and a `SortedPages`. Scripts may copy the array, and
+give it another metatable.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from clawblox.engine.json_text import Charge, read_text
 from clawblox.engine.services.store_requests import read_request, write_request
 from clawblox.engine.values.value import as_list, expect_contents
 from clawblox.luau import Host, HostValue, LuaTable, RuntimeFault
-from clawblox.luau.core.values import raw_get, set_metatable
+from clawblox.luau.core.values import raw_get, raw_set, set_metatable
 
 MOST_ROWS: Final = 1000
 """The greatest length of a page."""
@@ -25,7 +26,6 @@ ADVANCE: Final = "AdvanceToNextPageAsync"
 _CURRENT: Final = "GetCurrentPage"
 _FINISHED: Final = "IsFinished"
 _PAGES: Final = "pages"
-_LOCKED: Final = "The metatable is locked"
 
 Rows: TypeAlias = Sequence[tuple[str, str]]
 
@@ -35,27 +35,30 @@ class SortedPages(HostValue):
 
     Attributes:
         page: The entries of the present page.
+        members: What scripts find in the array besides.
         next: The request for the next page; None after the last one.
     """
 
-    __slots__ = ("next", "page")
+    __slots__ = ("members", "next", "page")
 
     type_name = "DataStorePages"
+    members: LuaTable
     next: ReadSorted | None
     page: LuaTable
 
     def contents(self) -> tuple[Any, ...]:
-        """Return the present page, and the next request as JSON text."""
-        return self.page, "" if self.next is None else json.dumps(write_request(self.next))
+        """Return the present page, the members, and the next request as JSON text."""
+        text = "" if self.next is None else json.dumps(write_request(self.next))
+        return self.page, self.members, text
 
     def fill(self, *values: Any) -> None:
         """Restore what `contents` returned."""
-        expect_contents(values, LuaTable, str)
-        page, text = values
+        expect_contents(values, LuaTable, LuaTable, str)
+        page, members, text = values
         request = read_request(json.loads(text)) if text else None
         if not isinstance(request, ReadSorted | None):
             raise ValueError("pages of an ordered store continue with another request")
-        self.page, self.next = page, request
+        self.page, self.members, self.next = page, members, request
 
 
 def score_of(value: Any) -> Any:
@@ -65,12 +68,12 @@ def score_of(value: Any) -> Any:
     return value if value.__class__ is float else None
 
 
-def lend_page_methods(host: Host, ask: Callable[[LuaTable, ReadSorted], Any]) -> dict[str, Any]:
+def lend_page_methods(host: Host, ask: Callable[[SortedPages, ReadSorted], Any]) -> dict[str, Any]:
     """Register pages with a host; return their methods by name.
 
     Args:
         host: The engine's functions and objects for the VM.
-        ask: Asks for the next page of a table of pages; the running thread waits.
+        ask: Asks for the next page; the running thread waits.
     """
     host.value_type(SortedPages)
 
@@ -80,43 +83,39 @@ def lend_page_methods(host: Host, ask: Callable[[LuaTable, ReadSorted], Any]) ->
 
     @host.raw(f"{SortedPages.type_name}:{ADVANCE}")
     def advance(table: Any = None, *_: Any) -> Any:
-        request = _checked(table, ADVANCE).next
-        if request is None:
+        pages = _checked(table, ADVANCE)
+        if pages.next is None:
             raise RuntimeFault(f"{ADVANCE}: this is the last page; look at {_FINISHED} first")
-        return ask(table, request)
+        return ask(pages, pages.next)
 
     return {_CURRENT: current_page, ADVANCE: advance}
 
 
 def _checked(table: Any, method: str) -> SortedPages:
-    pages = find_pages(table)
-    if pages is None:
+    meta = table.meta if isinstance(table, LuaTable) else None
+    pages = None if meta is None else raw_get(meta, _PAGES)
+    if not isinstance(pages, SortedPages):
         raise RuntimeFault(f"Expected ':' not '.' calling member function {method}")
     return pages
 
 
-def find_pages(table: Any) -> SortedPages | None:
-    """Return the pages behind the table that scripts see; None for any other value."""
-    meta = table.meta if isinstance(table, LuaTable) else None
-    pages = None if meta is None else raw_get(meta, _PAGES)
-    return pages if isinstance(pages, SortedPages) else None
-
-
-def make_pages(methods: Mapping[str, Any]) -> LuaTable:
-    """Return a table of pages, empty until `show_page`."""
+def make_pages(
+    methods: Mapping[str, Any], request: ReadSorted, rows: Rows, charge: Charge
+) -> LuaTable:
+    """Return pages as scripts see them, at the page that answers a request; see `show_page`."""
     pages = SortedPages.empty()
-    pages.fill(LuaTable(), "")
-    meta = LuaTable({"__index": LuaTable(methods), "__metatable": _LOCKED, _PAGES: pages})
-    table = LuaTable()
-    set_metatable(table, meta)
+    pages.fill(LuaTable(), LuaTable(methods), "")
+    show_page(pages, request, rows, charge)
+    table = as_list(pages.page.values())
+    set_metatable(table, LuaTable({"__index": pages.members, _PAGES: pages}))
     return table
 
 
-def show_page(table: LuaTable, request: ReadSorted, rows: Rows, charge: Charge) -> None:
-    """Turn a table of pages to the page that answers a request.
+def show_page(pages: SortedPages, request: ReadSorted, rows: Rows, charge: Charge) -> None:
+    """Turn pages to the page that answers a request.
 
     Args:
-        table: What `make_pages` returned.
+        pages: The pages.
         request: The request.
         rows: Keys, and values as JSON texts; one more than the page has if it is not the last.
         charge: Takes the steps.
@@ -125,8 +124,7 @@ def show_page(table: LuaTable, request: ReadSorted, rows: Rows, charge: Charge) 
         ValueError: A value cannot be read.
         LuaError: The script has used up its steps.
     """
-    meta: Any = table.meta
-    pages, size = meta[_PAGES], request.limit
+    size = request.limit
     values = [read_text(text, charge, sort=True) for _, text in rows[:size]]
     keys = [key.encode("utf-8", "surrogateescape").decode("latin-1") for key, _ in rows[:size]]
     pairs = zip(keys, values, strict=True)
@@ -136,6 +134,4 @@ def show_page(table: LuaTable, request: ReadSorted, rows: Rows, charge: Charge) 
         score = score_of(values[-1])
         number = score if score.__class__ is float else None
         pages.next = attrs.evolve(request, after=(number, rows[size - 1][0]))
-    meta["__index"][_FINISHED] = pages.next is None
-    if request.after is None:
-        table.update(pages.page)
+    raw_set(pages.members, _FINISHED, pages.next is None)  # a script may have made it read-only
