@@ -14,6 +14,7 @@ from clawblox import AsyncWorld, read_manifest
 from clawblox.instance import watch
 from clawblox.instance.watch import BehindDetector, CoreBudget
 from clawblox.protocol import HealthReport, ScriptErrors, TickRate, parse_report, report_fields
+from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import read_run
 from clawblox.server.payload import encode_json
 from clawblox.views.event_lines import describe_event
@@ -252,6 +253,35 @@ async def test_the_last_errors_before_a_stop_are_asked_for(world_dir, tmp_path):
     lines = summarise(run, statuses)
     text = "1 script error, the last: main.lua:2: no"
     assert lines[1] == f"Script errors in 2 of 2, most in w000: {text}"
+
+
+DETACH = """
+import sys, time
+from pathlib import Path
+from clawblox import World
+from clawblox.rundir.records import read_record
+directory, run = map(Path, sys.argv[1:])
+with World(dir=directory) as world:
+    world.start_many(1, run_dir=run, detach=True)
+    while read_record(run, "w000").script_errors is None:
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.anyio
+async def test_a_manifest_has_the_errors_of_an_instance_that_another_program_stops(
+    world_dir, tmp_path
+):
+    errors = ScriptErrors(1, "main.lua:2: no")
+    report(world_dir, errors=errors)
+    run = tmp_path / "run"
+    await anyio.run_process([sys.executable, "-c", DETACH, str(world_dir), str(run)])
+    await until_errors(run, errors)
+    await stop_instances(run, grace_seconds=5)
+    (status,) = (await off_loop(read_run, run)).instances
+    manifest = await off_loop(read_manifest, status.instance_dir)
+    assert manifest.run["status"] == "complete"
+    assert manifest.run["script_errors"] == {"count": 1, "last": "main.lua:2: no"}
 
 
 @pytest.mark.anyio

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.errors import ConfigError, ManifestError
+from clawblox.protocol import ScriptErrors
 from clawblox.results import SavedSnapshot
 from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import (
@@ -253,7 +254,9 @@ def test_another_run_id_begins_another_run_and_keeps_unknown_keys():
     document = {
         "run": {"id": "a", "status": "complete", "ended_at": "x", "parent_sha256": "ab", "lab": 7}
     }
-    manifest = Manifest(PATH, document).merged(run_update(id="b", status="running"))
+    ended = Manifest(PATH, document).merged(run_update(script_errors=ScriptErrors(1, "no")))
+    assert ended.run["script_errors"] == {"count": 1, "last": "no"}
+    manifest = ended.merged(run_update(id="b", status="running"))
     assert manifest.run == {"id": "b", "status": "running", "lab": 7}
 
 
@@ -322,7 +325,8 @@ def restart(number: int, resume_from: Path | None = None, exit_: str = "exit sta
 
 
 def test_a_continued_run_has_no_end_and_keeps_its_other_fields():
-    ended = EMPTY.merged(run_update(id="r", index=2, status="failed", ended_at="2026-06-22"))
+    end = {"status": "failed", "ended_at": "2026-06-22", "script_errors": ScriptErrors(1, "no")}
+    ended = EMPTY.merged(run_update(id="r", index=2, **end))
     again = ended.merged(reopened_update())
     assert again.run == {"id": "r", "index": 2, "status": "running"}
     assert again.merged(reopened_update()) == again
