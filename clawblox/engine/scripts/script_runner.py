@@ -149,28 +149,29 @@ class ScriptRunner(SavedState):
     # Each tick
 
     def begin_tick(self) -> None:
-        """Run the scripts that have come below Workspace or ServerScriptService, in tree order.
+        """Run the scripts that have come below Workspace, ServerScriptService or a Backpack.
+
+        They run in the order of the tree.
 
         Raises:
             WorldHalted: A script fails, and the error halts the world.
         """
         self._model.scheduler.charge(len(self._waiting) * _LOOK_STEPS)
-        if not any(map(self._is_ready, self._waiting)):
+        roots = self._roots() if self._waiting else []
+        if not any(_is_ready(script, roots) for script in self._waiting):
             return
-        ready = [script for script in self._in_tree_order() if self._is_ready(script)]
-        for script in ready:
-            if script in self._waiting and self._is_ready(script):
+        below = (instance for root in roots for instance in root.descendants())
+        waiting = [instance for instance in below if instance in self._waiting]
+        for script in [script for script in waiting if _is_ready(script, roots)]:
+            if script in self._waiting and _is_ready(script, self._roots()):
                 self._run(script)
 
     def _roots(self) -> list[Instance]:
-        return [self._model.services[name] for name in ROOTS]
-
-    def _is_ready(self, script: Instance) -> bool:
-        return script.read("Enabled") and any(map(script.is_below, self._roots()))
-
-    def _in_tree_order(self) -> list[Instance]:
-        instances = (instance for root in self._roots() for instance in root.descendants())
-        return [instance for instance in instances if instance in self._waiting]
+        services = self._model.services
+        roots = [services[name] for name in ROOTS]
+        for player in services["Players"].children:
+            roots += [child for child in player.children if child.spec.name == "Backpack"]
+        return roots
 
     def _run(self, script: Instance) -> None:
         scheduler = self._model.scheduler
@@ -222,6 +223,10 @@ class ScriptRunner(SavedState):
         self._waiting.pop(script, None)
         for kept in (self._ran, self._paths):
             kept.pop(script.number, None)
+
+
+def _is_ready(script: Instance, roots: list[Instance]) -> bool:
+    return script.read("Enabled") and any(map(script.is_below, roots))
 
 
 def _full_name(instance: Instance) -> str:

@@ -109,6 +109,26 @@ def test_a_tool_is_welded_to_the_hand_while_it_is_held(tmp_path: Path) -> None:
     ]
 
 
+def test_the_scripts_of_a_tool_run_in_the_backpack(tmp_path: Path) -> None:
+    main = (
+        SWORD
+        + """
+        local tool = Instance.new("Tool")
+        local guard = Instance.new("Script", tool)
+        guard.Source = [[
+            print("ready", script.Parent.Parent)
+            script.Parent.Equipped:Connect(function() print("drawn") end)
+        ]]
+        tool.Parent = game:GetService("StarterPack")
+        game.Players.PlayerAdded:Connect(function(player)
+            task.wait(0.05)
+            player.Character.Humanoid:EquipTool(player.Backpack.Tool)
+        end)
+        """
+    )
+    assert say(tmp_path, main, 6, ADA) == ["ready\tBackpack", "drawn"]
+
+
 def test_a_character_without_a_player_puts_its_tools_down(tmp_path: Path) -> None:
     main = (
         SWORD
