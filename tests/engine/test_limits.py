@@ -166,6 +166,11 @@ DEAR = {
         for at = 1, 100 do workspace:SetAttribute("t" .. at, at) end
         for _ = 1, 200 do workspace:GetAttributes() end
     """,
+    "one of many data stores": """
+        local service = game:GetService("DataStoreService")
+        for at = 1, 100 do service:GetDataStore(at) end
+        for _ = 1, 300 do service:GetDataStore(100) end
+    """,
     "rotations": "local at = CFrame.new() for _ = 1, 2000 do at = at * CFrame.Angles(1, 2, 3) end",
     "coroutines": "for _ = 1, 3000 do coroutine.wrap(function() end)() end",
     "formats": "for _ = 1, 2000 do string.format('%s %d', 'x', 1) end",

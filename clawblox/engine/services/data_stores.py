@@ -66,6 +66,7 @@ _ROWS: Final = 100  # of a page, by default
 _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
 _ABSENT: Final = StoreError(_UNAVAILABLE)
 _INCREMENT: Final = "IncrementAsync"
+_STORES_PER_STEP: Final = 2  # looking for a store by its name
 _SET: Final = "SetAsync"
 _GLOBAL: Final = "global"  # the scope of a store without one
 _SCOPE_MARK: Final = "\x1f"
@@ -435,7 +436,12 @@ def _limit(score: Any, at: int) -> float | None:
 
 
 def open_store(service: Instance, class_name: str, name: str) -> Instance:
-    """Return the store of a class with a name; it is made when a script first asks for it."""
+    """Return the store of a class with a name; it is made when a script first asks for it.
+
+    Raises:
+        LuaError: The scripts have used up their memory, or the steps of this tick.
+    """
+    service.model.scheduler.charge(len(service.children) // _STORES_PER_STEP)
     for child in service.children:
         if child.spec.name == class_name and child.name == name:
             return child
