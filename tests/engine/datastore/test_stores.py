@@ -363,6 +363,31 @@ def test_a_file_of_an_engine_without_plain_scores_is_taken_over(tmp_path: Path) 
     assert "data_stores_score" not in {name for (name,) in names}
 
 
+def test_a_table_in_postgres_of_an_engine_without_plain_scores_is_taken_over(
+    server: PostgresServer,
+) -> None:
+    url = make_database(server, "UTF8")
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "CREATE TABLE data_stores (game_id text NOT NULL, store_name text NOT NULL,"
+            " key text NOT NULL, value jsonb NOT NULL,"
+            " updated_at timestamptz NOT NULL DEFAULT now(),"
+            " PRIMARY KEY (game_id, store_name, key))"
+        )
+        connection.execute("CREATE INDEX data_stores_score ON data_stores (game_id, key)")
+        row = (GAME, "s", "old", '{"score":5}')
+        connection.execute("INSERT INTO data_stores VALUES (%s, %s, %s, %s::jsonb)", row)
+    for at in (1, 2):  # the second world finds everything in place
+        store = PostgresStore(url)
+        store.execute(GAME, [WriteRequest("s", "new", "4", at)])
+        assert keys(store, ReadSorted("s", True, 9)) == ["new", "old"]
+        assert store.execute(GAME, [Read("s", "new")]) == [Row("4", Info(1, at, at))]
+        store.close()
+    with psycopg.connect(url) as connection:
+        index = connection.execute("SELECT to_regclass('data_stores_score')").fetchone()
+    assert index == (None,)
+
+
 def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     assert store.copier() is None
