@@ -156,6 +156,8 @@ def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
 
 @pytest.mark.thorough
 def test_n3_a_halted_engine_world_keeps_answering(world_dir, tmp_path):
+    toml = world_dir / "world.toml"
+    toml.write_text(toml.read_text() + '[scripts]\non_error = "halt"\n')
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run")
         answer = ask(started.port, "POST", "/join?name=Jonah")
