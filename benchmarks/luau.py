@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.luau_memory import measure_memory
 from benchmarks.measure import Row, measure_loops, report
 from clawblox.luau import VM, Host, HostObject, HostType, Vector, VectorType, run_deep
 
@@ -469,7 +470,7 @@ def resumes(repeat: int, times: int = 20_000) -> list[Row]:
         ]
 
 
-def measure(repeat: int) -> list[Row]:
+def measure(repeat: int, limit_mib: int = 64) -> list[Row]:
     """Measure everything."""
     return [
         *compare(repeat),
@@ -477,6 +478,7 @@ def measure(repeat: int) -> list[Row]:
         compilation(repeat),
         *operations(repeat),
         *resumes(repeat),
+        *measure_memory(limit_mib),
     ]
 
 
@@ -486,7 +488,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
-    report("Luau", measure(1 if options.quick else options.repeat), options.json)
+    rows = measure(1, 8) if options.quick else measure(options.repeat)
+    report("Luau", rows, options.json)
 
 
 if __name__ == "__main__":

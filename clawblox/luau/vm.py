@@ -257,6 +257,8 @@ class VM(LimitedMachine):
             yield
         finally:
             current.vm = outer
+            if not was_entered:
+                self.fill_made()
             self._is_entered, self._is_ready = was_entered, was_ready
 
     # Snapshots

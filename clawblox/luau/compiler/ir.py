@@ -41,6 +41,16 @@ _UPVALUE_LENGTH = 500
 _MOST_TOLLS = 4  # in a row; more steps are taken together
 _MAKERS = re.compile(r"\b(?:T|table_of|table_with)\(|\bM[0-9]+\(([^()]*)\)")
 """The code that makes a table, or a function out of its globals and upvalues."""
+_ROOM = "next(A)"  # takes room from the iterator
+_MOST_ROOMS = 2  # in a row; more are taken together
+_UPVALUES_PER_ROOM = 2
+_WRITE = re.compile(r"(?!E\[)\w+(?:\[0\])?\[(?:(['\"])|(?!0\]))")
+"""The start of an assignment to a field; the field may have a fixed name."""
+_ADDITIONS_PER_ROOM = 12
+_ADDITIONS_OF_WRITE = 4
+_ADDITIONS_OF_FIELD = 1
+_ADDITIONS_OF_CALL = 2
+_ADDITIONS_OF_TEXT = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +123,11 @@ class Writer:
         self.lines: list[int] = [0]
         self.sites: list[Site | None] = [None]
         self._flags = 0
+
+    def length(self) -> int:
+        """Return the number of lines, without those that take room or depend on the interpreter."""
+        rooms = sum(line.endswith(_ROOM) for line in self.text)
+        return sum(map(bool, self.lines)) - rooms
 
     def put(self, indent: int, text: str, line: int, site: Site | None = None) -> None:
         """Append a line."""
@@ -266,6 +281,68 @@ def _length(text: str) -> int:
             else:
                 length += _FUNCTION_LENGTH + _UPVALUE_LENGTH * maker[1].count(",")
     return length
+
+
+def add_room(block: Block) -> int:
+    """Let code take room in the heap for what it makes; return the additions not yet covered.
+
+    Tables and functions take room at once. What a step covers is not enough for code that adds to
+    tables many times in a step, so assignments to fields and calls take room together.
+    """
+    covered: Block = []
+    additions = 0
+    for node in block:
+        room = behind = 0
+        if isinstance(node, CodeLine):
+            room = _count_room(node.text)
+            additions += _count_additions(node)
+        elif isinstance(node, CodeBranch):
+            room, behind = _add_room_to_arms(node)
+        else:
+            add_room(node.body)  # its iterations cover the rest
+        more, additions = divmod(additions, _ADDITIONS_PER_ROOM)
+        room += more
+        if room > _MOST_ROOMS:
+            covered.append(CodeLine(f"take_room({room})", node.line))
+        else:
+            covered += [CodeLine(_ROOM, node.line)] * room
+        covered.append(node)
+        additions += behind
+    block[:] = covered
+    return additions
+
+
+def _add_room_to_arms(node: CodeBranch) -> tuple[int, int]:
+    """Let the arms of a chain take room; return the room of its conditions, and the most left."""
+    room = rest = 0
+    while True:
+        room += _count_room(node.condition)
+        rest = max(rest, add_room(node.then))
+        if len(node.otherwise) != 1 or not isinstance(node.otherwise[0], CodeBranch):
+            return room, max(rest, add_room(node.otherwise))
+        node = node.otherwise[0]
+
+
+def _count_additions(node: CodeLine) -> int:
+    """Return what a line may add to the heap: most where the key of a table is computed."""
+    text = node.text
+    additions = _ADDITIONS_OF_CALL if node.site is not None else 0
+    if "] = " in text and (write := _WRITE.match(text)):
+        additions += _ADDITIONS_OF_FIELD if write[1] else _ADDITIONS_OF_WRITE
+    if "concat" in text or "text(" in text:
+        additions += _ADDITIONS_OF_TEXT * max(text.count("concat"), text.count("text("))
+    return additions
+
+
+def _count_room(text: str) -> int:
+    """Return how often a text takes room for tables and functions."""
+    room = 0
+    if "T(" in text or "table_" in text or "M" in text:  # a search takes longer
+        for maker in _MAKERS.finditer(text):
+            room += 1
+            if maker[1] is not None:
+                room += maker[1].count(",") // _UPVALUES_PER_ROOM
+    return room
 
 
 def write_function(

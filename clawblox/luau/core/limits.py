@@ -13,7 +13,26 @@ BYTES_PER_STEP = 1024  # copying them takes about as long as a step
 SHORT_TEXT = 200  # up to this length, each occurrence of a string is counted and saved
 STEPS_PER_COLLECTION = 300_000  # between collections that remove dead entries of weak tables
 MOST_PATTERNS = 512  # that are kept ready
-STEP_BYTES = 100  # the most a step can add to the heap without a charge for memory
+STEP_BYTES = 100  # that a step stands for
+ROOM_BYTES = 300  # that generated code takes at a time, for a table or for upvalues
+
+SIZES = 2  # the version of the sizes below, in snapshots
+# The sizes of values, with what going through them takes; generous for CPython 3.11 to 3.13.
+ENTRY_BYTES = 100  # of a table
+TABLE_BYTES = 220
+FILLED_BYTES = 120  # of a table, besides its entries, for which making it is charged
+FUNCTION_BYTES = 260
+UPVALUE_BYTES = 60  # besides the box of a variable that closures share and change
+COROUTINE_BYTES = 300
+NATIVE_BYTES = 150  # of a function of the library with a state of its own
+FRAME_BYTES = 220  # of a suspended call
+ERROR_BYTES = 700  # of an error that killed a coroutine
+VECTOR_BYTES = 120
+BUFFER_BYTES = 150
+OBJECT_BYTES = 100  # of any other object
+STRING_BYTES = 50  # besides its characters
+CHUNK_BYTES = 5000  # of compiled source, besides its tokens
+TOKEN_BYTES = 400
 
 Charge = Callable[[int], None]
 """Takes steps for work that is about to be done."""

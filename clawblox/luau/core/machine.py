@@ -13,7 +13,7 @@ from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
 from clawblox.luau.core.random import DEFAULT_SEED, PcgRandom
 
 if TYPE_CHECKING:
-    from clawblox.luau.core.values import LuaTable
+    from clawblox.luau.core.values import LuaTable, Vector
 
 
 class SuspendedFrame:
@@ -70,6 +70,7 @@ class Machine:
         main_environment: The globals outside coroutines.
         has_weak_tables: Whether a metatable with ``__mode`` was ever set.
         vectors: The name and the members of vectors.
+        blank: Makes a vector without components.
         allocated: The bytes allocated since the heap was last measured, and its size then; 0
             without a limit of memory.
         roots: Values that the host wants to find again after a restore.
@@ -91,6 +92,7 @@ class Machine:
     string_metatable: LuaTable
     main_environment: Any
     vectors: Any  # the `VectorType`
+    blank: Callable[[], Vector]
 
     def __init__(self) -> None:
         self.c_calls = 0
@@ -133,8 +135,11 @@ class Machine:
     def charge_search(self) -> None:
         """Take steps for a walk through the whole heap."""
 
-    def allocate(self, size: int) -> None:
-        """Account for bytes about to be allocated, and take steps for filling them."""
+    def allocate(self, size: int, filled: int | None = None) -> None:
+        """Account for bytes about to be allocated, and take steps for filling all or some."""
+
+    def fill(self, size: int) -> None:
+        """Account for bytes that cannot be refused, such as those of an error."""
 
     def check_c_calls(self) -> None:
         """Refuse callbacks nested too deep."""

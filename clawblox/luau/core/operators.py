@@ -7,6 +7,7 @@ from typing import Any
 
 from clawblox.luau.core import vectors
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
+from clawblox.luau.core.limits import ENTRY_BYTES
 from clawblox.luau.core.machine import call_unyieldable as call_hook
 from clawblox.luau.core.machine import charge_reading, current
 from clawblox.luau.core.numbers import (
@@ -35,7 +36,7 @@ from clawblox.luau.core.values import (
 )
 
 MAX_STRING = 1 << 30
-_ENTRY_BYTES = 60
+_COPIED, _SPREAD = 60, 40  # bytes of an entry that are filled
 _FEW_VALUES = 2  # of an interpolation that a step covers
 _SMALL = 100  # bytes that the charge for a step covers
 
@@ -70,10 +71,27 @@ def _arithmetic(
     return operate
 
 
-add = vectors.adding(_arithmetic("__add", "add", float.__add__))
-sub = vectors.subtracting(_arithmetic("__sub", "sub", float.__sub__))
-mul = vectors.multiplying(_arithmetic("__mul", "mul", float.__mul__))
-div = vectors.dividing(_arithmetic("__div", "div", divide))
+_add = _arithmetic("__add", "add", float.__add__)
+_sub = _arithmetic("__sub", "sub", float.__sub__)
+_mul = _arithmetic("__mul", "mul", float.__mul__)
+_div = _arithmetic("__div", "div", divide)
+
+
+def vector_operators(blank: vectors.Blank) -> dict[str, Callable[[Any, Any], Any]]:
+    """Return the operators that make vectors, by their names in generated code.
+
+    Args:
+        blank: Makes the vectors.
+    """
+    return {
+        "add": vectors.adding(_add, blank),
+        "sub": vectors.subtracting(_sub, blank),
+        "mul": vectors.multiplying(_mul, blank),
+        "div": vectors.dividing(_div, blank),
+    }
+
+
+add, sub, mul, div = vector_operators(vectors.uncounted).values()
 idiv = vectors.scaling(_arithmetic("__idiv", "idiv", floor_divide), floor_divide)
 mod = _arithmetic("__mod", "mod", modulo)
 power = _arithmetic("__pow", "pow", raise_to)
@@ -345,7 +363,7 @@ def account_table(table: LuaTable) -> LuaTable:
     Raises:
         OutOfMemory: The heap is full.
     """
-    current.vm.allocate(_ENTRY_BYTES * len(table))
+    current.vm.allocate(ENTRY_BYTES * len(table), _COPIED * len(table))
     return table
 
 
@@ -374,7 +392,7 @@ def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> L
         OutOfMemory: The heap is full.
     """
     table = table_without_nil(fields)
-    current.vm.allocate(40 * len(values))
+    current.vm.allocate(ENTRY_BYTES * len(values), _SPREAD * len(values))
     if len(values) + count:
         table._hint = float(len(values) + count)
     for position, value in enumerate(values, count + 1):

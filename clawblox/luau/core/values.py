@@ -159,6 +159,10 @@ class NativeFunction:
 
     __slots__ = ("__weakref__", "_serial")
 
+    def held(self) -> tuple[Any, ...]:
+        """Return the values that its state keeps alive."""
+        return ()
+
 
 class Userdata:
     """A value that ``newproxy`` returns: an identity, and perhaps a metatable."""

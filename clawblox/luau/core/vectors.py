@@ -8,32 +8,40 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import divide, pack_single, to_number, unpack_single
 from clawblox.luau.core.values import Vector
 
 Operator = Callable[[Any, Any], Any]
 Compute = Callable[[float, float], float]
 
-_new = object.__new__  # faster than `Vector`, because that calls Python code
+Blank = Callable[[], Vector]
+"""Returns a new vector without components: `Vector` takes longer, because it calls Python code."""
+
+uncounted: Blank = partial(object.__new__, Vector)
 _THREE = struct.Struct("fff")  # native, so numbers beyond 32 bits become infinite
 _pack, _unpack = _THREE.pack, _THREE.unpack
 
 
 def make_vector(x: float, y: float, z: float) -> Vector:
     """Return a vector, its components rounded to 32 bits."""
-    result = _new(Vector)
+    blank = uncounted
+    if current.vm is not None:  # else the host makes it
+        blank = current.vm.blank
+    result = blank()
     result.x, result.y, result.z = _unpack(_pack(x, y, z))
     return result
 
 
-def adding(otherwise: Operator) -> Operator:
+def adding(otherwise: Operator, blank: Blank) -> Operator:
     """Return ``+`` for vectors, and for other operands what `otherwise` does."""
 
     def add(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
-            result = _new(Vector)
+            result = blank()
             result.x, result.y, result.z = _unpack(
                 _pack(left.x + right.x, left.y + right.y, left.z + right.z)
             )
@@ -43,12 +51,12 @@ def adding(otherwise: Operator) -> Operator:
     return add
 
 
-def subtracting(otherwise: Operator) -> Operator:
+def subtracting(otherwise: Operator, blank: Blank) -> Operator:
     """Return ``-`` for vectors, and for other operands what `otherwise` does."""
 
     def sub(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
-            result = _new(Vector)
+            result = blank()
             result.x, result.y, result.z = _unpack(
                 _pack(left.x - right.x, left.y - right.y, left.z - right.z)
             )
@@ -58,21 +66,21 @@ def subtracting(otherwise: Operator) -> Operator:
     return sub
 
 
-def multiplying(otherwise: Operator) -> Operator:
+def multiplying(otherwise: Operator, blank: Blank) -> Operator:
     """Return ``*`` for vectors and numbers, and for other operands what `otherwise` does."""
     slow = scaling(otherwise, float.__mul__)
 
     def mul(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = unpack_single(pack_single(right))
-            result = _new(Vector)
+            result = blank()
             result.x, result.y, result.z = _unpack(
                 _pack(left.x * scale, left.y * scale, left.z * scale)
             )
             return result
         if left.__class__ is float and right.__class__ is Vector:
             (scale,) = unpack_single(pack_single(left))
-            result = _new(Vector)
+            result = blank()
             result.x, result.y, result.z = _unpack(
                 _pack(scale * right.x, scale * right.y, scale * right.z)
             )
@@ -82,7 +90,7 @@ def multiplying(otherwise: Operator) -> Operator:
     return mul
 
 
-def dividing(otherwise: Operator) -> Operator:
+def dividing(otherwise: Operator, blank: Blank) -> Operator:
     """Return ``/`` for vectors and numbers, and for other operands what `otherwise` does."""
     slow = scaling(otherwise, divide)
 
@@ -90,7 +98,7 @@ def dividing(otherwise: Operator) -> Operator:
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = unpack_single(pack_single(right))
             if scale:
-                result = _new(Vector)
+                result = blank()
                 result.x, result.y, result.z = _unpack(
                     _pack(left.x / scale, left.y / scale, left.z / scale)
                 )

@@ -11,6 +11,7 @@ from typing import Any
 from clawblox.luau.core.deep import HEADROOM
 from clawblox.luau.core.errors import LuaError, LuauSyntaxError, RuntimeFault
 from clawblox.luau.core.iteration import builtin_iterators, charge_work, next_entry
+from clawblox.luau.core.limits import OBJECT_BYTES, TABLE_BYTES
 from clawblox.luau.core.machine import MAX_C_CALLS, current, thread_environment
 from clawblox.luau.core.numbers import parse_in_base, to_number
 from clawblox.luau.core.operators import join, raw_equal, shown_type, to_text
@@ -47,7 +48,6 @@ from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame, Yield
 
 _STEPS_TO_COLLECT = 1000
 _DIGITS_PER_STEP = 64
-_PROXY_BYTES = 250
 
 
 def assert_(*args: Any) -> Any:
@@ -328,7 +328,7 @@ def newproxy(*args: Any) -> Userdata:
     wants = args[0] if args else None
     if wants is not None and wants.__class__ is not bool:
         arg.wrong_type(args, 0, "newproxy", "nil or boolean")
-    current.vm.allocate(_PROXY_BYTES)
+    current.vm.allocate(OBJECT_BYTES + (TABLE_BYTES if wants else 0))
     return Userdata(LuaTable() if wants is True else None)
 
 

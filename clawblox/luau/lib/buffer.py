@@ -10,7 +10,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_PER_STEP
+from clawblox.luau.core.limits import BUFFER_BYTES, BYTES_PER_STEP
 from clawblox.luau.core.machine import current
 from clawblox.luau.core.numbers import single
 from clawblox.luau.core.operators import account_text
@@ -18,7 +18,7 @@ from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
-_BUFFER_BYTES = 100  # besides its data
+_FILLED_BYTES = 100  # of a buffer, besides its data, for which making it is charged
 MAX_SIZE = 1 << 30
 _KINDS = {
     "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I",
@@ -79,7 +79,7 @@ def create(*args: Any) -> Buffer:
         arg.wrong(0, "create", "size")
     if size > MAX_SIZE:
         raise RuntimeFault("not enough memory")
-    current.vm.allocate(_BUFFER_BYTES + size)
+    current.vm.allocate(BUFFER_BYTES + size, _FILLED_BYTES + size)
     return Buffer(bytearray(size))
 
 
@@ -89,7 +89,9 @@ def fromstring(*args: Any) -> Buffer:
     Raises:
         RuntimeFault: The argument is not a string.
     """
-    return Buffer(bytearray(account_text(arg.string(args, 0, "fromstring")).encode("latin-1")))
+    text = account_text(arg.string(args, 0, "fromstring"))
+    current.vm.allocate(BUFFER_BYTES)
+    return Buffer(bytearray(text.encode("latin-1")))
 
 
 def tostring(*args: Any) -> str:

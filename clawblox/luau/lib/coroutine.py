@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clawblox.luau.core.iteration import charge_work
+from clawblox.luau.core.limits import COROUTINE_BYTES, NATIVE_BYTES
 from clawblox.luau.core.machine import Coroutine, current, thread_environment
 from clawblox.luau.core.values import as_result
 from clawblox.luau.lib.support import arguments as arg
@@ -17,6 +18,7 @@ _STEPS_TO_RUN = 10  # a coroutine, up to its end
 
 def _new(args: arg.Arguments, function: str) -> Coroutine:
     charge_work(_STEPS_TO_RUN)
+    current.vm.allocate(COROUTINE_BYTES)
     return Coroutine(arg.function(args, 0, function), thread_environment())
 
 
@@ -35,7 +37,9 @@ def wrap(*args: Any) -> WrapFunction:
     Raises:
         RuntimeFault: The argument is not a function.
     """
-    return WrapFunction(_new(args, "wrap"))
+    coroutine = _new(args, "wrap")
+    current.vm.allocate(NATIVE_BYTES)
+    return WrapFunction(coroutine)
 
 
 def resume(*args: Any) -> Any:

@@ -9,7 +9,14 @@ from typing import Any
 
 from clawblox.luau.core.errors import RuntimeFault
 from clawblox.luau.core.iteration import charge_work
-from clawblox.luau.core.limits import BYTES_PER_STEP
+from clawblox.luau.core.limits import (
+    BYTES_PER_STEP,
+    ENTRY_BYTES,
+    FILLED_BYTES,
+    NATIVE_BYTES,
+    STRING_BYTES,
+    TABLE_BYTES,
+)
 from clawblox.luau.core.machine import call_unyieldable, charge_reading, current
 from clawblox.luau.core.operators import MAX_STRING, account_text, index, join
 from clawblox.luau.core.values import (
@@ -24,9 +31,8 @@ from clawblox.luau.core.values import (
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.fastpatterns import PatternMatch, search
 
+_PART_BYTES = 100  # of a part of a string that is split, for which making it is charged
 _SHORT_PATTERN = 32
-_TABLE_BYTES = 120
-_ITERATOR_BYTES = 100
 _SPECIALS = frozenset("^$*+?.([%-")
 
 
@@ -138,7 +144,10 @@ def split(*args: Any) -> LuaTable:
     text = arg.string(args, 0, "split")
     separator = arg.optional_string(args, 1, "split", ",")
     count = text.count(separator) + 1 if separator else len(text)
-    current.vm.allocate(_TABLE_BYTES + len(text) + 100 * count)
+    current.vm.allocate(
+        TABLE_BYTES + len(text) + (ENTRY_BYTES + STRING_BYTES) * count,
+        FILLED_BYTES + len(text) + _PART_BYTES * count,
+    )
     charge_work(count // 8)
     parts = text.split(separator) if separator else list(text)
     return LuaTable(zip(map(float, range(1, len(parts) + 1)), parts, strict=True))
@@ -203,6 +212,10 @@ class MatchIterator(NativeFunction):
     pattern: str
     position: int = 0
 
+    def held(self) -> tuple[Any, ...]:
+        """Return the values that its state keeps alive."""
+        return self.text, self.pattern
+
     def __call__(self, *_: Any) -> Any:
         """Call it as scripts do."""
         if self.position > len(self.text):
@@ -221,7 +234,7 @@ def gmatch(*args: Any) -> MatchIterator:
     Raises:
         RuntimeFault: An argument is not a string.
     """
-    current.vm.allocate(_ITERATOR_BYTES)
+    current.vm.allocate(NATIVE_BYTES)
     return MatchIterator(arg.string(args, 0, "gmatch"), arg.string(args, 1, "gmatch"))
 
 

@@ -7,7 +7,13 @@ from typing import Any
 
 from clawblox.luau.core.errors import OutOfMemory, RuntimeFault
 from clawblox.luau.core.iteration import charge_work, ordered_keys
-from clawblox.luau.core.limits import BYTES_PER_STEP, LONG_TEXT
+from clawblox.luau.core.limits import (
+    BYTES_PER_STEP,
+    ENTRY_BYTES,
+    FILLED_BYTES,
+    LONG_TEXT,
+    TABLE_BYTES,
+)
 from clawblox.luau.core.machine import call_unyieldable, current
 from clawblox.luau.core.numbers import format_number
 from clawblox.luau.core.operators import equal, join, shown_type
@@ -34,7 +40,8 @@ from clawblox.luau.core.values import (
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
-_TABLE_BYTES = 120
+_PLACE_BYTES = 16  # of a table that is made for a number of values
+_ITEM_BYTES, _FILL_BYTES, _COPY_BYTES = 40, 44, 60  # of an entry that is packed, repeated, copied
 _STACK_BYTES = 128  # per value: generous, as the stack must run out before the heap does
 MAX_ITEMS = 1 << 26
 _BIGGEST = 2**31 - 1
@@ -154,7 +161,9 @@ def unpack(*args: Any) -> Any:
 
 def pack(*args: Any) -> LuaTable:
     """Return a table of the arguments, with their number in ``n``."""
-    current.vm.allocate(_TABLE_BYTES + 40 * len(args))
+    current.vm.allocate(
+        TABLE_BYTES + ENTRY_BYTES * len(args), FILLED_BYTES + _ITEM_BYTES * len(args)
+    )
     table = LuaTable({float(at): item for at, item in enumerate(args, 1) if item is not None})
     if args:
         table._hint = float(len(args))
@@ -173,10 +182,10 @@ def create(*args: Any) -> LuaTable:
         arg.wrong(0, "create", "size out of range")
     if size > MAX_ITEMS:
         raise RuntimeFault("table overflow")
-    current.vm.allocate(_TABLE_BYTES + 16 * size)
+    current.vm.allocate(TABLE_BYTES + _PLACE_BYTES * size, FILLED_BYTES + _PLACE_BYTES * size)
     table = LuaTable()
     if len(args) > 1 and args[1] is not None:
-        current.vm.allocate(44 * size)
+        current.vm.allocate((ENTRY_BYTES - _PLACE_BYTES) * size, _FILL_BYTES * size)
         charge_work(size // 8 + 1)
         table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
     if size:
@@ -331,7 +340,9 @@ def clone(*args: Any) -> LuaTable:
     table = arg.table(args, 0, "clone")
     if table.meta is not None and raw_get(table.meta, "__metatable") is not None:
         arg.wrong(0, "clone", "table has a protected metatable")
-    current.vm.allocate(_TABLE_BYTES + 60 * len(table))
+    current.vm.allocate(
+        TABLE_BYTES + ENTRY_BYTES * len(table), FILLED_BYTES + _COPY_BYTES * len(table)
+    )
     give_back_room(table)
     copy = LuaTable(table)
     copy._hint = getattr(table, "_hint", 0.0)

@@ -15,6 +15,7 @@ from clawblox.luau.compiler.ir import (
     Site,
     Variable,
     Writer,
+    add_room,
     add_tolls,
     holds,
     toll,
@@ -110,11 +111,10 @@ class Prototype:
         )
         defined: dict[str, Any] = {}
         self.chunk.compile(writer, f"{self.index}/{site.ordinal}", defined)
-        length = sum(map(bool, writer.lines))  # the others depend on the version of Python
         unit = self.chunk.units[MAIN_UNIT]
         line = unit.lines[unit.sites.index(site)]
         function = defined[f"M{self.index}"](None)
-        new = Continuation(self, site, line, names, length, function)
+        new = Continuation(self, site, line, names, writer.length(), function)
         self._continuations[ordinal] = new
         return new
 
@@ -196,6 +196,7 @@ def _write(
 ) -> None:
     signature, block = compiler.compile()
     add_tolls(block)
+    add_room(block)
     if holds(block):
         if body.is_vararg:
             block.insert(0, CodeLine(f"if len(va) > {CHARGED_COPY}: hold(va)", body.line))

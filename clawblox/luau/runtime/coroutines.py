@@ -9,6 +9,7 @@ from typing import Any
 
 from clawblox.luau.core.deep import COUNTS_C_CALLS, MAX_CALLS, call_limit
 from clawblox.luau.core.errors import LuaError, RuntimeFault
+from clawblox.luau.core.limits import ERROR_BYTES, FRAME_BYTES
 from clawblox.luau.core.machine import MAX_C_CALLS, Coroutine, SuspendedFrame, current
 from clawblox.luau.core.values import NativeFunction, as_result, as_tuple
 from clawblox.luau.runtime.diagnose import (
@@ -21,6 +22,7 @@ from clawblox.luau.runtime.diagnose import (
 from clawblox.luau.runtime.suspension import ProtectedFrame, Yield
 
 _MAX_LEVELS = 1000  # of a traceback
+_FEW_FRAMES = 4  # that the charge for a coroutine covers
 _MOST_CALLS_BELOW = 200  # a coroutine that is started deeper gets no calls of its own
 
 
@@ -29,6 +31,10 @@ class WrapFunction(NativeFunction):
     """A function that ``coroutine.wrap`` returns."""
 
     coroutine: Coroutine
+
+    def held(self) -> tuple[Any, ...]:
+        """Return the values that its state keeps alive."""
+        return (self.coroutine,)
 
     def __call__(self, *values: Any) -> Any:
         """Call it as scripts do."""
@@ -85,6 +91,8 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         coroutine.status = "dead"
     except Yield as suspended:
         coroutine.frames += reversed(suspended.frames)
+        if len(suspended.frames) > _FEW_FRAMES:
+            vm.fill(FRAME_BYTES * len(suspended.frames))
         coroutine.status = "suspended"
         return True, suspended.values
     except BaseException as error:
@@ -92,7 +100,8 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         coroutine.status = "dead"
         if not isinstance(error, LuaError):
             raise
-        coroutine.error = error
+        coroutine.error = error.with_traceback(None)  # which would keep the stack
+        vm.fill(ERROR_BYTES + len(error.traceback))
         outcome = False, (error.value,)
     finally:
         vm.c_calls -= 1

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from clawblox.luau.compiler.ir import Writer
 from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
+from clawblox.luau.core.limits import OBJECT_BYTES
 from clawblox.luau.core.machine import current, thread_environment
 from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import TYPE_NAMES, Function, as_tuple, describe_key, first, key_value
@@ -69,6 +70,7 @@ def to_luau_error(error: BaseException) -> LuaError:
         fault = _translate_type_error(error)
     else:
         raise error
+    current.vm.fill(OBJECT_BYTES)
     current.vm.take_steps(_STEPS_PER_ERROR + (0 if error is fault else _STEPS_TO_TRANSLATE))
     if not fault.traceback:
         levels = _error_levels(error)

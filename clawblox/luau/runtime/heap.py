@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Iterator
+from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
-from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.limits import (
+    BUFFER_BYTES,
+    CHUNK_BYTES,
+    COROUTINE_BYTES,
+    ENTRY_BYTES,
+    ERROR_BYTES,
+    FRAME_BYTES,
+    FUNCTION_BYTES,
+    NATIVE_BYTES,
+    OBJECT_BYTES,
+    SHORT_TEXT,
+    STRING_BYTES,
+    TABLE_BYTES,
+    TOKEN_BYTES,
+    UPVALUE_BYTES,
+    VECTOR_BYTES,
+)
 from clawblox.luau.core.machine import Coroutine, Machine
 from clawblox.luau.core.tables import give_back_room
 from clawblox.luau.core.values import (
@@ -15,24 +33,18 @@ from clawblox.luau.core.values import (
     Buffer,
     LuaTable,
     MetaTable,
+    NativeFunction,
+    Userdata,
     Vector,
     has_own_class,
     raw_get,
     raw_set,
 )
-from clawblox.luau.runtime.chunk import CheckedFunction, Chunk, find_prototype
-from clawblox.luau.runtime.coroutines import WrapFunction
+from clawblox.luau.runtime.chunk import Chunk, find_prototype
 from clawblox.luau.runtime.host import HostObject
 from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 
-_TABLE_BYTES = 120
-_ENTRY_BYTES = 60
-_OBJECT_BYTES = 100
-_FUNCTION_BYTES = 200
-_UPVALUE_BYTES = 50
-_TOKEN_BYTES = 400  # of compiled source
-_STRING_BYTES = 50  # besides its characters
 _ROOM = "clawblox.luau"
 """Calls in other modules hold values of the host. The module of a script has no name."""
 _LOOKS_PER_STEP = 4
@@ -56,9 +68,15 @@ def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
         if frame.f_globals.get("__name__", _ROOM).startswith(_ROOM):
             pending += frame.f_locals.values()
         frame = frame.f_back
+    large: list[Iterator[Any]] = []  # parts of large tables, so that they are not listed at once
     seen: set[int] = set()
     total = looks = 0
-    while pending:
+    while pending or large:
+        if not pending:
+            pending += islice(large[-1], _LOOKS_PER_CHARGE)
+            if not pending:
+                large.pop()
+                continue
         value = pending.pop()
         looks += 1
         if looks == _LOOKS_PER_CHARGE:
@@ -68,62 +86,83 @@ def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
             continue
         # Whether equal short strings and vectors are one object is not saved.
         if value.__class__ is str and len(value) <= SHORT_TEXT:
-            total += _STRING_BYTES + len(value)
+            total += STRING_BYTES + len(value)
         elif value.__class__ is Vector:
-            total += _OBJECT_BYTES
+            total += VECTOR_BYTES
         elif id(value) not in seen:
             seen.add(id(value))
-            total += _size(value, pending, vm)
+            if isinstance(value, LuaTable):
+                total += _table_size(vm, value, pending, large)
+            else:
+                total += _size(value, pending)
     vm.charge_work(looks // _LOOKS_PER_STEP)
     return total
 
 
-def _size(value: Any, pending: list[Any], vm: Machine) -> int:
-    if value.__class__ in (str, bytes):
-        return _STRING_BYTES + len(value)
-    if isinstance(value, LuaTable):
-        give_back_room(value)
-        entries = vm.early_entries(value) if id(value) in vm.late else value
+def _table_size(
+    vm: Machine, table: LuaTable, pending: list[Any], large: list[Iterator[Any]]
+) -> int:
+    give_back_room(table)
+    entries = vm.early_entries(table) if id(table) in vm.late else table
+    if len(entries) > _LOOKS_PER_CHARGE:
+        large += (iter(entries.values()), iter(entries.keys()))
+    else:
         pending += entries.values()
         pending += entries.keys()
-        pending.append(value.meta)
-        own = OWN_CLASS_BYTES if has_own_class(value) else 0
-        return _TABLE_BYTES + _ENTRY_BYTES * len(entries) + own
+    pending.append(table.meta)
+    own = OWN_CLASS_BYTES if has_own_class(table) else 0
+    return TABLE_BYTES + ENTRY_BYTES * len(entries) + own
+
+
+def _size(value: Any, pending: list[Any]) -> int:
+    """Return the size of a value that is not a table; add what it keeps alive to `pending`."""
+    if value.__class__ in (str, bytes):
+        return STRING_BYTES + len(value)
     if isinstance(value, FunctionType):
-        prototype = find_prototype(value)
-        if prototype is None:
-            return _OBJECT_BYTES  # its closure belongs to the host
-        pending.append(prototype.chunk)
-        cells = value.__closure__ or ()
-        for cell in cells:
-            try:
-                pending.append(cell.cell_contents)
-            except ValueError:
-                continue
-        return _FUNCTION_BYTES + _UPVALUE_BYTES * len(cells)
+        return _function_size(value, pending)
     if isinstance(value, Coroutine):
         pending.append(value.function)
         pending += value.frames
-    elif isinstance(value, ScriptFrame):
+        if value.error is not None:
+            pending += (value.error.value, value.error.traceback)
+            return COROUTINE_BYTES + ERROR_BYTES
+        return COROUTINE_BYTES
+    if isinstance(value, ScriptFrame):
         pending += value.values
         pending.append(value.environment.cell_contents)
-    elif isinstance(value, CheckedFunction):
-        pending.append(value.function)
-    elif isinstance(value, WrapFunction):
-        pending.append(value.coroutine)
-    elif isinstance(value, HostValue):
-        pending += value.contents()
-    elif isinstance(value, HostObject):
+        return FRAME_BYTES
+    if isinstance(value, NativeFunction):
+        pending += value.held()
+        return NATIVE_BYTES
+    if isinstance(value, Buffer):
+        return BUFFER_BYTES + len(value.data)
+    if isinstance(value, HostObject):
         pending += value.held()
         return value.size_bytes
-    elif isinstance(value, (list, tuple)):
+    if isinstance(value, Chunk):
+        return CHUNK_BYTES + len(value.source) + TOKEN_BYTES * value.tokens
+    if isinstance(value, (list, tuple)):
         pending += value
-        return _OBJECT_BYTES + 8 * len(value)
-    elif isinstance(value, Buffer):
-        return _OBJECT_BYTES + len(value.data)
-    elif isinstance(value, Chunk):
-        return len(value.source) + _TOKEN_BYTES * value.tokens
-    return _OBJECT_BYTES
+        return OBJECT_BYTES + 8 * len(value)
+    if isinstance(value, HostValue):
+        pending += value.contents()
+    elif isinstance(value, Userdata):
+        pending.append(value.meta)
+    return OBJECT_BYTES
+
+
+def _function_size(function: FunctionType, pending: list[Any]) -> int:
+    prototype = find_prototype(function)
+    if prototype is None:
+        return OBJECT_BYTES  # its closure belongs to the host
+    pending.append(prototype.chunk)
+    cells = function.__closure__ or ()
+    for cell in cells:
+        try:
+            pending.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return FUNCTION_BYTES + UPVALUE_BYTES * len(cells)
 
 
 def collect() -> None:

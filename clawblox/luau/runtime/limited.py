@@ -16,16 +16,21 @@ from clawblox.luau.core.errors import LuaError, OutOfMemory, RuntimeFault
 from clawblox.luau.core.limits import (
     BATCH,
     BYTES_PER_STEP,
+    CHUNK_BYTES,
     EXHAUSTED,
     INTERRUPTED,
     MOST_PATTERNS,
+    ROOM_BYTES,
     STEP_BYTES,
     STEPS_PER_COLLECTION,
+    TOKEN_BYTES,
+    VECTOR_BYTES,
     Charge,
     free_of_charge,
 )
 from clawblox.luau.core.machine import MAX_C_CALLS, MAX_C_CALLS_IN_HANDLER, Machine
-from clawblox.luau.core.values import Function
+from clawblox.luau.core.operators import vector_operators
+from clawblox.luau.core.values import Function, Vector
 from clawblox.luau.runtime.chunk import Chunk
 from clawblox.luau.runtime.heap import collect, heap_bytes
 
@@ -48,6 +53,10 @@ class LimitedMachine(Machine):
         steps_left: The steps not handed out yet; None means no limit. Below 0 after work that could
             not be refused.
         is_interrupted: Whether the host has interrupted the script.
+        has_older_sizes: Whether the VM comes from a document whose sizes of values were smaller,
+            and the heap was not measured since.
+        inherited: The size of a heap above the limit that came from such a document. It does not
+            count: the limit is one of growth.
         limit_hit: The limit that the present call, or else the last, has hit: ``steps`` or
             ``memory``; None if it has hit none. A budget of steps that is used up stays so until
             the call ends; a script may catch the error of a full heap, free memory and continue.
@@ -68,6 +77,13 @@ class LimitedMachine(Machine):
         self._interruption = INTERRUPTED
         self.limit_hit: str | None = None
         self.steps: Iterator[Any] = repeat(None, 0)
+        # These know how many were taken, so that counting costs nothing.
+        self._room = repeat(None, sys.maxsize)
+        self._vectors = repeat(Vector, sys.maxsize)
+        self._room_left = self._vectors_left = sys.maxsize
+        self.blank = map(object.__new__, self._vectors).__next__
+        self.has_older_sizes = False
+        self.inherited = 0
         self._compiling = 0  # bytes that the compiler is using
         self.observer: Callable[[FrameType], None] | None = None
         self.steps_since_collection = 0
@@ -76,7 +92,10 @@ class LimitedMachine(Machine):
         self.is_sandboxed = False
         self._names = {
             **names,
+            **vector_operators(self.blank),
             "more": self.more_steps,
+            "A": self._room,
+            "take_room": self.take_room,
             "hold": self.hold,
             "charge": self.charge,
             "deeper": self.deeper,
@@ -105,6 +124,15 @@ class LimitedMachine(Machine):
         for chunk in self.chunks:
             chunk.namespace["B"] = self.steps
 
+    def take_room(self, count: int) -> None:
+        """Account for tables and functions that generated code is about to make.
+
+        Raises:
+            OutOfMemory: There is no room for them.
+            LuaError: The call has used up its steps, or the host has interrupted it.
+        """
+        self._account(count * ROOM_BYTES)
+
     def check_interrupt(self) -> None:
         """Check whether the host has interrupted the script.
 
@@ -129,6 +157,7 @@ class LimitedMachine(Machine):
                 raise self._exhausted()
             size = min(BATCH, self.steps_left)
             self.steps_left -= size
+        self.fill_made()
         self._account(size * STEP_BYTES)
         if self.has_weak_tables:
             self._count_to_collection(size)
@@ -141,6 +170,8 @@ class LimitedMachine(Machine):
             LuaError: The call has used up its steps or its memory, or the host has interrupted it.
         """
         self.charge_work(steps)
+        if steps >= _OBSERVED_STEPS:  # else the next batch of steps comes soon
+            self.fill_made()
         self._account(steps * STEP_BYTES)
         if self.has_weak_tables:
             self._count_to_collection(steps)
@@ -240,6 +271,7 @@ class LimitedMachine(Machine):
             chunk = self.compile(source, name, self._charge_compiling)
         finally:
             self._compiling = outer  # the memory that it took is free again
+        self.allocate(CHUNK_BYTES + TOKEN_BYTES * chunk.tokens, 0)
         return chunk.main(environment)
 
     def _charge_compiling(self, steps: int) -> None:
@@ -301,18 +333,36 @@ class LimitedMachine(Machine):
         if self.c_calls >= MAX_C_CALLS_IN_HANDLER:
             raise LuaError("error in error handling")
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, filled: int | None = None) -> None:
         """Account for bytes about to be allocated, and charge for filling them.
+
+        Args:
+            size: The bytes that are allocated.
+            filled: The bytes that filling them is charged for; None means all.
 
         Raises:
             OutOfMemory: There is no room for them.
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
-        if self.block_limit is not None and size > self.block_limit:
+        if filled is None:
+            filled = size
+        if self.block_limit is not None and filled > self.block_limit:
             raise self._out_of_memory()
         self._account(size)
-        if size >= BYTES_PER_STEP:
-            self.charge_work(size // BYTES_PER_STEP)
+        if filled >= BYTES_PER_STEP:
+            self.charge_work(filled // BYTES_PER_STEP)
+
+    def fill(self, size: int) -> None:
+        """Account for bytes that cannot be refused; later allocations fail if none are left."""
+        if self.memory_limit is not None:
+            self.allocated += size
+
+    def fill_made(self) -> None:
+        """Account for the tables, functions and vectors made since the last call."""
+        room, vectors = length_hint(self._room), length_hint(self._vectors)
+        self.fill((self._room_left - room) * ROOM_BYTES)
+        self.fill((self._vectors_left - vectors) * VECTOR_BYTES)
+        self._room_left, self._vectors_left = room, vectors
 
     def _out_of_memory(self) -> OutOfMemory:
         self.limit_hit = self.limit_hit or "memory"
@@ -332,7 +382,7 @@ class LimitedMachine(Machine):
         if self.memory_limit is None:
             return
         self.allocated += size
-        if self.allocated > self.memory_limit:
+        if self.allocated > self.memory_limit + self.inherited:
             self._measure(size)
 
     def _measure(self, size: int) -> None:
@@ -340,6 +390,9 @@ class LimitedMachine(Machine):
         if size > self.memory_limit:
             raise self._out_of_memory()
         used = heap_bytes(self, sys._getframe()) + self._compiling
-        if used + size > self.memory_limit:
+        if self.has_older_sizes:
+            self.has_older_sizes = False
+            self.inherited = used if used > self.memory_limit else 0
+        if used + size > self.memory_limit + self.inherited:
             raise self._out_of_memory()
         self.allocated = used + size

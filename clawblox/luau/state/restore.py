@@ -9,7 +9,7 @@ from typing import Any
 
 from clawblox.luau.core.errors import LuaError, VMSnapshotError
 from clawblox.luau.core.iteration import Cursor
-from clawblox.luau.core.limits import STEPS_PER_COLLECTION
+from clawblox.luau.core.limits import SIZES, STEPS_PER_COLLECTION
 from clawblox.luau.core.machine import Coroutine
 from clawblox.luau.core.values import (
     Buffer,
@@ -140,6 +140,7 @@ class Loader(FrameReader):
         vm.allocated = whole(document.get("allocated", 0))
         is_frozen = isinstance(vm.globals, FrozenTable)
         vm.is_sandboxed = is_frozen and document.get("sandbox") is not False
+        vm.has_older_sizes = vm.allocated > 0 and document.get("sizes") != SIZES
 
     def _table(self, saved: Json) -> LuaTable:
         table: LuaTable = self.value_of_type(saved, LuaTable, "table")

@@ -15,7 +15,7 @@ from typing import Any
 from clawblox.luau.core import iteration
 from clawblox.luau.core.errors import VMSnapshotError
 from clawblox.luau.core.iteration import Cursor, FunctionLoop, LoopIterator, SequenceLoop, TableLoop
-from clawblox.luau.core.limits import SHORT_TEXT
+from clawblox.luau.core.limits import SHORT_TEXT, SIZES
 from clawblox.luau.core.machine import Coroutine, SuspendedFrame
 from clawblox.luau.core.values import (
     Buffer,
@@ -111,6 +111,8 @@ class Saver:
             document["steps since collection"] = vm.steps_since_collection
         if vm.allocated:
             document["allocated"] = vm.allocated
+            if not vm.has_older_sizes and not vm.inherited:
+                document["sizes"] = SIZES
         return document
 
     def _write_objects(self) -> None:

@@ -372,7 +372,7 @@ def test_a_table_with_more_empty_places_than_steps_is_not_gone_through() -> None
 
 def test_going_through_empty_places_takes_memory() -> None:
     source = "local t = table.create(2^16) t[2^16] = 1 next(t)"
-    assert failure(source, memory_bytes=3_000_000) == "not enough memory"
+    assert failure(source, memory_bytes=2_500_000) == "not enough memory"
 
 
 def test_garbage_does_not_count() -> None:

@@ -40,7 +40,8 @@ def printed(args: Arguments) -> str:
     """
     charge(args)
     text = join([to_text(value) for value in args], "\t")
-    current.vm.charge_work(len(text) // _PRINTED_PER_STEP)
+    if len(text) >= _PRINTED_PER_STEP:
+        current.vm.charge_work(len(text) // _PRINTED_PER_STEP)
     return text
 
 
