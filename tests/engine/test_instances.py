@@ -396,3 +396,16 @@ def test_no_script_reads_the_internal_state_of_a_rotation(tmp_path):
         end
     """
     assert say(tmp_path, script) == ["nil\ttrue"] * 3
+
+
+def test_ancestors_are_found_by_the_classes_they_extend_and_descendants_by_name(tmp_path):
+    assert say(
+        tmp_path,
+        """
+        local model = Instance.new("Model", workspace)
+        local part = Instance.new("Part", Instance.new("Folder", model))
+        print(part:FindFirstAncestorWhichIsA("PVInstance") == model)
+        print(part:FindFirstAncestorWhichIsA("Part"), part:FindFirstAncestorWhichIsA(nil))
+        print(model:FindFirstDescendant("Part") == part, model:FindFirstDescendant("Zoe"))
+        """,
+    ) == ["true", "nil\tnil", "true\tnil"]

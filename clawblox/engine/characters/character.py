@@ -9,7 +9,7 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.characters.walker import WALKER, Gait, Triple, Walker
-from clawblox.engine.instances.instance import ROTATION, Instance
+from clawblox.engine.instances.instance import DISABLED_STATES, ROTATION, Instance
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.physics.walking import Movement
@@ -77,7 +77,8 @@ class Character:
         humanoid, walker = self.humanoid, self.walker
         if humanoid.props.get("Jump"):
             humanoid.store("Jump", False)
-            walker.jump_asked = tick
+            if "Jumping" not in _disabled_states(humanoid):
+                walker.jump_asked = tick
         is_cancelled, self.is_cancelled = self.is_cancelled, False
         if is_cancelled:
             walker.target = walker.direction = None
@@ -240,12 +241,38 @@ def get_state(humanoid: Instance) -> Any:
 
 def change_state(humanoid: Instance, state: Any) -> Any:
     """``ChangeState(state)``: overwrites it until the next tick; no event."""
-    if not isinstance(state, EnumItem) or state.enum.name != "HumanoidStateType":
-        raise wrong_argument(state, 1, "ChangeState", "Enum.HumanoidStateType")
+    name = _state_name(state, "ChangeState")
     character: Character | None = humanoid.extra
     if character is not None:
-        character.state = state.name
+        character.state = name
     return ()
+
+
+def _state_name(state: Any, function: str) -> str:
+    """Return the name of a state that is an argument."""
+    if not isinstance(state, EnumItem) or state.enum.name != "HumanoidStateType":
+        raise wrong_argument(state, 1, function, "Enum.HumanoidStateType")
+    return state.name
+
+
+def _disabled_states(humanoid: Instance) -> set[str]:
+    return set(filter(None, humanoid.props.get(DISABLED_STATES, "").split(",")))
+
+
+def set_state_enabled(humanoid: Instance, state: Any, enabled: Any) -> Any:
+    """``SetStateEnabled(state, enabled)``: without Jumping it does not jump; others are kept."""
+    name, disabled = _state_name(state, "SetStateEnabled"), _disabled_states(humanoid)
+    if enabled in (None, False):
+        disabled.add(name)
+    else:
+        disabled.discard(name)
+    humanoid.props[DISABLED_STATES] = ",".join(sorted(disabled))
+    return ()
+
+
+def get_state_enabled(humanoid: Instance, state: Any) -> Any:
+    """``GetStateEnabled(state)``."""
+    return _state_name(state, "GetStateEnabled") not in _disabled_states(humanoid)
 
 
 def add_humanoid(classes: ClassTable) -> None:

@@ -74,6 +74,10 @@ class Spawning:
         player.fire("CharacterAppearanceLoaded", character)
         return ()
 
+    def load_character_async(self, player: Instance) -> Any:
+        """``LoadCharacterAsync()``: the same."""
+        return self.load_character(player)
+
     def _give_character(self, player: Instance, otherwise: Vector) -> Instance:
         """Make a character.
 

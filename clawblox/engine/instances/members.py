@@ -214,6 +214,16 @@ def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
     return next((node for node in _ancestors(instance) if node.spec.name == class_name), None)
 
 
+def find_first_ancestor_which_is_a(instance: Instance, class_name: Any) -> Any:
+    """``FindFirstAncestorWhichIsA(class)``."""
+    return next((node for node in _ancestors(instance) if class_name in node.spec.lineage), None)
+
+
+def find_first_descendant(instance: Instance, name: Any) -> Any:
+    """``FindFirstDescendant(name)``, depth first."""
+    return find_first_child(instance, name, True)
+
+
 def get_children(instance: Instance) -> Any:
     """``GetChildren()``, in the order in which they came."""
     instance.model.scheduler.charge(_LIST_STEPS + len(instance.children))

@@ -15,6 +15,7 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.instance import (
+    DISABLED_STATES,
     METADATA,
     MODEL_SCALE,
     ROTATION,
@@ -59,6 +60,7 @@ _HIDDEN: Final[Mapping[str, type]] = {
     "AnimationId": str,
     "Animator": Instance,
     "LinearVelocity": Vector,
+    DISABLED_STATES: str,
     METADATA: str,
     MODEL_SCALE: float,
     "Offset": HostValue,

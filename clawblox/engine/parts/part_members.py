@@ -134,6 +134,14 @@ class _PartMembers:
         """``SetNetworkOwner(player)``: the engine alone simulates, so it does nothing."""
         return ()
 
+    def set_network_ownership_auto(self, part: Instance) -> Any:
+        """``SetNetworkOwnershipAuto()``: does nothing either."""
+        return ()
+
+    def get_network_owner(self, part: Instance) -> Any:
+        """``GetNetworkOwner()``: nil, which is the server."""
+        return None
+
     def velocity_getter(self, key: str) -> Any:
         """Return the getter of a velocity: the value that a script wrote, else the body's."""
         marks = self._marks

@@ -119,6 +119,15 @@ def pivot_to(model: Instance, target: Any) -> Any:
     return ()
 
 
+def translate_by(model: Instance, offset: Any) -> Any:
+    """``TranslateBy(offset)``: all its parts move as one."""
+    if offset.__class__ is not Vector:
+        raise refuse_value("TranslateBy", "Vector3", offset)
+    pivot = get_pivot(model)
+    x, y, z = (at + by for at, by in zip(triple(pivot.position), triple(offset), strict=True))
+    return pivot_to(model, CFrame(make_vector(x, y, z), pivot.rotation))
+
+
 def _move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
     """Move a model as one, so that what was at `start` comes to `goal`.
 

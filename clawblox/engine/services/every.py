@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import uuid
 from typing import Any, ClassVar, Final
+from urllib.parse import quote
 
 from clawblox.engine.instances import members
 from clawblox.engine.instances import tree_changes as tree
@@ -42,6 +43,7 @@ from clawblox.engine.shapes import Omittable, Shape
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.value import as_list
 from clawblox.luau import RuntimeFault
+from clawblox.luau.core.operators import account_text
 
 
 class Services(SavedState):
@@ -212,6 +214,18 @@ def generate_guid(service: Instance, in_braces: Any) -> Any:
     return text if in_braces is False else f"{{{text}}}"
 
 
+def url_encode(service: Instance, text: Any) -> Any:
+    """``UrlEncode(text)``: all but letters, digits and ``-_.~`` as percents."""
+    plain = text_argument(text, 1, "UrlEncode")
+    service.model.scheduler.vm.charge(len(plain))
+    return account_text(quote(plain.encode("latin-1"), safe=""))
+
+
+def get_server_time_now(workspace: Instance) -> float:
+    """``GetServerTimeNow()``: simulation time."""
+    return workspace.model.scheduler.time
+
+
 def _instance(value: Any, function: str) -> Instance:
     if not isinstance(value, Instance):
         raise wrong_argument(value, 1, function, "Instance")
@@ -282,12 +296,14 @@ def add_services(classes: ClassTable) -> None:
             "IsRunning": lambda service: True,
         },
     )
+    classes.add("Workspace", methods={"GetServerTimeNow": get_server_time_now})
     classes.add(
         "HttpService",
         methods={
             "JSONEncode": json_encode,
             "JSONDecode": json_decode,
             "GenerateGUID": generate_guid,
+            "UrlEncode": url_encode,
         },
     )
     add_lighting(classes)

@@ -271,6 +271,10 @@ class Players(SavedState):
         """``HasAppearanceLoaded()``: whether the player has a character."""
         return player.read("Character") is not None
 
+    def get_network_ping(self, player: Instance) -> Any:
+        """``GetNetworkPing()``: 0."""
+        return 0.0
+
     def is_in_group(self, player: Instance, group: Any) -> Any:
         """``IsInGroup(group)``: false, because there are no groups."""
         number_argument(group, 1, "IsInGroup")

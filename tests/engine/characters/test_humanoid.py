@@ -95,6 +95,35 @@ def test_without_character_auto_loads_a_player_has_no_character_until_load_chara
     assert world.ask("ann.Character.Name") == "ann"
 
 
+def test_a_humanoid_that_may_not_jump_does_not_jump(world):
+    world.tick(60)
+    world.run("""
+        human, Type = ann.Character.Humanoid, Enum.HumanoidStateType
+        human:SetStateEnabled(Type.Jumping, false)
+        human:SetStateEnabled(Type.Dead, false)
+        human:SetStateEnabled(Type.Dead, true)
+        human.Jump = true
+    """)
+    world.tick(6)
+    assert world.ask("human:GetState().Name") == "Running"
+    assert world.ask("tostring(human:GetStateEnabled(Type.Jumping))") == "false"
+    assert world.ask("tostring(human:GetStateEnabled(Type.Dead))") == "true"
+    again = SmallWorld(state=json.loads(json.dumps(world.document())))
+    for each in (world, again):
+        assert "expected, got" in each.ask("select(2, pcall(human.SetStateEnabled, human, 5))")
+        each.run("human.Jump = true")
+        each.tick(6)
+        assert each.ask("human:GetState().Name") == "Running"
+        each.run("human:SetStateEnabled(Type.Jumping, true) human.Jump = true")
+        each.tick(6)
+        assert each.ask("human:GetState().Name") == "Jumping"
+
+
+def test_load_character_async_is_load_character(world):
+    world.run("old = ann.Character ann:LoadCharacterAsync()")
+    assert world.ask("ann.Character ~= old") is True
+
+
 # Health
 
 

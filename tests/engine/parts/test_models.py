@@ -150,3 +150,28 @@ def test_a_tower_of_parts_in_the_way_is_charged(tmp_path: Path) -> None:
         steps_per_tick=500_000,
     )
     assert "exhausted the allowed number of steps" in (run.world.failure or "")
+
+
+def test_a_model_is_translated_as_one(tmp_path: Path) -> None:
+    lines = say(
+        tmp_path,
+        MODEL
+        + """
+        local a = part(Vector3.one, Vector3.new(0, 5, 0))
+        local b = part(Vector3.one, Vector3.new(4, 5, 0))
+        b.Orientation = Vector3.new(0, 90, 0)
+        model:TranslateBy(Vector3.new(1, 2, 3))
+        print(a.Position, b.Position, b.Orientation.Y)
+        print(pcall(model.TranslateBy, model, 5))
+        """,
+    )
+    assert lines[0] == "1, 7, 3\t5, 7, 3\t90"
+    assert lines[1].startswith("false\tinvalid value for property 'TranslateBy' (Vector3 expected")
+
+
+def test_the_server_owns_every_part(tmp_path: Path) -> None:
+    main = MODEL + (
+        "local p = part(Vector3.one, Vector3.zero) "
+        "p:SetNetworkOwner(nil) p:SetNetworkOwnershipAuto() print(p:GetNetworkOwner())"
+    )
+    assert say(tmp_path, main) == ["nil"]

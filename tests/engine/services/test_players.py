@@ -138,13 +138,13 @@ def test_players_are_in_no_group_and_nobody_is_their_friend() -> None:
         """
         local ann, bob = unpack(Players:GetPlayers())
         print(ann:IsInGroup(7), ann:GetRankInGroup(7), ann:GetRoleInGroup(7))
-        print(ann:IsFriendsWith(bob.UserId))
+        print(ann:IsFriendsWith(bob.UserId), ann:GetNetworkPing())
         print(pcall(ann.IsInGroup, ann))
         """
     )
     assert world.printed() == [
         "false\t0\tGuest",
-        "false",
+        "false\t0",
         "false\tinvalid argument #1 to 'IsInGroup' (number expected, got nil)",
     ]
 

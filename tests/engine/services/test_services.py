@@ -250,3 +250,19 @@ def test_services_with_state_continue_in_another_world_exactly() -> None:
     assert first.document() == second.document() != text
     assert second.services.players.removed() == [ANN]
     assert second.services.players.find(BOB) is second.model.services["Players"].children[0]
+
+
+def test_text_is_encoded_for_an_address() -> None:
+    source = (
+        "print(HttpService:UrlEncode('a b/\\u{2603}~'), pcall(HttpService.UrlEncode, HttpService))"
+    )
+    assert output(source) == [
+        "a%20b%2F%E2%98%83~\tfalse\tinvalid argument #1 to 'UrlEncode' (string expected, got nil)"
+    ]
+
+
+def test_the_time_of_the_server_is_simulation_time() -> None:
+    world = bench("RunService.Stepped:Connect(function() print(Workspace:GetServerTimeNow()) end)")
+    world.scheduler.tick = 90
+    world.tick()
+    assert world.printed() == ["1.5"]
