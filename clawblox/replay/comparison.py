@@ -148,7 +148,7 @@ class Comparison:
         elif other and not progress.has_other_files:
             name = other[0]
             self._find("the event 'start'", recorded, start.get(name), fields.get(name), name)
-        elif (is_fresh or self._plan.start.is_reseeded) and not progress.has_other_files:
+        elif (is_fresh or self._plan.start.is_reseeded) and progress.compares_states:
             self._compare_state(recorded, start["snapshot"], fields.get("snapshot"))
 
     def _compare_state(self, recorded: Record, before: object, after: object) -> None:
@@ -262,8 +262,7 @@ class Comparison:
         if self._compare_fingerprints(recorded, replayed):
             return
         digests = (before.get("state"), after.get("state"))
-        # A state can have code in it.
-        if digests[0] != digests[1] and not self.progress.has_other_files:
+        if digests[0] != digests[1] and self.progress.compares_states:
             self._find("the digest of the state", recorded, *digests, replayed=replayed)
         elif recorded.view != replayed.view:
             views = (before.get("frame"), after.get("frame"))
@@ -303,7 +302,7 @@ class Comparison:
         else:
             values = fields.get("fingerprints")
             progress.fingerprints += len(values) if isinstance(values, list) else 0
-            progress.states += "state" in fields and not progress.has_other_files
+            progress.states += "state" in fields and progress.compares_states
             progress.frames += "frame" in fields
 
     def _advance(self, recorded: Record) -> None:

@@ -102,6 +102,11 @@ class ReplayProgress:
     saved: StateDigest | None = None
     digests: tuple[StateDigest, ...] = ()
 
+    @property
+    def compares_states(self) -> bool:
+        """Whether whole states are compared: those of other code and engines have another form."""
+        return not self.has_other_files and self.revisions is None
+
     def document(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return attrs.asdict(self)

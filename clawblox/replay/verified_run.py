@@ -441,7 +441,7 @@ def _find_check(
     if progress.has_given_rows or progress.has_other_files:
         return None
     if progress.has_begun_again:
-        return "seed"
+        return "seed" if progress.compares_states else None
     if link is not None and link.kind == "continues":
         earlier = next(other for other in before if link.leads_to(other))
         if earlier.start_checked_by:

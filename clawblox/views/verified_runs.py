@@ -116,20 +116,30 @@ def _describe_start(replay: VerifiedReplay) -> str:
             "the recording looks like one of an earlier version of clawblox, whose answers may"
             " differ: verify it with that version"
         )
-    if progress.outcome == "different" and progress.revisions is not None:
+    if progress.revisions is not None:
         parts.append(_describe_revisions(*progress.revisions))
+    if progress.outcome == "different" and progress.revisions is not None:
+        parts.append(_advise_revisions(*progress.revisions))
     if progress.outcome == "equal" and replay.start_checked_by is None:
         parts.append(_describe_unchecked(replay))
     return "".join(f"; {part}" for part in parts)
 
 
 def _describe_revisions(recorded: int, replayed: int) -> str:
-    age, advice = "an older", "verify it with the clawblox that made it"
-    if recorded > replayed:
-        age, advice = "a newer", "update the clawblox that the world uses"
+    age = "a newer" if recorded > replayed else "an older"
     return (
-        f"made by {age} engine (revision {recorded}; this one is {replayed}), whose threads run in"
-        f" another order, so a difference does not show a changed recording: {advice}"
+        f"made by {age} engine (revision {recorded}; this one is {replayed}), so whole states were"
+        " not compared"
+    )
+
+
+def _advise_revisions(recorded: int, replayed: int) -> str:
+    advice = "verify it with the clawblox that made it"
+    if recorded > replayed:
+        advice = "update the clawblox that the world uses"
+    return (
+        "that engine may run threads in another order, so a difference does not show a changed"
+        f" recording: {advice}"
     )
 
 

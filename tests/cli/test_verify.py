@@ -86,9 +86,9 @@ def test_a_result_is_a_line() -> None:
     )
     ordered = replayed("different", divergence=found, revisions=(1, 2))
     assert describe_replay(ordered).endswith(
-        "; made by an older engine (revision 1; this one is 2), whose threads run in another order,"
-        " so a difference does not show a changed recording: verify it with the clawblox that made"
-        " it"
+        "; made by an older engine (revision 1; this one is 2), so whole states were not compared;"
+        " that engine may run threads in another order, so a difference does not show a changed"
+        " recording: verify it with the clawblox that made it"
     )
     ahead = replayed("different", divergence=found, revisions=(3, 2))
     assert "; made by a newer engine (revision 3; this one is 2)," in describe_replay(ahead)
