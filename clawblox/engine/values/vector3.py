@@ -11,6 +11,7 @@ from clawblox.engine.values.rotations import Triple, cross, dot
 from clawblox.engine.values.value import Functions, checked, number, optional, vector
 from clawblox.luau import Vector, VectorType, make_vector
 from clawblox.luau.core.numbers import single
+from clawblox.luau.core.vectors import make_counted
 from clawblox.luau.lib.support import arguments as arg
 
 CONSTRUCTORS: Functions = {}
@@ -63,8 +64,8 @@ PROPERTIES: dict[str, Callable[[Vector], Any]] = {
 
 def _new(x: Any = None, y: Any = None, z: Any = None, *_: Any) -> Vector:
     if x.__class__ is float and y.__class__ is float and z.__class__ is float:
-        return make_vector(x, y, z)
-    return make_vector(*(arg.optional_number((x, y, z), at, "new", 0.0) for at in range(3)))
+        return make_counted(x, y, z)
+    return make_counted(*(arg.optional_number((x, y, z), at, "new", 0.0) for at in range(3)))
 
 
 CONSTRUCTORS["new"] = _new

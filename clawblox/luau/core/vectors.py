@@ -27,11 +27,15 @@ _pack, _unpack = _THREE.pack, _THREE.unpack
 
 
 def make_vector(x: float, y: float, z: float) -> Vector:
-    """Return a vector, its components rounded to 32 bits."""
-    blank = uncounted
-    if current.vm is not None:  # else the host makes it
-        blank = current.vm.blank
-    result = blank()
+    """Return a vector, its components rounded to 32 bits; it does not count as made by a script."""
+    result = uncounted()
+    result.x, result.y, result.z = _unpack(_pack(x, y, z))
+    return result
+
+
+def make_counted(x: float, y: float, z: float) -> Vector:
+    """Return a vector that a running script has asked for; it counts as its memory."""
+    result = current.vm.blank()
     result.x, result.y, result.z = _unpack(_pack(x, y, z))
     return result
 

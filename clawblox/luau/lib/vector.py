@@ -8,7 +8,7 @@ from typing import Any
 
 from clawblox.luau.core.numbers import divide, rounding, single
 from clawblox.luau.core.values import Vector
-from clawblox.luau.core.vectors import make_vector
+from clawblox.luau.core.vectors import make_counted
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
@@ -25,7 +25,7 @@ def create(*args: Any) -> Vector:
         RuntimeFault: An argument is missing or of the wrong type.
     """
     x, y = arg.number(args, 0, "create"), arg.number(args, 1, "create")
-    return make_vector(x, y, arg.optional_number(args, 2, "create", 0.0))
+    return make_counted(x, y, arg.optional_number(args, 2, "create", 0.0))
 
 
 def _dot(a: Vector, b: Vector) -> float:
@@ -37,7 +37,7 @@ def _length(value: Vector) -> float:
 
 
 def _cross(a: Vector, b: Vector) -> Vector:
-    return make_vector(
+    return make_counted(
         single(a.y * b.z) - single(a.z * b.y),
         single(a.z * b.x) - single(a.x * b.z),
         single(a.x * b.y) - single(a.y * b.x),
@@ -61,7 +61,7 @@ def normalize(*args: Any) -> Vector:
     """
     value = arg.vector(args, 0, "normalize")
     scale = single(divide(1.0, _length(value)))
-    return make_vector(value.x * scale, value.y * scale, value.z * scale)
+    return make_counted(value.x * scale, value.y * scale, value.z * scale)
 
 
 def cross(*args: Any) -> Vector:
@@ -103,7 +103,7 @@ def lerp(*args: Any) -> Vector:
     """
     a, b = arg.vector(args, 0, "lerp"), arg.vector(args, 1, "lerp")
     t = single(arg.number(args, 2, "lerp"))
-    return make_vector(*(_mix(x, y, t) for x, y in zip(_parts(a), _parts(b), strict=True)))
+    return make_counted(*(_mix(x, y, t) for x, y in zip(_parts(a), _parts(b), strict=True)))
 
 
 def _mix(a: float, b: float, t: float) -> float:
@@ -116,7 +116,7 @@ def _parts(value: Vector) -> tuple[float, float, float]:
 
 def _add_component_wise(name: str, compute: Callable[[float], float]) -> None:
     def apply(*args: Any) -> Vector:
-        return make_vector(*map(compute, _parts(arg.vector(args, 0, name))))
+        return make_counted(*map(compute, _parts(arg.vector(args, 0, name))))
 
     install(f"vector.{name}", apply)
 
