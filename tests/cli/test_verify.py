@@ -94,7 +94,7 @@ def test_a_result_is_a_line() -> None:
     assert "; made by a newer engine (revision 3; this one is 2)," in describe_replay(ahead)
     assert describe_replay(ahead).endswith(": update the clawblox that the world uses")
     same = replayed("equal", tick=12, is_complete=True, revisions=(1, 2), checked="seed")
-    assert describe_replay(same).endswith("equal to the end: 2 ticks")
+    assert "equal to the end: 2 ticks; made by an older engine" in describe_replay(same)
     impossible = replayed("impossible", tick=30, reason="\x1b[31m")
     assert describe_replay(impossible).endswith(r"cannot be verified: \x1b[31m (equal to tick 30)")
     run = VerifiedRun((equal, broken, given, impossible))
