@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 from weakref import ref
-
-import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
@@ -24,18 +21,16 @@ from clawblox.engine.saved_state import (
     VALUE,
     Layouts,
     SavedState,
-    Stored,
     derive_shape,
     entries,
     from_json,
     keys,
     object_slot,
-    optional,
-    record,
     to_json,
 )
 from clawblox.engine.shapes import Omittable
 from clawblox.engine.slots import Slots
+from clawblox.engine.thread_entries import ENTRY, Entry, ThreadSearch
 from clawblox.engine.thread_errors import Report, ThreadErrors
 from clawblox.luau import VM, Coroutine, LuaError, suspend
 from clawblox.luau.core.errors import FULL
@@ -75,48 +70,31 @@ _LOST: Final = (
 )
 
 
-class ThreadSearch(Protocol):
-    """Something that a thread waits for and looks for in each tick."""
+class Phase:
+    """A block that names what the engine does in it.
 
-    def find(self, tick: int) -> tuple[Any, ...] | None:
-        """Return the values to resume the thread with; None to look again in the next tick."""
-
-    def document(self, slots: Slots) -> list[Any]:
-        """Return its part of a snapshot: its kind, then JSON values."""
-
-
-@attrs.define(eq=False)
-class _Entry:
-    """A thread that waits.
-
-    Attributes:
-        due: The tick in which it resumes.
-        since: The tick in which it began to wait.
-        thread: The thread.
-        values: The values to resume it with; None for a wait, whose result is the elapsed seconds:
-            at least a tick, because scripts divide by them.
-        search: The search that it waits for, or None.
+    Raises:
+        WorldHalted: The block raised an error of a script: the engine's own work has used up the
+            budget.
     """
 
-    due: int
-    since: int
-    thread: Coroutine
-    values: Sequence[Any] | None
-    search: ThreadSearch | None = None
+    __slots__ = ("_outer", "_scheduler", "_where")
 
+    def __init__(self, scheduler: Scheduler, where: str) -> None:
+        self._scheduler = scheduler
+        self._where = where
 
-_ENTRY: Final = record(
-    _Entry,
-    shapes.whole,
-    shapes.whole,
-    object_slot(Coroutine),
-    optional([VALUE]),
-    Stored(
-        shapes.optional([shapes.anything]),
-        lambda slots, search: None if search is None else search.document(slots),
-        lambda slots, saved: saved,
-    ),
-)
+    def __enter__(self) -> None:
+        """Begin the block."""
+        self._outer, self._scheduler.where = self._scheduler.where, self._where
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """End the block."""
+        try:
+            if isinstance(error, LuaError):
+                raise self._scheduler.halt(error) from error
+        finally:
+            self._scheduler.where = self._outer
 
 
 class Scheduler(SavedState):
@@ -144,7 +122,7 @@ class Scheduler(SavedState):
     }
     shape: ClassVar[shapes.Shape] = {
         **{name.lstrip("_"): derive_shape(layout) for name, layout in layouts.items()},
-        "waiting": derive_shape([_ENTRY]),
+        "waiting": derive_shape([ENTRY]),
         **{name.lstrip("_"): Omittable(derive_shape(layout)) for name, layout in late.items()},
     }
 
@@ -157,7 +135,7 @@ class Scheduler(SavedState):
         self.searches: dict[str, Callable[[list[Any], Slots], ThreadSearch]] = {}
         self.warn = warn
         self._next_pass = 0  # the tick in which due threads are resumed next
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, Entry] = {}
         self._made = 0
         self._parked: dict[Coroutine, int] = {}  # 0: something else will resume it
         self._deferred: dict[Coroutine, Sequence[Any]] = {}
@@ -169,20 +147,9 @@ class Scheduler(SavedState):
         """Simulation time in seconds."""
         return self.tick / TICK_RATE
 
-    @contextmanager
-    def phase(self, where: str) -> Iterator[None]:
-        """Name what the engine does in this block, for the text of a halted world.
-
-        Raises:
-            WorldHalted: The block raised an error of a script.
-        """
-        outer, self.where = self.where, where
-        try:
-            yield
-        except LuaError as error:  # the engine's own work has used up the budget
-            raise self.halt(error) from error
-        finally:
-            self.where = outer
+    def phase(self, where: str) -> Phase:
+        """Return a block in which the engine does something, for the text of a halted world."""
+        return Phase(self, where)
 
     # Running
 
@@ -274,7 +241,8 @@ class Scheduler(SavedState):
         self.vm.charge_work(steps)
 
     def _advance(self, thread: Coroutine, values: Sequence[Any]) -> None:
-        self._forget(thread)
+        if thread in self._parked or thread in self._yielded:
+            self._forget(thread)
         self.vm.resume(thread, *values)
         if thread.status == "suspended" and thread not in self._parked:
             self._yielded[thread] = describe(suspended_levels(thread.frames[-1:])).rstrip()
@@ -306,6 +274,8 @@ class Scheduler(SavedState):
         The engine calls it at the end of each call from outside, so that what it finds depends on
         the scripts alone.
         """
+        if not self._yielded:
+            return
         yielded, self._yielded = self._yielded, {}
         threads = [
             (ref(thread), place)
@@ -332,7 +302,7 @@ class Scheduler(SavedState):
     def start_later(self, seconds: float, target: Any, values: tuple[Any, ...]) -> Coroutine:
         """Start a function, or resume a thread, after a time, by default at the next pass."""
         thread = self._as_thread(target)
-        self._add(_Entry(self._due_after(seconds), self.tick, thread, values))
+        self._add(Entry(self._due_after(seconds), self.tick, thread, values))
         return thread
 
     def defer(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
@@ -355,7 +325,7 @@ class Scheduler(SavedState):
             LuaError: The thread cannot be suspended here.
         """
         suspension = suspend()
-        self._add(_Entry(self._due_after(seconds), self.tick, self._running(), None))
+        self._add(Entry(self._due_after(seconds), self.tick, self._running(), None))
         return suspension
 
     def wait_for(self, search: ThreadSearch) -> Yield:
@@ -365,7 +335,7 @@ class Scheduler(SavedState):
             LuaError: The thread cannot be suspended here.
         """
         suspension = suspend()
-        self._add(_Entry(self._next_pass, self.tick, self._running(), (), search))
+        self._add(Entry(self._next_pass, self.tick, self._running(), (), search))
         return suspension
 
     def park(self) -> tuple[Coroutine, Yield]:
@@ -397,7 +367,7 @@ class Scheduler(SavedState):
         assert thread is not None  # `suspend` has checked it
         return thread
 
-    def _add(self, entry: _Entry) -> None:
+    def _add(self, entry: Entry) -> None:
         self._forget(entry.thread)
         self._made += 1
         self._entries[self._made] = entry
@@ -413,14 +383,16 @@ class Scheduler(SavedState):
         """
         tick = self.tick
         self._next_pass = tick + 1
-        self._resume_deferred()
+        if self._deferred:
+            self._resume_deferred()
         self.charge(len(self._entries) // _ENTRIES_PER_STEP)
         due = [number for number, entry in self._entries.items() if entry.due <= tick]
         for number in due:
             entry = self._entries.get(number)
             if entry is not None:
                 self._resume_entry(number, entry)
-        self._resume_deferred()
+        if self._deferred:
+            self._resume_deferred()
 
     def _resume_deferred(self) -> None:
         """Resume the deferred threads, then those that these have deferred, and so on."""
@@ -441,7 +413,7 @@ class Scheduler(SavedState):
         else:
             self._forget(thread)
 
-    def _resume_entry(self, number: int, entry: _Entry) -> None:
+    def _resume_entry(self, number: int, entry: Entry) -> None:
         self.charge(START_STEPS)
         values = entry.values
         if entry.search is not None:
@@ -468,7 +440,7 @@ class Scheduler(SavedState):
 
     def document(self, slots: Slots) -> dict[str, Any]:
         """Return the part of a snapshot about time and the waiting threads."""
-        waiting = to_json([_ENTRY], self._entries.values(), slots)
+        waiting = to_json([ENTRY], self._entries.values(), slots)
         return {**super().document(slots), "waiting": waiting}
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
@@ -480,7 +452,7 @@ class Scheduler(SavedState):
         super().restore(document, slots)
         self._next_pass = self.tick
         self._parked.update(dict.fromkeys(self._deferred, 0))
-        for entry in from_json([_ENTRY], document["waiting"], slots):
+        for entry in from_json([ENTRY], document["waiting"], slots):
             if entry.search is not None:
                 entry.search = self._read_search(entry.search, slots)
             self._add(entry)

@@ -39,10 +39,10 @@ def text_argument(value: Any, at: int, function: str) -> str:
     Raises:
         RuntimeFault: It is something else.
     """
-    text = as_text(value)
+    text = value if value.__class__ is str else as_text(value)
     if text.__class__ is not str:
         raise wrong_argument(value, at, function, "string")
-    return str(text)
+    return text
 
 
 def number_argument(value: Any, at: int, function: str) -> float:
@@ -109,7 +109,7 @@ def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
 
 def get_attribute(instance: Instance, name: Any) -> Any:
     """``GetAttribute(name)``; a table is copied at each call."""
-    value = instance.attributes.get(as_text(name))
+    value = instance.attributes.get(name if name.__class__ is str else as_text(name))
     return copy_attribute(value) if isinstance(value, LuaTable) else value
 
 

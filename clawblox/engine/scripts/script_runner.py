@@ -156,8 +156,10 @@ class ScriptRunner(SavedState):
         Raises:
             WorldHalted: A script fails, and the error halts the world.
         """
+        if not self._waiting:
+            return
         self._model.scheduler.charge(len(self._waiting) * _LOOK_STEPS)
-        roots = self._roots() if self._waiting else []
+        roots = self._roots()
         if not any(_is_ready(script, roots) for script in self._waiting):
             return
         below = (instance for root in roots for instance in root.descendants())

@@ -170,7 +170,8 @@ def fire_stepped(model: DataModel) -> None:
     """
     service = model.services["RunService"]
     service.fire("Stepped", model.scheduler.time, TICK_S)
-    service.fire("PreSimulation", TICK_S)
+    if "PreSimulation" in service.signals:
+        service.fire("PreSimulation", TICK_S)
 
 
 def fire_heartbeat(model: DataModel) -> None:
@@ -180,7 +181,8 @@ def fire_heartbeat(model: DataModel) -> None:
         WorldHalted: The error of a handler halts the world.
     """
     service = model.services["RunService"]
-    service.fire("PostSimulation", TICK_S)
+    if "PostSimulation" in service.signals:
+        service.fire("PostSimulation", TICK_S)
     service.fire("Heartbeat", TICK_S)
 
 

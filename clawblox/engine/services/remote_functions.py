@@ -186,12 +186,12 @@ class RemoteFunctions(SavedState):
         Raises:
             WorldHalted: A script does not catch that, and the error halts the world.
         """
+        if not (self._calls or self._questions):
+            return
         for thread, (_, asker, _) in tuple(self._calls.items()):
             if asker.parent is None:  # nobody hears the answer
                 del self._calls[thread]
                 thread.ended = None
-        if not self._questions:
-            return
         scheduler = self._model.scheduler
         scheduler.charge(len(self._questions) // _QUESTIONS_PER_STEP)
         failed = [

@@ -65,7 +65,8 @@ class Console:
                 f"{self._left_out} more lines were left out: scripts may print {_TICK_LINES} lines "
                 f"and {_TICK_CHARACTERS} characters in a tick"
             )
-        self._room()
+        if self._lines_left < _TICK_LINES:
+            self._room()
 
     def _room(self) -> None:
         self._lines_left, self._characters_left, self._left_out = _TICK_LINES, _TICK_CHARACTERS, 0

@@ -251,6 +251,7 @@ class EngineWorld(Simulation):
         if self.failure is None:
             for failure in self._run(services.at_close.close):
                 self._console.fail(failure, 0, self._parts.sources())
+            self._console.end_tick()
         services.data_stores.close()
 
     def _run(self, function: Callable[[], Result]) -> Result:

@@ -359,9 +359,11 @@ class LimitedMachine(Machine):
 
     def fill_made(self) -> None:
         """Account for the tables, functions and vectors made since the last call."""
+        if self.memory_limit is None:
+            return
         room, vectors = length_hint(self._room), length_hint(self._vectors)
-        self.fill((self._room_left - room) * ROOM_BYTES)
-        self.fill((self._vectors_left - vectors) * VECTOR_BYTES)
+        self.allocated += (self._room_left - room) * ROOM_BYTES
+        self.allocated += (self._vectors_left - vectors) * VECTOR_BYTES
         self._room_left, self._vectors_left = room, vectors
 
     def _out_of_memory(self) -> OutOfMemory:
