@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,7 +70,7 @@ class Machine:
         main_environment: The globals outside coroutines.
         has_weak_tables: Whether a metatable with ``__mode`` was ever set.
         vectors: The name and the members of vectors.
-        blank: Makes a vector without components.
+        blanks: Gives new vectors without components, and counts them.
         allocated: The bytes allocated since the heap was last measured, and its size then; 0
             without a limit of memory.
         roots: Values that the host wants to find again after a restore.
@@ -92,7 +92,7 @@ class Machine:
     string_metatable: LuaTable
     main_environment: Any
     vectors: Any  # the `VectorType`
-    blank: Callable[[], Vector]
+    blanks: Iterator[Vector]
 
     def __init__(self) -> None:
         self.c_calls = 0

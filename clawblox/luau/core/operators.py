@@ -77,17 +77,17 @@ _mul = _arithmetic("__mul", "mul", float.__mul__)
 _div = _arithmetic("__div", "div", divide)
 
 
-def vector_operators(blank: vectors.Blank) -> dict[str, Callable[[Any, Any], Any]]:
+def vector_operators(blanks: vectors.Blanks) -> dict[str, Callable[[Any, Any], Any]]:
     """Return the operators that make vectors, by their names in generated code.
 
     Args:
-        blank: Makes the vectors.
+        blanks: Gives the vectors, still without components.
     """
     return {
-        "add": vectors.adding(_add, blank),
-        "sub": vectors.subtracting(_sub, blank),
-        "mul": vectors.multiplying(_mul, blank),
-        "div": vectors.dividing(_div, blank),
+        "add": vectors.adding(_add, blanks),
+        "sub": vectors.subtracting(_sub, blanks),
+        "mul": vectors.multiplying(_mul, blanks),
+        "div": vectors.dividing(_div, blanks),
     }
 
 

@@ -7,8 +7,8 @@ the same 32-bit float as the exact result.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 from clawblox.luau.core.machine import current
@@ -18,34 +18,34 @@ from clawblox.luau.core.values import Vector
 Operator = Callable[[Any, Any], Any]
 Compute = Callable[[float, float], float]
 
-Blank = Callable[[], Vector]
-"""Returns a new vector without components: `Vector` takes longer, because it calls Python code."""
+Blanks = Iterator[Vector]
+"""Gives new vectors without components: `Vector` takes longer, because it calls Python code."""
 
-uncounted: Blank = partial(object.__new__, Vector)
+uncounted: Blanks = map(object.__new__, repeat(Vector))
 _THREE = struct.Struct("fff")  # native, so numbers beyond 32 bits become infinite
 _pack, _unpack = _THREE.pack, _THREE.unpack
 
 
 def make_vector(x: float, y: float, z: float) -> Vector:
     """Return a vector, its components rounded to 32 bits; it does not count as made by a script."""
-    result = uncounted()
+    result = next(uncounted)
     result.x, result.y, result.z = _unpack(_pack(x, y, z))
     return result
 
 
 def make_counted(x: float, y: float, z: float) -> Vector:
     """Return a vector that a running script has asked for; it counts as its memory."""
-    result = current.vm.blank()
+    result = next(current.vm.blanks)
     result.x, result.y, result.z = _unpack(_pack(x, y, z))
     return result
 
 
-def adding(otherwise: Operator, blank: Blank) -> Operator:
+def adding(otherwise: Operator, blanks: Blanks) -> Operator:
     """Return ``+`` for vectors, and for other operands what `otherwise` does."""
 
     def add(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
-            result = blank()
+            result = next(blanks)
             result.x, result.y, result.z = _unpack(
                 _pack(left.x + right.x, left.y + right.y, left.z + right.z)
             )
@@ -55,12 +55,12 @@ def adding(otherwise: Operator, blank: Blank) -> Operator:
     return add
 
 
-def subtracting(otherwise: Operator, blank: Blank) -> Operator:
+def subtracting(otherwise: Operator, blanks: Blanks) -> Operator:
     """Return ``-`` for vectors, and for other operands what `otherwise` does."""
 
     def sub(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
-            result = blank()
+            result = next(blanks)
             result.x, result.y, result.z = _unpack(
                 _pack(left.x - right.x, left.y - right.y, left.z - right.z)
             )
@@ -70,21 +70,21 @@ def subtracting(otherwise: Operator, blank: Blank) -> Operator:
     return sub
 
 
-def multiplying(otherwise: Operator, blank: Blank) -> Operator:
+def multiplying(otherwise: Operator, blanks: Blanks) -> Operator:
     """Return ``*`` for vectors and numbers, and for other operands what `otherwise` does."""
     slow = scaling(otherwise, float.__mul__)
 
     def mul(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = unpack_single(pack_single(right))
-            result = blank()
+            result = next(blanks)
             result.x, result.y, result.z = _unpack(
                 _pack(left.x * scale, left.y * scale, left.z * scale)
             )
             return result
         if left.__class__ is float and right.__class__ is Vector:
             (scale,) = unpack_single(pack_single(left))
-            result = blank()
+            result = next(blanks)
             result.x, result.y, result.z = _unpack(
                 _pack(scale * right.x, scale * right.y, scale * right.z)
             )
@@ -94,7 +94,7 @@ def multiplying(otherwise: Operator, blank: Blank) -> Operator:
     return mul
 
 
-def dividing(otherwise: Operator, blank: Blank) -> Operator:
+def dividing(otherwise: Operator, blanks: Blanks) -> Operator:
     """Return ``/`` for vectors and numbers, and for other operands what `otherwise` does."""
     slow = scaling(otherwise, divide)
 
@@ -102,7 +102,7 @@ def dividing(otherwise: Operator, blank: Blank) -> Operator:
         if left.__class__ is Vector and right.__class__ is float:
             (scale,) = unpack_single(pack_single(right))
             if scale:
-                result = blank()
+                result = next(blanks)
                 result.x, result.y, result.z = _unpack(
                     _pack(left.x / scale, left.y / scale, left.z / scale)
                 )

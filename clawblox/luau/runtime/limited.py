@@ -81,7 +81,7 @@ class LimitedMachine(Machine):
         self._room = repeat(None, sys.maxsize)
         self._vectors = repeat(Vector, sys.maxsize)
         self._room_left = self._vectors_left = sys.maxsize
-        self.blank = map(object.__new__, self._vectors).__next__
+        self.blanks = map(object.__new__, self._vectors)
         self.has_older_sizes = False
         self.inherited = 0
         self._compiling = 0  # bytes that the compiler is using
@@ -92,7 +92,7 @@ class LimitedMachine(Machine):
         self.is_sandboxed = False
         self._names = {
             **names,
-            **vector_operators(self.blank),
+            **vector_operators(self.blanks),
             "more": self.more_steps,
             "A": self._room,
             "take_room": self.take_room,
