@@ -7,9 +7,9 @@ with `ClassTable.add`; then the table is complete and does not change.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -126,8 +126,21 @@ def class_row(
     )
 
 
+class _Behaviour(NamedTuple):
+    """What was added to a class."""
+
+    methods: Mapping[str, Any]
+    getters: Mapping[str, Getter]
+    setters: Mapping[str, Setter]
+
+    def add_to(self, spec: ClassSpec) -> None:
+        spec.methods.update(self.methods)
+        spec.getters.update(self.getters)
+        spec.setters.update(self.setters)
+
+
 class ClassTable:
-    """All classes of a world.
+    """All classes of a world; each is put together when it is first asked for.
 
     Args:
         rows: The classes; a base comes before the classes that extend it.
@@ -143,12 +156,21 @@ class ClassTable:
     ) -> None:
         self._host = host
         self._make_default = make_default
+        self._rows = {row.name: row for row in rows}
         self._specs: dict[str, ClassSpec] = {}
-        for row in rows:
-            self._specs[row.name] = self._inherit(row)
+        self._added: list[tuple[str, _Behaviour]] = []
+
+    def _complete(self, row: ClassSpec) -> ClassSpec:
+        """Return the class of a row, with what it inherits and what was added."""
+        spec = self._specs[row.name] = self._inherit(row)
+        for name, behaviour in self._added:
+            if name in spec.lineage:
+                behaviour.add_to(spec)
+        return spec
 
     def _inherit(self, row: ClassSpec) -> ClassSpec:
-        base = ClassSpec("") if row.base is None else self._specs[row.base]
+        base = None if row.base is None else self.find(row.base)
+        base = base or ClassSpec("")
         properties, events = {**base.properties, **row.properties}, {**base.events, **row.events}
         spec = attrs.evolve(row, properties=properties, events=events)
         spec.lineage = (row.name, *base.lineage)
@@ -165,12 +187,18 @@ class ClassTable:
                 spec.shared[name] = default
         return spec
 
-    def __iter__(self) -> Any:
-        return iter(self._specs.values())
+    def __iter__(self) -> Iterator[ClassSpec]:
+        return (self._specs.get(name) or self._complete(row) for name, row in self._rows.items())
+
+    def rows(self) -> Iterable[ClassSpec]:
+        """Return the classes without what they inherit, in the order in which they were given."""
+        return self._rows.values()
 
     def find(self, name: str) -> ClassSpec | None:
         """Return a class, or None."""
-        return self._specs.get(name)
+        spec = self._specs.get(name)
+        row = self._rows.get(name) if spec is None else None
+        return spec if row is None else self._complete(row)
 
     def add(
         self,
@@ -193,11 +221,11 @@ class ClassTable:
         registered = {
             key: self._method(name, key, function) for key, function in (methods or {}).items()
         }
+        behaviour = _Behaviour(registered, getters or {}, setters or {})
+        self._added.append((name, behaviour))
         for spec in self._specs.values():
             if name in spec.lineage:
-                spec.methods.update(registered)
-                spec.getters.update(getters or {})
-                spec.setters.update(setters or {})
+                behaviour.add_to(spec)
 
     def _method(self, class_name: str, name: str, function: Callable[..., Any]) -> Any:
         return self._host.raw(f"{class_name}:{name}")(checked_method(class_name, name, function))

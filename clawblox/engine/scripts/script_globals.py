@@ -144,7 +144,7 @@ def make_instance_library(host: Host, model: DataModel) -> LuaTable:
         if spec is not None and spec.refusal:
             raise RuntimeFault(f"{name} is not supported: {spec.refusal}")
         if spec is None or not spec.creatable:
-            likely = suggest(name, (other.name for other in model.classes if other.creatable))
+            likely = suggest(name, (row.name for row in model.classes.rows() if row.creatable))
             raise RuntimeFault(f"Unknown class {describe_key(name)}{likely}")
         if parent is not None and not isinstance(parent, Instance):
             raise RuntimeFault("invalid argument #2 to 'new' (Instance expected)")

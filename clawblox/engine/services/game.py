@@ -32,7 +32,7 @@ class ClosingCalls(SavedState):
     def __init__(self, model: DataModel) -> None:
         self._model = model
         self._at_close: list[Any] = []
-        self._late = [spec.name for spec in model.classes if spec.is_late]
+        self._late = [row.name for row in model.classes.rows() if row.is_late]
         getters = {"workspace": lambda game: game.model.workspace}
         getters |= {name: partial(_late_service, name) for name in self._late}
         model.classes.add("DataModel", methods=bind_methods(self, "game"), getters=getters)

@@ -31,11 +31,6 @@ class RowsFull(Exception):  # noqa: N818 - names the condition
     """There is no room for another value."""
 
 
-def _as_float(value: Any) -> Any:
-    """Return a number as Luau has it, whatever JSON made of it."""
-    return float(value) if isinstance(value, int) else value
-
-
 @attrs.frozen
 class Item:
     """A value of a map.
@@ -48,7 +43,7 @@ class Item:
 
     value: str
     expires: int
-    sort_key: SortKey = attrs.field(default=None, converter=_as_float)
+    sort_key: SortKey = None
 
 
 @attrs.define
@@ -65,7 +60,7 @@ class QueuedItem:
 
     value: str
     expires: int
-    priority: float = attrs.field(converter=float)
+    priority: float
     visible: int = 0
     reading: int = 0
 
@@ -75,10 +70,20 @@ def _read_value(slots: Slots, saved: str) -> str:
     return saved
 
 
+def _read_number(slots: Slots, saved: Any) -> Any:
+    """Return a number as Luau has it, whatever JSON made of it."""
+    return float(saved) if isinstance(saved, int) else saved
+
+
 _VALUE: Final = Stored(shapes.text, lambda slots, value: value, _read_value)
-_SORT_KEY: Final = shapes.optional(shapes.one_of(shapes.number, shapes.text))
+_NUMBER: Final = Stored(shapes.number, lambda slots, value: value, _read_number)
+_SORT_KEY: Final = Stored(
+    shapes.optional(shapes.one_of(shapes.number, shapes.text)),
+    lambda slots, value: value,
+    _read_number,
+)
 _ITEM: Final = record(Item, _VALUE, shapes.whole, _SORT_KEY)
-_QUEUED: Final = record(QueuedItem, _VALUE, shapes.whole, shapes.number, shapes.whole, shapes.whole)
+_QUEUED: Final = record(QueuedItem, _VALUE, shapes.whole, _NUMBER, shapes.whole, shapes.whole)
 
 
 class MemoryRows(SavedState):
