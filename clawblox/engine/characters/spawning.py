@@ -36,7 +36,15 @@ class Spawning:
         self._model = model
         self._locations: dict[int, Instance] | None = None  # None until they are first looked for
         model.moved.append(self._follow)
-        model.classes.add("Player", methods=bind_methods(self, "player"))
+        described = self.load_character_with_humanoid_description
+        model.classes.add(
+            "Player",
+            methods={
+                **bind_methods(self, "player"),
+                "LoadCharacterAsync": self.load_character,
+                "LoadCharacterWithHumanoidDescriptionAsync": described,
+            },
+        )
 
     def spawn(self, joined: Instance) -> None:
         """Give a joining player a first character; ``CharacterAdded`` does not fire.
@@ -74,8 +82,8 @@ class Spawning:
         player.fire("CharacterAppearanceLoaded", character)
         return ()
 
-    def load_character_async(self, player: Instance) -> Any:
-        """``LoadCharacterAsync()``: the same."""
+    def load_character_with_humanoid_description(self, player: Instance, description: Any) -> Any:
+        """``LoadCharacterWithHumanoidDescription(description)``: as ``LoadCharacter``."""
         return self.load_character(player)
 
     def _give_character(self, player: Instance, otherwise: Vector) -> Instance:

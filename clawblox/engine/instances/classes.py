@@ -394,6 +394,8 @@ _SERVICES: Final = (
         },
         LocalPlayer=Property("Player", read_only=True),
         MaxPlayers=Property("number", 8.0, read_only=True),
+        NumPlayers=Property("number", read_only=True),
+        PreferredPlayers=Property("number", read_only=True),
         CharacterAutoLoads=_boolean(True),
     ),
     *map(_service, ("ReplicatedStorage", "ServerScriptService", "ServerStorage")),
@@ -425,7 +427,13 @@ _SERVICES: Final = (
 
 _LATE_SERVICES: Final = tuple(
     _service(name, is_late=True)
-    for name in ("StarterGui", "StarterPack", "StarterPlayer", "MemoryStoreService")
+    for name in (
+        "StarterGui",
+        "StarterPack",
+        "StarterPlayer",
+        "MemoryStoreService",
+        "MessagingService",
+    )
 )
 
 SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))

@@ -81,8 +81,23 @@ _SCENE_ROWS: Final = (
         "SoundService", creatable=False, is_late=True, AmbientReverb=item("ReverbType", "NoReverb"),
         DistanceFactor=3.33, DopplerScale=1.0, RespectFilteringEnabled=False, RolloffScale=1.0,
     ),
-    _row("ReplicatedFirst", creatable=False, is_late=True),
-    _row("TestService", creatable=False, is_late=True),
+    *(
+        _row(name, creatable=False, is_late=True)
+        for name in (
+            "ReplicatedFirst", "TestService", "AnalyticsService", "ContentProvider",
+            "SocialService", "Stats",
+        )
+    ),
+    _row(
+        "LogService", "Instance",
+        {"MessageOut": EventSpec("message: string, type: Enum.MessageType", NEVER)},
+        creatable=False, is_late=True,
+    ),
+    _row(
+        "ScriptContext", "Instance",
+        {"Error": EventSpec("message: string, trace: string, script: Instance", NEVER)},
+        creatable=False, is_late=True,
+    ),
     _row("SoundGroup", Volume=0.5),
     _row(
         "Sky", CelestialBodiesShown=True, MoonAngularSize=11.0,

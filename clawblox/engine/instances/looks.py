@@ -204,6 +204,7 @@ _SILENT: Final[Mapping[str, str]] = {
         "Swimming Touched"
     ),
     "Player": "Idled OnTeleport",
+    "Players": "PlayerMembershipChanged UserSubscriptionStatusChanged",
     "Sound": "DidLoop Ended Loaded Resumed",
     "TextBox": "Focused FocusLost",
 }

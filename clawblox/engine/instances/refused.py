@@ -31,7 +31,7 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "RocketPropulsion",
         "Torque",
     ),
-    "a world is a single place": ("MessagingService", "TeleportService"),
+    "a world is a single place": ("TeleportService",),
     "worlds load nothing from Roblox": ("AssetService", "GroupService", "InsertService"),
     "agents have no keyboard, mouse or screen; use AgentInputService": (
         "ContextActionService",

@@ -8,8 +8,10 @@
 - ``remote_functions``: questions between scripts and agents.
 - ``purchases``: ``MarketplaceService`` and ``BadgeService``.
 - ``data_stores``: rows that outlive the world, as scripts see them.
+- ``messaging``: messages between the scripts of a world, by topic.
 - ``physics_groups``: which parts collide with which.
 - ``lighting``: the clock of ``Lighting``, and the methods of looks, which do nothing.
+- ``idle``: methods of services that do nothing.
 - ``sounds``: sounds as data.
 - ``speech``: the audience of a message, and ``Chatted``.
 - ``teams``: teams and their players.

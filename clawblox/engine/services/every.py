@@ -23,8 +23,10 @@ from clawblox.engine.services import terrain
 from clawblox.engine.services.agent_inputs import AgentInputs
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
+from clawblox.engine.services.idle import add_idle_methods
 from clawblox.engine.services.lighting import add_lighting
 from clawblox.engine.services.memory_stores import MemoryStores
+from clawblox.engine.services.messaging import add_messaging
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
 from clawblox.engine.services.prompts import Prompts, click_part
@@ -104,6 +106,7 @@ class Services(SavedState):
         self.prompts = Prompts(model)
         self.inputs.effects["Click"] = click_part
         self.inputs.effects["Prompt"] = self.prompts.hold
+        add_messaging(model)
         add_purchases(model)
         add_teams(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
@@ -308,5 +311,6 @@ def add_services(classes: ClassTable) -> None:
             "UrlEncode": url_encode,
         },
     )
+    add_idle_methods(classes)
     add_lighting(classes)
     add_sounds(classes)

@@ -97,6 +97,13 @@ class Players(SavedState):
     def __attrs_post_init__(self) -> None:
         for name, receiver in (("Players", "service"), ("Player", "player")):
             self._model.classes.add(name, methods=bind_methods(self, receiver))
+        self._model.classes.add(
+            "Players",
+            getters={
+                "NumPlayers": lambda service: float(len(service.children)),
+                "PreferredPlayers": lambda service: service.read("MaxPlayers"),
+            },
+        )
 
     @property
     def service(self) -> Instance:
@@ -264,8 +271,8 @@ class Players(SavedState):
         return ()
 
     def get_join_data(self, player: Instance) -> Any:
-        """``GetJoinData()``: an empty table, because nobody comes from another place."""
-        return LuaTable()
+        """``GetJoinData()``: empty launch data, because nobody comes from another place."""
+        return LuaTable({"LaunchData": ""})
 
     def has_appearance_loaded(self, player: Instance) -> Any:
         """``HasAppearanceLoaded()``: whether the player has a character."""
@@ -274,6 +281,9 @@ class Players(SavedState):
     def get_network_ping(self, player: Instance) -> Any:
         """``GetNetworkPing()``: 0."""
         return 0.0
+    def request_stream_around_async(self, player: Instance, position: Any, timeout: Any) -> Any:
+        """``RequestStreamAroundAsync(position, timeout)``: nothing, as everything is there."""
+        return ()
 
     def is_in_group(self, player: Instance, group: Any) -> Any:
         """``IsInGroup(group)``: false, because there are no groups."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from clawblox.luau.core.iteration import charge_work
 from clawblox.luau.core.limits import COROUTINE_BYTES, NATIVE_BYTES
 from clawblox.luau.core.machine import Coroutine, current, thread_environment
 from clawblox.luau.core.values import as_result
@@ -16,9 +15,10 @@ from clawblox.luau.runtime.suspension import Yield
 _STEPS_TO_RUN = 10  # a coroutine, up to its end
 
 
-def _new(args: arg.Arguments, function: str) -> Coroutine:
-    charge_work(_STEPS_TO_RUN)
-    current.vm.allocate(COROUTINE_BYTES)
+def _new(args: arg.Arguments, function: str, size: int = COROUTINE_BYTES) -> Coroutine:
+    vm = current.vm
+    vm.charge_work(_STEPS_TO_RUN)
+    vm.fill(size)
     return Coroutine(arg.function(args, 0, function), thread_environment())
 
 
@@ -37,9 +37,7 @@ def wrap(*args: Any) -> WrapFunction:
     Raises:
         RuntimeFault: The argument is not a function.
     """
-    coroutine = _new(args, "wrap")
-    current.vm.allocate(NATIVE_BYTES)
-    return WrapFunction(coroutine)
+    return WrapFunction(_new(args, "wrap", COROUTINE_BYTES + NATIVE_BYTES))
 
 
 def resume(*args: Any) -> Any:

@@ -124,12 +124,19 @@ def test_a_player_comes_from_nowhere_with_a_finished_appearance() -> None:
     world = bench(
         """
         Players.PlayerAdded:Connect(function(player)
-            print(next(player:GetJoinData()), player.AccountAge, player:HasAppearanceLoaded())
+            print(HttpService:JSONEncode(player:GetJoinData()))
+            print(player.AccountAge, player:HasAppearanceLoaded())
         end)
         """,
         players=["Ann"],
     )
-    assert world.printed() == ["nil\t0\ttrue"]
+    assert world.printed() == ['{"LaunchData":""}', "0\ttrue"]
+
+
+def test_the_service_counts_the_players() -> None:
+    world = bench("", players=["Ann", "Bob"])
+    world.run("print(Players.NumPlayers, Players.PreferredPlayers, Players.MaxPlayers)")
+    assert world.printed() == ["2\t3\t3"]
 
 
 def test_players_are_in_no_group_and_nobody_is_their_friend() -> None:

@@ -1,0 +1,68 @@
+"""``MessagingService``: messages between the scripts of a world, by topic.
+
+A world is a single place, so a message reaches the subscribers of its own world, in the next tick.
+Until then it waits as a thread does: with the memory, the steps and the snapshots of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from clawblox.engine.instances.instance import DataModel, Instance
+from clawblox.engine.instances.members import text_argument, wrong_argument
+from clawblox.engine.instances.spec import methods_in
+from clawblox.engine.json_text import read_text
+from clawblox.engine.scheduler import TICK_S
+from clawblox.engine.services.data_stores import value_text
+from clawblox.luau import LuaTable, RuntimeFault
+
+MOST_BYTES: Final = 1024
+"""Length of a message as JSON text, as in Roblox."""
+MOST_LETTERS: Final = 80
+"""Length of a topic in bytes, as in Roblox."""
+_TOPIC: Final = "*"  # begins the name of the signal of a topic
+_DELIVER: Final = "MessagingService.deliver"
+
+
+def deliver(service: Any = None, topic: Any = None, text: Any = None, sent: Any = None) -> Any:
+    """Give a message to the subscribers of its topic, in a thread of its own."""
+    if not isinstance(service, Instance):
+        raise wrong_argument(service, 1, "deliver", "Instance")
+    data = read_text(text.encode("latin-1").decode(), service.model.scheduler.charge, sort=True)
+    service.fire(_TOPIC + topic, LuaTable({"Data": data, "Sent": sent}))
+    return ()
+
+
+def _topic(value: Any, method: str) -> str:
+    topic = text_argument(value, 1, method)
+    if not 0 < len(topic) <= MOST_LETTERS:
+        raise RuntimeFault(f"{method}: the topic must have 1 to {MOST_LETTERS} bytes")
+    return topic
+
+
+def publish_async(messaging: Instance, topic: Any, message: Any) -> Any:
+    """``PublishAsync(topic, message)``: to the subscribers of this world, in the next tick."""
+    model, name = messaging.model, _topic(topic, "PublishAsync")
+    text = value_text(message, model.scheduler.charge).encode()
+    if len(text) > MOST_BYTES:
+        raise RuntimeFault(
+            f"PublishAsync: the message must have at most {MOST_BYTES} bytes as JSON, "
+            f"not {len(text)}"
+        )
+    values = (messaging, name, text.decode("latin-1"), model.scheduler.time)
+    model.scheduler.start_later(TICK_S, model.host.functions[_DELIVER], values)
+    return ()
+
+
+def subscribe_async(messaging: Instance, topic: Any, callback: Any) -> Any:
+    """``SubscribeAsync(topic, callback)``: a connection; the callback gets ``Data`` and ``Sent``.
+
+    ``Sent`` is in seconds of simulation time.
+    """
+    return messaging.signal(_TOPIC + _topic(topic, "SubscribeAsync")).connect(callback)
+
+
+def add_messaging(model: DataModel) -> None:
+    """Give the service its methods, and let snapshots hold messages."""
+    model.host.raw(_DELIVER)(deliver)
+    model.classes.add("MessagingService", methods=methods_in(globals(), "messaging"))
