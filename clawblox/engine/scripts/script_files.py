@@ -33,6 +33,7 @@ _ENDINGS: Final = (
     (".script", "Script"),
     (".client", "LocalScript"),
 )
+_ALIASES_KEY: Final = '"aliases"'
 _INIT: Final = "init"
 _SERVICE_DEPTH: Final = 2  # a service and the name of a file in it
 _BOM: Final = b"\xef\xbb\xbf"
@@ -146,7 +147,7 @@ class TreeReader:
         for path in chosen:
             at = PurePosixPath(below) / path
             if path.name == ALIASES_NAME:
-                self.others.append((at.as_posix(), read_source(self.directory / at)))
+                self.others += read_aliases_file(self.directory, at.as_posix())
                 continue
             self._note_places(below, folders, path)
             is_below_module = any(parent in modules for parent in path.parents)
@@ -257,6 +258,16 @@ def join_path(directory: PurePosixPath, path: str) -> str | None:
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)
+
+
+def read_aliases_file(directory: Path, path: str) -> list[tuple[str, str]]:
+    """Return the path and text of a file with aliases, in a list; an empty list if it has none.
+
+    Editors have such files too, which then change nothing.
+    """
+    full = directory / path
+    text = read_source(full) if full.is_file() else ""
+    return [(path, text)] if _ALIASES_KEY in text else []
 
 
 def read_source(path: Path) -> str:

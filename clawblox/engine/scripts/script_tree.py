@@ -13,8 +13,8 @@ from clawblox.engine.scripts.script_files import (
     TreeReader,
     WorldScripts,
     find_scripts,
+    read_aliases_file,
     read_main,
-    read_source,
 )
 from clawblox.engine.settings import PROJECT_SUFFIX
 
@@ -31,9 +31,7 @@ def read_scripts(directory: Path, main: str, tree: str) -> WorldScripts:
         SettingsError: A file cannot be read, or its path in the tree has no place in the world.
     """
     found = _read_tree(directory, main, tree)
-    others = list(found.others)
-    if (directory / ALIASES_NAME).is_file():
-        others.append((ALIASES_NAME, read_source(directory / ALIASES_NAME)))
+    others = [*found.others, *read_aliases_file(directory, ALIASES_NAME)]
     return WorldScripts(
         read_main(directory, main),
         tuple(file for file in found.files if file.path != main),

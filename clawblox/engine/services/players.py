@@ -281,6 +281,7 @@ class Players(SavedState):
     def get_network_ping(self, player: Instance) -> Any:
         """``GetNetworkPing()``: 0."""
         return 0.0
+
     def request_stream_around_async(self, player: Instance, position: Any, timeout: Any) -> Any:
         """``RequestStreamAroundAsync(position, timeout)``: nothing, as everything is there."""
         return ()

@@ -143,7 +143,7 @@ def test_paths_are_found_after_a_restore(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", ".luaurc: not JSON"),
+        ('{"aliases": {', ".luaurc: not JSON"),
         ('{"aliases": []}', ".luaurc: aliases must be an object, not []"),
         ('{"aliases": {"up": "../secret"}}', "aliases.up must be a path within the world"),
         (
@@ -160,6 +160,14 @@ def test_a_wrong_file_of_aliases_names_file_and_key(
     with pytest.raises(SettingsError) as caught:
         EngineWorld(read_settings(tmp_path))
     assert problem in str(caught.value)
+
+
+def test_a_file_for_editors_alone_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"main.lua": "", "world.toml": 'name = "w"', "scripts/Workspace/a.lua": ""})
+    before = read_scripts(tmp_path, "main.lua", "scripts").sources()
+    text = '{"languageMode": "strict"} // for the editor'
+    write(tmp_path, {".luaurc": text, "scripts/.luaurc": text})
+    assert read_scripts(tmp_path, "main.lua", "scripts").sources() == before
 
 
 PROJECT = {
