@@ -8,6 +8,7 @@ https://luau.org/require-paths
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,6 +21,9 @@ from clawblox.luau import RuntimeFault
 from clawblox.luau.core.values import describe_key
 
 _MAX_BYTES: Final = 1 << 16
+_TEXT: Final = r'("(?:[^"\\]|\\.)*")'
+_COMMENT: Final = re.compile(_TEXT + r"|//[^\n]*")
+_TRAILING_COMMA: Final = re.compile(_TEXT + r"|,(\s*[\]}])")
 _LONGEST: Final = 1000
 _STEPS_PER_NAME: Final = 10
 _FORM: Final = "require expects a ModuleScript, or a path that begins with './', '../' or '@'"
@@ -99,9 +103,15 @@ class RequirePaths:
         return at
 
 
+def _as_json(text: str) -> str:
+    """Return a ``.luaurc`` without comments and trailing commas, which Luau allows there."""
+    plain = _COMMENT.sub(lambda match: match[1] or "", text[: _MAX_BYTES + 1])
+    return _TRAILING_COMMA.sub(lambda match: match[1] or match[2], plain)
+
+
 def _read_file(path: str, text: str) -> Iterable[tuple[str, str]]:
     try:
-        document = parse_json(text.encode("latin-1"), max_bytes=_MAX_BYTES)
+        document = parse_json(_as_json(text).encode("latin-1"), max_bytes=_MAX_BYTES)
     except ValueError as error:
         raise SettingsError(f"{path}: not JSON: {error}") from error
     aliases = document.get("aliases", {}) if isinstance(document, dict) else None

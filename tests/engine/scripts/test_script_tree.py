@@ -101,7 +101,10 @@ REQUIRES = {
     "scripts/ServerScriptService/sub/.luaurc": '{"aliases": {"shared": "."}}',
     "scripts/ServerScriptService/sub/near.server.lua": "print(require('@Shared/own'))",
     "scripts/ServerScriptService/sub/own.module.lua": "return 'nearest alias'",
-    ".luaurc": '{"aliases": {"all": "./scripts/ReplicatedStorage"}}',
+    ".luaurc": """{
+        "languageMode": "strict", // for "editors"
+        "aliases": {"all": "./scripts/ReplicatedStorage", "url": "a//b",},
+    }""",
 }
 MAIN = """
 print(require("@all/other"), require("@all/lib").sister, require("@all/lib/inner"))
