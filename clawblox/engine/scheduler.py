@@ -60,6 +60,7 @@ START_STEPS: Final = 20
 """What starting or resuming a thread costs, in steps."""
 _ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
 _MOST_WARNINGS: Final = 100  # that a world remembers; scripts choose the texts of some
+_LONGEST_TEXT: Final = 4000  # of an error, in the log
 _DEEPEST_DEFER: Final = 80
 _TOO_DEEP: Final = (
     f"task.defer is nested more than {_DEEPEST_DEFER} deep: the rest runs in the next tick"
@@ -215,7 +216,10 @@ class Scheduler(SavedState):
 
     def halt(self, error: LuaError) -> WorldHalted:
         """Return the exception that stops the world because of an error of a script."""
-        return WorldHalted(self.where, str(error) + self._limit_text(error), error.traceback)
+        text = str(error)
+        if len(text) > _LONGEST_TEXT:
+            text = f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"
+        return WorldHalted(self.where, text + self._limit_text(error), error.traceback)
 
     def _limit_text(self, error: LuaError) -> str:
         """Return where the limit that an error is about is set; empty for other errors."""

@@ -309,6 +309,12 @@ def test_errors_of_a_place_are_logged_once_a_second_with_their_count(tmp_path):
     ]
 
 
+def test_the_text_of_an_error_is_cut_in_the_log(tmp_path):
+    run = play(tmp_path, "task.defer(function() error(string.rep('x', 1e6), 0) end)", 1)
+    assert run.lines[0] == f"err [Lua Error] Begin frame error: {'x' * 4000}… (1000000 characters)"
+    assert sum(map(len, run.lines)) < 10_000
+
+
 def test_a_script_of_the_tree_fails_the_start_in_the_first_tick_and_later_ends_alone(tmp_path):
     (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
     script = tmp_path / "scripts" / "ServerScriptService" / "s.server.lua"
