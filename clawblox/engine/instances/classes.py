@@ -312,13 +312,16 @@ _CHARACTERS: Final = (
 
 _OBJECTS: Final = (
     class_row(
-        "RemoteEvent",
+        "BaseRemoteEvent",
         "Instance",
         {
             "OnServerEvent": EventSpec("player: Player, payload: any", "with an input RemoteEvent"),
             "OnClientEvent": EventSpec("payload: any", NEVER),
         },
+        creatable=False,
     ),
+    class_row("RemoteEvent", "BaseRemoteEvent"),
+    class_row("UnreliableRemoteEvent", "BaseRemoteEvent"),
     class_row("BindableEvent", "Instance", {"Event": EventSpec("...: any", "with Fire")}),
     class_row(
         "Sound",
@@ -413,7 +416,9 @@ _SERVICES: Final = (
     _service(
         "AgentInputService", {"InputReceived": EventSpec("player: Player, type: string, data: any")}
     ),
-    *map(_service, ("PhysicsService", "RemoteEventService", "HttpService", "DataStoreService")),
+    *map(_service, ("PhysicsService", "RemoteEventService")),
+    _service("HttpService", HttpEnabled=Property("boolean", False, read_only=True)),
+    _service("DataStoreService"),
     _service("Debris"),
     _service(
         "CollectionService",

@@ -32,6 +32,10 @@ _PURCHASES: Final = (
             "PromptProductPurchaseFinished": EventSpec(
                 "userId: number, product: number, isPurchased: boolean", _NEXT_TICK
             ),
+            "PromptSubscriptionPurchaseFinished": EventSpec(
+                "player: Player, subscription: string, isPurchased: boolean", _NEXT_TICK
+            ),
+            "PromptPremiumPurchaseFinished": EventSpec(when="in the tick after the prompt"),
         },
         creatable=False,
         is_late=True,

@@ -140,7 +140,7 @@ class DataStores(SavedState):
         ):
             model.classes.add(name, methods=bind_methods(self, receiver))
         add_store_options(model.classes)
-        self._page_methods = lend_page_methods(model.host, self._advance)
+        self._page_methods = lend_page_methods(model.host, SortedPages, self._advance)
 
     # Methods of the service and of stores
 
@@ -365,7 +365,8 @@ class DataStores(SavedState):
         """Return new pages; or turn those of the call, which returns nothing."""
         assert isinstance(call.request, ReadSorted)
         if call.change is None:
-            return (make_pages(self._page_methods, call.request, rows, self._charge),)
+            methods = self._page_methods
+            return (make_pages(SortedPages, methods, call.request, rows, self._charge),)
         show_page(call.change, call.request, rows, self._charge)
         return ()
 

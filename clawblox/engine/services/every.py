@@ -226,6 +226,11 @@ def url_encode(service: Instance, text: Any) -> Any:
     return account_text(quote(plain.encode("latin-1"), safe=""))
 
 
+def refuse_request(service: Instance, *values: Any) -> Any:
+    """Refuse to reach another host."""
+    raise RuntimeFault("HTTP requests are not enabled")
+
+
 def get_server_time_now(workspace: Instance) -> float:
     """``GetServerTimeNow()``: simulation time."""
     return workspace.model.scheduler.time
@@ -309,6 +314,7 @@ def add_services(classes: ClassTable) -> None:
             "JSONDecode": json_decode,
             "GenerateGUID": generate_guid,
             "UrlEncode": url_encode,
+            **dict.fromkeys(("GetAsync", "GetSecret", "PostAsync", "RequestAsync"), refuse_request),
         },
     )
     add_idle_methods(classes)

@@ -191,6 +191,13 @@ class MemoryRows(SavedState):
             queue[at].visible, queue[at].reading = tick + hidden, self._numbered
         return self._numbered, [queue[at].value for at in ready]
 
+    def size(self, name: str, tick: int, *, only_visible: bool) -> int:
+        """Return how many values a queue has, perhaps without those that are hidden."""
+        queue = self._queues.get(name, {}).values()
+        return sum(
+            tick < item.expires and (item.visible <= tick or not only_visible) for item in queue
+        )
+
     def drop(self, name: str, reading: int, tick: int) -> None:
         """Remove the values that a read returned, if they are hidden still."""
         queue = self._queues.get(name, {})

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from clawblox.engine import shapes
+from clawblox.engine.datastore.store import ReadSorted
+from clawblox.engine.errors import to_luau_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.spec import bind_methods
@@ -28,6 +30,14 @@ from clawblox.engine.services.memory_rows import (
     QueuedItem,
     RowsFull,
     SortKey,
+)
+from clawblox.engine.services.sorted_pages import (
+    HashMapPages,
+    Rows,
+    SortedPages,
+    lend_page_methods,
+    make_pages,
+    show_page,
 )
 from clawblox.engine.slots import Slots
 from clawblox.engine.values.enums import EnumItem
@@ -123,6 +133,8 @@ class MemoryStores(SavedState):
         for name in (_SORTED, _HASH):
             add(name, methods=bind_methods(self, "memory_map"))
         add(_SORTED, methods=bind_methods(self, "sorted_map"))
+        add(_HASH, methods=bind_methods(self, "hash_map"))
+        self._page_methods = lend_page_methods(model.host, HashMapPages, self._advance)
         add(_QUEUE, methods=bind_methods(self, "queue") | {"RemoveAsync": self._remove_read})
 
     def _read_search(self, saved: list[Any], slots: Slots) -> QueueRead:
@@ -206,6 +218,27 @@ class MemoryStores(SavedState):
         self.rows.remove(_store_id(memory_map), text_argument(key, 1, "RemoveAsync"))
         raise self._answer(suspension)
 
+    def list_items_async(self, hash_map: Instance, count: Any) -> Any:
+        """``ListItemsAsync(count)``: pages of key and value, by key."""
+        suspension = suspend()
+        most = _count(count, _MOST_IN_RANGE, 1, "ListItemsAsync")
+        request = ReadSorted(_store_id(hash_map), ascending=True, limit=most)
+        rows = self._page_rows(request)
+        pages = make_pages(HashMapPages, self._page_methods, request, rows, self.charge)
+        raise self._answer(suspension, pages)
+
+    def _advance(self, pages: SortedPages, request: ReadSorted) -> Any:
+        suspension = suspend()
+        show_page(pages, request, self._page_rows(request), self.charge)
+        raise self._answer(suspension)
+
+    def _page_rows(self, request: ReadSorted) -> Rows:
+        """Return the rows after the last one of the page before, for `show_page`."""
+        self.charge(self.rows.count(request.store))
+        after = None if request.after is None else (None, to_luau_text(request.after[1]))
+        rows = self.rows.select(request.store, after, None, self._tick)[: request.limit + 1]
+        return [(_key_text(key), item.value) for key, item in rows]
+
     def get_range_async(
         self, sorted_map: Instance, direction: Any, count: Any, low: Any, high: Any
     ) -> Any:
@@ -279,6 +312,14 @@ class MemoryStores(SavedState):
             QueueRead(self, _store_id(queue), most, only_all, hidden, tick, until)
         )
 
+    def get_size_async(self, queue: Instance, exclude_invisible: Any) -> Any:
+        """``GetSizeAsync(excludeInvisible)``: how many values it has."""
+        suspension = suspend()
+        name, only_visible = _store_id(queue), exclude_invisible not in (None, False)
+        self.charge(self.rows.count(name) // _ROWS_PER_STEP)
+        size = self.rows.size(name, self._tick, only_visible=only_visible)
+        raise self._answer(suspension, float(size))
+
     def _remove_read(self, queue: Instance, ident: Any) -> Any:
         """``RemoveAsync(id)``: removes the values of a read, unless they are visible again."""
         suspension = suspend()
@@ -291,6 +332,11 @@ class MemoryStores(SavedState):
 
 def _store_id(store: Instance) -> str:
     return f"{store.spec.name}/{store.name}"
+
+
+def _key_text(key: str) -> str:
+    """Return a key as text, so that `to_luau_text` gives it back whatever its bytes are."""
+    return key.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def _full(method: str) -> RuntimeFault:

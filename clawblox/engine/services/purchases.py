@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import number_argument, wrong_argument
+from clawblox.engine.instances.members import number_argument, text_argument, wrong_argument
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services.remote_events import player_argument
@@ -31,9 +31,12 @@ def _prompt(market: Instance, method: str, player: Any, ident: Any) -> Any:
     asked = player_argument(player, 1, method)
     number = number_argument(ident, 2, method)
     who = asked.read("UserId") if method == "PromptProductPurchase" else asked
-    model = market.model
-    values = (market, f"{method}Finished", who, number, False)
-    model.scheduler.start_later(TICK_S, model.host.functions[_FINISH], values)
+    return _finish_later(market, method, who, number, False)
+
+
+def _finish_later(market: Instance, method: str, *values: Any) -> Any:
+    scheduler, function = market.model.scheduler, market.model.host.functions[_FINISH]
+    scheduler.start_later(TICK_S, function, (market, f"{method}Finished", *values))
     return ()
 
 
@@ -57,6 +60,19 @@ def prompt_product_purchase(market: Instance, player: Any, product: Any) -> Any:
     return _prompt(market, "PromptProductPurchase", player, product)
 
 
+def prompt_subscription_purchase(market: Instance, player: Any, subscription: Any) -> Any:
+    """``PromptSubscriptionPurchase(player, subscription)``."""
+    method = "PromptSubscriptionPurchase"
+    asked, name = player_argument(player, 1, method), text_argument(subscription, 2, method)
+    return _finish_later(market, method, asked, name, False)
+
+
+def prompt_premium_purchase(market: Instance, player: Any) -> Any:
+    """``PromptPremiumPurchase(player)``."""
+    player_argument(player, 1, "PromptPremiumPurchase")
+    return _finish_later(market, "PromptPremiumPurchase")
+
+
 def user_owns_game_pass_async(market: Instance, user_id: Any, game_pass: Any) -> Any:
     """``UserOwnsGamePassAsync(userId, gamePass)``: false."""
     number_argument(user_id, 1, "UserOwnsGamePassAsync")
@@ -69,6 +85,30 @@ def player_owns_asset(market: Instance, player: Any, asset: Any) -> Any:
     player_argument(player, 1, "PlayerOwnsAsset")
     number_argument(asset, 2, "PlayerOwnsAsset")
     return False
+
+
+def player_owns_bundle(market: Instance, player: Any, bundle: Any) -> Any:
+    """``PlayerOwnsBundle(player, bundle)``: false."""
+    player_argument(player, 1, "PlayerOwnsBundle")
+    number_argument(bundle, 2, "PlayerOwnsBundle")
+    return False
+
+
+def get_user_subscription_status_async(market: Instance, player: Any, subscription: Any) -> Any:
+    """``GetUserSubscriptionStatusAsync(player, subscription)``: neither held nor renewed."""
+    player_argument(player, 1, "GetUserSubscriptionStatusAsync")
+    text_argument(subscription, 2, "GetUserSubscriptionStatusAsync")
+    return LuaTable({"IsSubscribed": False, "IsRenewing": False})
+
+
+def rank_products_async(market: Instance, products: Any) -> Any:
+    """``RankProductsAsync(products)``: an empty list."""
+    return LuaTable()
+
+
+def recommend_top_products_async(market: Instance, types: Any) -> Any:
+    """``RecommendTopProductsAsync(types)``: an empty list."""
+    return LuaTable()
 
 
 def get_product_info(market: Instance, product: Any, info_type: Any) -> Any:
@@ -116,6 +156,7 @@ def add_purchases(model: DataModel) -> None:
         methods={
             **market,
             "PlayerOwnsAssetAsync": player_owns_asset,
+            "PlayerOwnsBundleAsync": player_owns_bundle,
             "GetProductInfoAsync": get_product_info,
         },
     )

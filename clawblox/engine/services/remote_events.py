@@ -1,4 +1,4 @@
-"""``RemoteEventService`` and ``RemoteEvent``: events for spectators and agents.
+"""``RemoteEventService`` and the remote events of scripts: events for spectators and agents.
 
 An event that scripts fire in a tick becomes a recent event, with that tick's number, at its end.
 An event for a single player is seen by that player's agent and by spectators.
@@ -111,7 +111,7 @@ def find_remote(model: DataModel, class_name: str, data: Json) -> Instance | Non
 
     Args:
         model: The data model.
-        class_name: Its class.
+        class_name: Its class, or one that it extends.
         data: The data of the input.
     """
     name = data.get("name") if isinstance(data, dict) else None
@@ -120,7 +120,7 @@ def find_remote(model: DataModel, class_name: str, data: Json) -> Instance | Non
     shown = to_luau_text(name)
     below = model.services["ReplicatedStorage"].descendants()
     named = (instance for instance in below if instance.name == shown)
-    return next((instance for instance in named if instance.spec.name == class_name), None)
+    return next((instance for instance in named if instance.is_a(class_name)), None)
 
 
 def player_argument(value: Any, at: int, function: str) -> Instance:
@@ -134,12 +134,16 @@ def player_argument(value: Any, at: int, function: str) -> Instance:
     return value
 
 
+def _is_reliable(event: Instance) -> bool:
+    return event.spec.name != "UnreliableRemoteEvent"
+
+
 class RemoteEvents(SavedState):
     """The events of a world.
 
     Args:
-        model: The data model; the methods of ``RemoteEventService`` and ``RemoteEvent`` are added
-            to it.
+        model: The data model; the methods of ``RemoteEventService`` and of remote events are
+            added to it.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -155,7 +159,7 @@ class RemoteEvents(SavedState):
         self._published = 0
         model.classes.add("RemoteEventService", methods=bind_methods(self, "service"))
         event_methods = {**bind_methods(self, "event"), "FireAllClients": self._fire_own}
-        model.classes.add("RemoteEvent", methods=event_methods)
+        model.classes.add("BaseRemoteEvent", methods=event_methods)
 
     def fire(
         self, name: Any, values: Sequence[Any], *, reliable: bool = True, to: str | None = None
@@ -228,21 +232,21 @@ class RemoteEvents(SavedState):
         return seen[-_SHOWN:]
 
     def receive(self, player: Instance, data: Json) -> None:
-        """Fire ``OnServerEvent`` of a RemoteEvent that a client names.
+        """Fire ``OnServerEvent`` of a remote event that a client names.
 
         Args:
             player: Its sender.
-            data: ``name`` of a RemoteEvent below ReplicatedStorage, and ``payload``. Other data
+            data: ``name`` of a remote event below ReplicatedStorage, and ``payload``. Other data
                 is ignored.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
         """
-        event = find_remote(self._model, "RemoteEvent", data)
+        event = find_remote(self._model, "BaseRemoteEvent", data)
         if event is not None:
             event.fire("OnServerEvent", player, to_luau(data.get("payload")))
 
-    # Methods of the service and of RemoteEvents
+    # Methods of the service and of remote events
 
     def fire_all_clients(self, service: Instance, name: Any = None, *payload: Any) -> Any:
         """``FireAllClients(name, payload)``."""
@@ -257,13 +261,14 @@ class RemoteEvents(SavedState):
         return ()
 
     def _fire_own(self, event: Instance, *payload: Any) -> Any:
-        """``FireAllClients(...)`` of a RemoteEvent, under its name."""
-        self.fire(event.name, payload)
+        """``FireAllClients(...)`` of a remote event, under its name."""
+        self.fire(event.name, payload, reliable=_is_reliable(event))
         return ()
 
     def fire_client(self, event: Instance, player: Any = None, *payload: Any) -> Any:
-        """``FireClient(player, ...)`` of a RemoteEvent, under its name; not for one who left."""
+        """``FireClient(player, ...)`` of a remote event, under its name; not for one who left."""
         recipient = player_argument(player, 1, "FireClient")
         if recipient.parent is not None:
-            self.fire(event.name, payload, to=recipient.extra.agent_id)
+            agent_id = recipient.extra.agent_id
+            self.fire(event.name, payload, reliable=_is_reliable(event), to=agent_id)
         return ()

@@ -1,5 +1,7 @@
 """``DataStorePages``: what ``GetSortedAsync`` returns, an array that has more pages.
 
+``MemoryStoreHashMapPages``, what ``ListItemsAsync`` returns, differ in who answers for a page.
+
 The array holds the entries of the first page, for scripts that just iterate over it. Its metatable
 has the members of pages as its ``__index``, and a `SortedPages`. Scripts may copy the array, and
 give it another metatable.
@@ -14,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.engine.datastore.store import ReadSorted
+from clawblox.engine.errors import to_luau_text
 from clawblox.engine.json_text import Charge, read_text
 from clawblox.engine.services.store_requests import read_request, write_request
 from clawblox.engine.values.value import as_list, expect_contents
@@ -58,7 +61,17 @@ class SortedPages(HostValue):
         request = read_request(json.loads(text)) if text else None
         if not isinstance(request, ReadSorted | None):
             raise ValueError("pages of an ordered store continue with another request")
+        if request is not None and request.after is not None:
+            to_luau_text(request.after[1])  # raises ValueError
         self.page, self.members, self.next = page, members, request
+
+
+class HashMapPages(SortedPages):
+    """The same for the pages of a hash map of a memory store."""
+
+    __slots__ = ()
+
+    type_name = "MemoryStoreHashMapPages"
 
 
 def score_of(value: Any) -> Any:
@@ -68,22 +81,25 @@ def score_of(value: Any) -> Any:
     return value if value.__class__ is float else None
 
 
-def lend_page_methods(host: Host, ask: Callable[[SortedPages, ReadSorted], Any]) -> dict[str, Any]:
+def lend_page_methods(
+    host: Host, kind: type[SortedPages], ask: Callable[[SortedPages, ReadSorted], Any]
+) -> dict[str, Any]:
     """Register pages with a host; return their methods by name.
 
     Args:
         host: The engine's functions and objects for the VM.
+        kind: Their type.
         ask: Asks for the next page; the running thread waits.
     """
-    host.value_type(SortedPages)
+    host.value_type(kind)
 
-    @host.raw(f"{SortedPages.type_name}:{_CURRENT}")
+    @host.raw(f"{kind.type_name}:{_CURRENT}")
     def current_page(table: Any = None, *_: Any) -> Any:
-        return _checked(table, _CURRENT).page
+        return _checked(table, kind, _CURRENT).page
 
-    @host.raw(f"{SortedPages.type_name}:{ADVANCE}")
+    @host.raw(f"{kind.type_name}:{ADVANCE}")
     def advance(table: Any = None, *_: Any) -> Any:
-        pages = _checked(table, ADVANCE)
+        pages = _checked(table, kind, ADVANCE)
         if pages.next is None:
             raise RuntimeFault(f"{ADVANCE}: this is the last page; look at {_FINISHED} first")
         return ask(pages, pages.next)
@@ -91,19 +107,23 @@ def lend_page_methods(host: Host, ask: Callable[[SortedPages, ReadSorted], Any])
     return {_CURRENT: current_page, ADVANCE: advance}
 
 
-def _checked(table: Any, method: str) -> SortedPages:
+def _checked(table: Any, kind: type[SortedPages], method: str) -> SortedPages:
     meta = table.meta if isinstance(table, LuaTable) else None
     pages = None if meta is None else raw_get(meta, _PAGES)
-    if not isinstance(pages, SortedPages):
+    if not isinstance(pages, SortedPages) or pages.__class__ is not kind:
         raise RuntimeFault(f"Expected ':' not '.' calling member function {method}")
     return pages
 
 
 def make_pages(
-    methods: Mapping[str, Any], request: ReadSorted, rows: Rows, charge: Charge
+    kind: type[SortedPages],
+    methods: Mapping[str, Any],
+    request: ReadSorted,
+    rows: Rows,
+    charge: Charge,
 ) -> LuaTable:
     """Return pages as scripts see them, at the page that answers a request; see `show_page`."""
-    pages = SortedPages.empty()
+    pages = kind.empty()
     pages.fill(LuaTable(), LuaTable(methods), "")
     show_page(pages, request, rows, charge)
     table = as_list(pages.page.values())
@@ -126,7 +146,7 @@ def show_page(pages: SortedPages, request: ReadSorted, rows: Rows, charge: Charg
     """
     size = request.limit
     values = [read_text(text, charge, sort=True) for _, text in rows[:size]]
-    keys = [key.encode("utf-8", "surrogateescape").decode("latin-1") for key, _ in rows[:size]]
+    keys = [to_luau_text(key) for key, _ in rows[:size]]
     pairs = zip(keys, values, strict=True)
     pages.page = as_list(LuaTable({"key": key, "value": value}) for key, value in pairs)
     pages.next = None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clawblox.engine.datastore.sqlite import SqliteStore
 from clawblox.engine.services import memory_rows
 from clawblox.engine.services.memory_rows import Item, MemoryRows, QueuedItem, RowsFull
+from clawblox.luau import VMSnapshotError
 from tests.engine.services.bench import Bench
 
 HEAD = """
@@ -98,6 +99,91 @@ def test_a_value_is_there_until_the_tick_in_which_it_expires() -> None:
         9,
     )
     assert world.printed() == [f"{tick}\t{1 if tick < 6 else 'nil'}" for tick in range(1, 7)]
+
+
+def test_a_hash_map_lists_its_items_in_pages_also_from_a_save() -> None:
+    world = run(
+        """
+        local h = m:GetHashMap('h')
+        for _, key in {'b', 'a', 'é', '\\xff', 'gone', 'c'} do
+            h:SetAsync(key, {#key, key:byte()}, key == 'gone' and 0.01 or 99)
+        end
+        local pages = h:ListItemsAsync(2)
+        pause(3)
+        while true do
+            for _, item in pages:GetCurrentPage() do
+                local size, first = unpack(item.value)
+                print(#item.key == size, item.key:byte() == first, first)
+            end
+            if pages.IsFinished then break end
+            print('turn', pages:AdvanceToNextPageAsync())
+        end
+        print(#pages, pcall(pages.AdvanceToNextPageAsync, pages))
+        print(#m:GetHashMap('other'):ListItemsAsync(200), (pcall(h.ListItemsAsync, h, 201)))
+        """,
+        9,
+    )
+    saved = Bench().restore(world.document())
+    for each in (world, saved):
+        each.tick(9)
+    lines = world.printed()
+    assert lines == saved.printed()
+    assert lines == [
+        *("true\ttrue\t97", "true\ttrue\t98", "turn"),
+        *("true\ttrue\t99", "true\ttrue\t195", "turn", "true\ttrue\t255"),
+        "2\tfalse\tAdvanceToNextPageAsync: this is the last page; look at IsFinished first",
+        "0\tfalse",
+    ]
+
+
+def test_pages_of_a_data_store_are_none_of_a_hash_map(tmp_path: Path) -> None:
+    world = Bench(SqliteStore(tmp_path / "rows.db")).begin()
+    world.run(
+        HEAD
+        + """
+        local listed = m:GetHashMap('h'):ListItemsAsync(2)
+        local sorted = DataStoreService:GetOrderedDataStore('o'):GetSortedAsync(true, 2)
+        print(#listed.GetCurrentPage(listed), pcall(sorted.GetCurrentPage, listed))
+        print(#sorted.GetCurrentPage(sorted), pcall(listed.GetCurrentPage, sorted))
+        """
+    )
+    world.tick(4)
+    world.close()
+    error = "false\tExpected ':' not '.' calling member function GetCurrentPage"
+    assert world.printed() == [f"0\t{error}"] * 2
+
+
+def test_pages_that_are_damaged_in_a_save_are_refused() -> None:
+    world = run(
+        """
+        local h = m:GetHashMap('h')
+        for key = 1, 3 do h:SetAsync(key, 'x', 99) end
+        local pages = h:ListItemsAsync(2)
+        pause(3)
+        print(pages)
+        """,
+        5,
+    )
+    saved = world.document()
+    last = json.dumps(json.dumps([None, "2"]))[1:-1]
+    assert last in saved
+    with pytest.raises(VMSnapshotError, match="surrogates"):
+        Bench().restore(saved.replace(last, json.dumps(json.dumps([None, "\ud800"]))[1:-1]))
+
+
+def test_a_queue_has_a_size_with_or_without_hidden_values() -> None:
+    world = run(
+        """
+        local q = m:GetQueue('q', 0.1)
+        for at = 1, 3 do q:AddAsync(at, at == 3 and 0.01 or 99) end
+        q:ReadAsync(1)
+        print(q:GetSizeAsync(), q:GetSizeAsync(false), q:GetSizeAsync(true))
+        pause(9)
+        print(q:GetSizeAsync(true), m:GetQueue('none'):GetSizeAsync())
+        """,
+        30,
+    )
+    assert world.printed() == ["2\t2\t1", "2\t0"]
 
 
 def test_a_sorted_map_orders_by_numbers_then_texts_then_keys() -> None:

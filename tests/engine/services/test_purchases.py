@@ -18,12 +18,20 @@ for _, kind in { "", "Bundle", "GamePass", "Product" } do
         print(math.round(time() * 60), kind, typeof(who), id, isPurchased)
     end)
 end
+market.PromptSubscriptionPurchaseFinished:Connect(function(who, id, isPurchased)
+    print(math.round(time() * 60), "Subscription", typeof(who), id, isPurchased)
+end)
+market.PromptPremiumPurchaseFinished:Connect(function(...)
+    print(math.round(time() * 60), "Premium", ...)
+end)
 game.Players.PlayerAdded:Connect(function(player)
     task.wait(0.05)
     market:PromptPurchase(player, 1)
     market:PromptBundlePurchase(player, 2)
     market:PromptGamePassPurchase(player, 3)
     market:PromptProductPurchase(player, 4)
+    market:PromptSubscriptionPurchase(player, "EXP-5")
+    market:PromptPremiumPurchase(player)
     print(math.round(time() * 60), "asked")
 end)
 """
@@ -39,6 +47,8 @@ def test_a_prompt_ends_in_the_next_tick_without_a_purchase_also_from_a_save(tmp_
         "4\tBundle\tInstance\t2\tfalse",
         "4\tGamePass\tInstance\t3\tfalse",
         "4\tProduct\tnumber\t4\tfalse",
+        "4\tSubscription\tInstance\tEXP-5\tfalse",
+        "4\tPremium",
     ]
 
 
@@ -49,19 +59,27 @@ def test_nobody_owns_anything() -> None:
         local market, badges = game.MarketplaceService, game:GetService('BadgeService')
         local ann = Players.Ann
         print(market:UserOwnsGamePassAsync(ann.UserId, 5), market:PlayerOwnsAsset(ann, 5))
+        print(market:PlayerOwnsBundle(ann, 5), market:PlayerOwnsBundleAsync(ann, 5))
+        local status = market:GetUserSubscriptionStatusAsync(ann, 'EXP-5')
+        print(status.IsSubscribed, status.IsRenewing)
+        print(#market:RankProductsAsync({}), #market:RecommendTopProductsAsync({}))
         local info = market:GetProductInfo(5)
         print(info.AssetId, info.Name == '', info.PriceInRobux, info.IsForSale, info.Creator.Id)
         print(badges:UserHasBadgeAsync(ann.UserId, 5), badges:AwardBadge(ann.UserId, 5))
         print(badges:GetBadgeInfoAsync(5).IsEnabled)
         """
     )
-    assert world.printed() == ["false\tfalse", "5\ttrue\t0\tfalse\t0", "false\tfalse", "false"]
+    lines = world.printed()
+    assert lines[:4] == ["false\tfalse"] * 3 + ["0\t0"]
+    assert lines[4:] == ["5\ttrue\t0\tfalse\t0", "false\tfalse", "false"]
 
 
 @pytest.mark.parametrize(
     ("call", "error"),
     [
         ("PromptPurchase, market, market, 1", "#1 to 'PromptPurchase' (Player expected"),
+        ("PromptSubscriptionPurchase, market, ann", "#2 to 'PromptSubscriptionPurchase' (string"),
+        ("PromptPremiumPurchase, market, 1", "#1 to 'PromptPremiumPurchase' (Player expected"),
         ("PromptPurchase, market, ann, 'x'", "#2 to 'PromptPurchase' (number expected"),
         ("UserOwnsGamePassAsync, market, 1", "#2 to 'UserOwnsGamePassAsync' (number expected"),
     ],

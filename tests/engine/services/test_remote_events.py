@@ -153,13 +153,17 @@ def test_fire_client_wants_a_player(player: str) -> None:
         bench(f"Instance.new('RemoteEvent'):FireClient({player}, 1)")
 
 
-def test_a_remote_event_fires_under_its_name_and_hears_clients() -> None:
+@pytest.mark.parametrize("reliable", [True, False])
+def test_a_remote_event_fires_under_its_name_and_hears_clients(reliable: bool) -> None:
     world = bench(
+        f"""
+        local event = Instance.new('{"" if reliable else "Unreliable"}RemoteEvent')
         """
-        local event = Instance.new('RemoteEvent')
+        """
         event.Name = 'Door'
         event.Parent = ReplicatedStorage
         event:FireAllClients({open = true})
+        Players.PlayerAdded:Connect(function(player) event:FireClient(player, 1) end)
         event.OnServerEvent:Connect(function(player, payload) print(player, payload.n) end)
         """,
         players=["Ann"],
@@ -169,5 +173,8 @@ def test_a_remote_event_fires_under_its_name_and_hears_clients() -> None:
         world.services.inputs.add(player, "RemoteEvent", data)
     world.tick()
     assert world.printed() == ["Ann\t4"]
-    (event,) = world.services.remote_events.latest()
-    assert (event["name"], event["payload"]) == ("Door", {"open": True})
+    shown = [
+        (event["name"], event["payload"], event["reliable"])
+        for event in world.services.remote_events.latest()
+    ]
+    assert shown == [("Door", {"open": True}, reliable), ("Door", 1, reliable)]

@@ -52,6 +52,16 @@ end)
             """,
             ["Stats\tSocialService"],
         ),
+        (
+            """
+            local http = service('HttpService')
+            print(http.HttpEnabled)
+            for _, name in { 'GetAsync', 'GetSecret', 'PostAsync', 'RequestAsync' } do
+                print(pcall(http[name], http, 'https://example.com'))
+            end
+            """,
+            ["false", *["false\tHTTP requests are not enabled"] * 4],
+        ),
     ],
 )
 def test_members_are_there(tmp_path: Path, source: str, lines: list[str]) -> None:
