@@ -7,6 +7,7 @@ renderers. A track is an instance without a parent.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -16,7 +17,7 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import text_argument, wrong_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import SavedState
@@ -46,6 +47,8 @@ FASTEST: Final = 1e300
 
 ID: Final = "AnimationId"
 ANIMATOR: Final = "Animator"
+_PLAYED: Final = "AnimationPlayed"
+_MARKER: Final = "!"  # begins the name of the signal of a marker
 
 
 @attrs.define(eq=False)
@@ -77,7 +80,12 @@ class Animations(SavedState):
         self._active: dict[int, _Active] = {}
         model.moved.append(self._follow)
         add = model.classes.add
-        add("Humanoid", methods={"LoadAnimation": self._load_on_humanoid})
+        holder_methods: dict[str, Callable[..., Any]] = {
+            "LoadAnimation": self._load_below,
+            "GetPlayingAnimationTracks": self._playing_below,
+        }
+        for holder in ("Humanoid", "AnimationController"):
+            add(holder, methods=holder_methods)
         add("Animator", methods=bind_methods(self, "animator"))
         track_methods = bind_methods(self, "track")
         add("AnimationTrack", methods=track_methods, setters={"Priority": _set_priority})
@@ -93,15 +101,21 @@ class Animations(SavedState):
 
     # What scripts call
 
-    def _load_on_humanoid(self, humanoid: Instance, animation: Any) -> Any:
-        """``Humanoid:LoadAnimation(animation)``; the Animator is made at the first call."""
+    def _load_below(self, holder: Instance, animation: Any) -> Any:
+        """``LoadAnimation(animation)``: its Animator's; that is made at the first call."""
         _check_animation(animation)
-        animators = (child for child in humanoid.children if child.spec.name == ANIMATOR)
+        animators = (child for child in holder.children if child.spec.name == ANIMATOR)
         animator = next(animators, None)
         if animator is None:
             animator = self._model.make(ANIMATOR)
-            set_parent(animator, humanoid)
+            set_parent(animator, holder)
         return self.load_animation(animator, animation)
+
+    def _playing_below(self, holder: Instance) -> Any:
+        """``GetPlayingAnimationTracks()``: of the Animators right below it."""
+        animators = [child for child in holder.children if child.spec.name == ANIMATOR]
+        playing = (state for state in self._active.values() if not state.is_stopping)
+        return as_list(state.track for state in playing if state.track.props[ANIMATOR] in animators)
 
     def load_animation(self, animator: Instance, animation: Any) -> Any:
         """``Animator:LoadAnimation(animation)``: a new track that does not play yet."""
@@ -138,7 +152,15 @@ class Animations(SavedState):
         track.change("TimePosition", 0.0)
         track.change("IsPlaying", True)
         _aim(active, target, seconds)
+        animator: Instance = track.props[ANIMATOR]
+        animator.fire(_PLAYED, track)
+        if animator.parent is not None:
+            animator.parent.fire(_PLAYED, track)
         return ()
+
+    def get_marker_reached_signal(self, track: Instance, name: Any) -> Any:
+        """``GetMarkerReachedSignal(name)``: it never fires, as animations have no markers here."""
+        return track.signal(_MARKER + text_argument(name, 1, "GetMarkerReachedSignal"))
 
     def stop(self, track: Instance, fade: Any) -> Any:
         """``Stop(fade)``: ``Stopped`` fires now, ``Ended`` when it has faded out."""

@@ -1,7 +1,7 @@
 """Tools: the ``Backpack`` of a player, and what a character holds.
 
 A Tool is held while it is below a character in Workspace: its ``Handle`` is welded to the root
-part. A Backpack is made when something first asks for it.
+part.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from clawblox.engine.characters.character import find_root
 from clawblox.engine.errors import to_luau_text, to_text
-from clawblox.engine.instances import members
+from clawblox.engine.instances.containers import find_container, open_container
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.instances.tree_changes import clone, destroy, set_parent
 from clawblox.engine.values.cframe import CFrame, make_cframe
 
-BACKPACK: Final = "Backpack"
+_BACKPACK: Final = "Backpack"
 _TOOL: Final = "Tool"
 _GRIP: Final = "RightGrip"
 _HAND: Final = (1.5, -1.0, 0.0, (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0))
@@ -26,69 +26,19 @@ _HAND: Final = (1.5, -1.0, 0.0, (1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0))
 Json = Any
 
 
-# Backpacks
-
-
-def _find_backpack(player: Instance) -> Instance | None:
-    return next((child for child in player.children if child.spec.name == BACKPACK), None)
-
-
-def _open_backpack(player: Instance) -> Instance:
-    """Return the Backpack of a player, made now if there is none."""
-    backpack = _find_backpack(player)
-    if backpack is None:
-        backpack = player.model.make(BACKPACK)
-        backpack.link(player)
-    return backpack
-
-
-def _show_backpack(player: Instance) -> Instance | None:
-    """``Backpack``: a child with that name, whatever it is, or else the one made now."""
-    child = player.find_child(BACKPACK)
-    return _open_backpack(player) if child is None and not player.is_destroyed else child
-
-
-def find_first_child(player: Instance, name: Any, recursive: Any) -> Any:
-    """``FindFirstChild(name, recursive)``; a Backpack is made when it is looked for."""
-    if name == BACKPACK:
-        _show_backpack(player)
-    return members.find_first_child(player, name, recursive)
-
-
-def find_first_child_of_class(player: Instance, class_name: Any) -> Any:
-    """``FindFirstChildOfClass(class)``; the same holds."""
-    if class_name == BACKPACK:
-        _show_backpack(player)
-    return members.find_first_child_of_class(player, class_name)
-
-
-def find_first_child_which_is_a(player: Instance, class_name: Any) -> Any:
-    """``FindFirstChildWhichIsA(class)``; the same holds."""
-    if class_name == BACKPACK:
-        _show_backpack(player)
-    return members.find_first_child_which_is_a(player, class_name)
-
-
-def wait_for_child(player: Instance, name: Any, timeout: Any) -> Any:
-    """``WaitForChild(name, timeout)``; the same holds."""
-    if name == BACKPACK:
-        _show_backpack(player)
-    return members.wait_for_child(player, name, timeout)
-
-
 def fill_backpack(owner: Instance) -> None:
     """Give a player who gets a character copies of what is in StarterPack, in place of old tools.
 
     Raises:
         WorldHalted: The error of a handler halts the world.
     """
-    backpack = _find_backpack(owner)
+    backpack = find_container(owner, _BACKPACK)
     if backpack is not None:
         for tool in _list_tools(backpack):
             destroy(tool)
     pack = owner.model.services.get("StarterPack")
     for item in () if pack is None else tuple(pack.children):
-        set_parent(clone(item), _open_backpack(owner))
+        set_parent(clone(item), open_container(owner, _BACKPACK))
 
 
 def _list_tools(holder: Instance | None) -> list[Instance]:
@@ -176,7 +126,7 @@ def unequip_tools(humanoid: Instance) -> Any:
     owners = (player for player in players if player.read("Character") is character)
     player = next(owners, None)
     for tool in _list_tools(character):
-        place = humanoid.model.workspace if player is None else _open_backpack(player)
+        place = humanoid.model.workspace if player is None else open_container(player, _BACKPACK)
         _move_tool(tool, place)
     return ()
 
@@ -214,7 +164,7 @@ def equip_named(sender: Instance, data: Json) -> None:
     humanoid = _humanoid(sender)
     if humanoid is None or not isinstance(name, str):
         return
-    tools = _list_tools(_find_backpack(sender))
+    tools = _list_tools(find_container(sender, _BACKPACK))
     tool = next((tool for tool in tools if tool.name == to_luau_text(name)), None)
     if tool is not None:
         equip_tool(humanoid, tool)
@@ -264,7 +214,7 @@ def observe_tools(owner: Instance) -> dict[str, Json]:
     """Return the key with a player's tools, the held first; empty for a player without any."""
     held = _list_tools(owner.read("Character"))
     tools = [(tool, True) for tool in held]
-    tools += [(tool, False) for tool in _list_tools(_find_backpack(owner))]
+    tools += [(tool, False) for tool in _list_tools(find_container(owner, _BACKPACK))]
     if not tools:
         return {}
     shown = [{"name": to_text(tool.name), "equipped": is_held} for tool, is_held in tools]
@@ -274,7 +224,6 @@ def observe_tools(owner: Instance) -> dict[str, Json]:
 def add_tools(model: DataModel) -> None:
     """Give tools, Humanoids and players their members."""
     add = model.classes.add
-    add("Player", methods=methods_in(globals(), "player"), getters={BACKPACK: _show_backpack})
     add("Humanoid", methods=methods_in(globals(), "humanoid"))
     tool_methods = {"Activate": activate, "Deactivate": deactivate}
     add(_TOOL, methods=tool_methods, setters={"Parent": _move_tool})

@@ -3,6 +3,7 @@
 - ``instance``: an instance, and `DataModel`, the registry of all instances of a world.
 - ``tree_changes``: how instances are moved, copied, destroyed and tagged.
 - ``members``: the members that all instances have.
+- ``containers``: the containers that an instance has as soon as something asks for them.
 - ``classes``, ``play_classes``: the classes, as data.
 - ``looks``, ``data_classes``: members and classes that are kept while nothing acts on them.
 - ``refused``: the classes that worlds do not have on purpose.

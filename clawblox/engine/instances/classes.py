@@ -236,6 +236,8 @@ _PARTS: Final = (
     ),
 )
 
+_ANIMATED: Final = {"AnimationPlayed": EventSpec("track: AnimationTrack", "with Play")}
+
 _CHARACTERS: Final = (
     class_row(
         "Player",
@@ -274,6 +276,7 @@ _CHARACTERS: Final = (
                 "reached: boolean", "false after 8 seconds, and for CancelMoveTo"
             ),
             "StateChanged": EventSpec("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
+            **_ANIMATED,
         },
         Health=_number(100.0),
         MaxHealth=_number(100.0, limits=_NOT_NEGATIVE),
@@ -288,7 +291,8 @@ _CHARACTERS: Final = (
         RootPart=Property("BasePart", read_only=True),
     ),
     class_row("Animation", AnimationId=_string()),
-    class_row("Animator"),
+    class_row("Animator", "Instance", _ANIMATED),
+    class_row("AnimationController", "Instance", _ANIMATED),
     class_row(
         "AnimationTrack",
         "Instance",
@@ -441,10 +445,24 @@ _LATE_SERVICES: Final = tuple(
     )
 )
 
+_STARTER_SCRIPTS: Final = (
+    class_row("StarterPlayerScripts", creatable=False),
+    class_row("StarterCharacterScripts", "StarterPlayerScripts", creatable=False),
+)
+
 SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
 """The services that every world has from the start, in the order in which ``game`` has them."""
 
 ROWS: Final = with_looks(
-    (*_TREE, *_PARTS, *_CHARACTERS, *_OBJECTS, *PLAY_ROWS, *_SERVICES, *_LATE_SERVICES)
+    (
+        *_TREE,
+        *_PARTS,
+        *_CHARACTERS,
+        *_OBJECTS,
+        *PLAY_ROWS,
+        *_SERVICES,
+        *_LATE_SERVICES,
+        *_STARTER_SCRIPTS,
+    )
 )
 """The classes, a base before the classes that extend it."""

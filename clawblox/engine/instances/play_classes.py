@@ -67,6 +67,7 @@ _TEAMS: Final = (
 
 _TOOLS: Final = (
     class_row("Backpack", creatable=False),
+    class_row("StarterGear", creatable=False),
     class_row("BackpackItem", "Model", creatable=False, **members(TextureId="")),
     class_row(
         "Tool",

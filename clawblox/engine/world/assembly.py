@@ -18,6 +18,7 @@ from clawblox.engine.datastore.worker import Worker
 from clawblox.engine.errors import SettingsError, WorldHalted
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
+from clawblox.engine.instances.containers import add_containers
 from clawblox.engine.instances.data_classes import DATA_ROWS
 from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
@@ -210,6 +211,7 @@ class Assembly:
         data_stores = DataStores(self.model, worker, self.settings.game_id)
         services = Services(self.model, players, data_stores)
         add_tools(self.model)
+        add_containers(self.model.classes)
         services.inputs.effects.update(TOOL_INPUTS)
         services.inputs.effects["Reset"] = lambda player, _: spawning.load_character(player)
         return services

@@ -151,6 +151,28 @@ def test_the_tracks_of_a_character_that_leaves_stop_silently(world):
     assert world.ask("take()") == ""
 
 
+@pytest.mark.parametrize("name", ["Humanoid", "AnimationController"])
+def test_an_animator_and_its_parent_hear_of_tracks_that_play(world, name):
+    world.run(f"""
+        local model = ann.Character
+        local holder = model:FindFirstChild("{name}") or Instance.new("{name}", model)
+        local animation = Instance.new("Animation")
+        animation.AnimationId = "x"
+        track = holder:LoadAnimation(animation)
+        hear(holder, "AnimationPlayed", "holder")
+        hear(holder.Animator, "AnimationPlayed", "animator")
+        track:GetMarkerReachedSignal("Step"):Connect(error)
+        before = #holder:GetPlayingAnimationTracks()
+        track:Play()
+        playing = holder:GetPlayingAnimationTracks()
+    """)
+    assert world.ask("take()") == "animator Animation, holder Animation"
+    assert world.ask("before == 0 and #playing == 1 and playing[1] == track")
+    again = SmallWorld(state=json.loads(json.dumps(world.document())))
+    again.run("track:Play()")
+    assert again.ask("take()") == "animator Animation, holder Animation"
+
+
 def test_tracks_continue_exactly_from_a_snapshot(world):
     world.run("""
         held = load("local://idle_default")

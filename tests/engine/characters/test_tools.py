@@ -35,6 +35,42 @@ local function grip(player) return player.Character.HumanoidRootPart:FindFirstCh
 ADA = Plan().join(0, "Ada")
 
 
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        ("player", "StarterGear"),
+        ("game:GetService('StarterPlayer')", "StarterPlayerScripts"),
+        ("game.StarterPlayer", "StarterCharacterScripts"),
+    ],
+)
+def test_other_containers_are_made_when_something_asks_for_them(
+    tmp_path: Path, owner: str, name: str
+) -> None:
+    main = f"""
+    game.Players.PlayerAdded:Connect(function(player)
+        local owner = {owner}
+        local before = #owner:GetChildren()
+        local container = owner:WaitForChild("{name}")
+        print(container.ClassName, container.Parent == owner, #owner:GetChildren() - before)
+        print(owner.{name} == container, owner:FindFirstChild("{name}") == container)
+    end)
+    """
+    assert say(tmp_path, main, 1, ADA) == [f"{name}\ttrue\t1", "true\ttrue"]
+
+
+def test_a_directory_of_the_script_tree_takes_the_place_of_a_container(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts" / "StarterPlayer" / "StarterPlayerScripts"
+    scripts.mkdir(parents=True)
+    (scripts / "Shared.module.lua").write_text("return 7")
+    main = """
+    local owner = game:GetService("StarterPlayer")
+    local container = owner.StarterPlayerScripts
+    print(require(container.Shared), container == owner:FindFirstChild("StarterPlayerScripts"))
+    print(owner:FindFirstChildOfClass("StarterPlayerScripts"), #owner:GetChildren())
+    """
+    assert say(tmp_path, main) == ["7\ttrue", "nil\t1"]
+
+
 def test_a_backpack_is_made_when_something_asks_for_it(tmp_path: Path) -> None:
     main = """
     game.Players.PlayerAdded:Connect(function(player)

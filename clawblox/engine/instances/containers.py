@@ -1,0 +1,73 @@
+"""Containers that an instance has as soon as something asks for them, such as a ``Backpack``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from clawblox.engine.instances import members
+from clawblox.engine.instances.instance import Instance
+from clawblox.engine.instances.spec import ClassTable, methods_in
+
+_CONTAINERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Player": ("Backpack", "StarterGear"),
+    "StarterPlayer": ("StarterPlayerScripts", "StarterCharacterScripts"),
+}
+"""The classes of the containers, which are also their names, by the class that has them."""
+
+
+def find_container(parent: Instance, class_name: str) -> Instance | None:
+    """Return the container of a class, None if nothing has asked for it."""
+    return next((child for child in parent.children if child.spec.name == class_name), None)
+
+
+def open_container(parent: Instance, class_name: str) -> Instance:
+    """Return the container of a class, made now if there is none."""
+    container = find_container(parent, class_name)
+    if container is None:
+        container = parent.model.make(class_name)
+        container.link(parent)
+    return container
+
+
+def _show(name: str, owner: Instance) -> Instance | None:
+    """Return a child with the name of a container, whatever it is, or else the one made now."""
+    child = owner.find_child(name)
+    return open_container(owner, name) if child is None and not owner.is_destroyed else child
+
+
+def _look(owner: Instance, name: Any) -> None:
+    if name in _CONTAINERS[owner.spec.name]:
+        _show(name, owner)
+
+
+def find_first_child(owner: Instance, name: Any, recursive: Any) -> Any:
+    """``FindFirstChild(name, recursive)``; a container is made when it is looked for."""
+    _look(owner, name)
+    return members.find_first_child(owner, name, recursive)
+
+
+def find_first_child_of_class(owner: Instance, class_name: Any) -> Any:
+    """``FindFirstChildOfClass(class)``; the same holds."""
+    _look(owner, class_name)
+    return members.find_first_child_of_class(owner, class_name)
+
+
+def find_first_child_which_is_a(owner: Instance, class_name: Any) -> Any:
+    """``FindFirstChildWhichIsA(class)``; the same holds."""
+    _look(owner, class_name)
+    return members.find_first_child_which_is_a(owner, class_name)
+
+
+def wait_for_child(owner: Instance, name: Any, timeout: Any) -> Any:
+    """``WaitForChild(name, timeout)``; the same holds."""
+    _look(owner, name)
+    return members.wait_for_child(owner, name, timeout)
+
+
+def add_containers(classes: ClassTable) -> None:
+    """Let the owners show their containers."""
+    methods = methods_in(globals(), "owner")
+    for owner, names in _CONTAINERS.items():
+        classes.add(owner, methods=methods, getters={name: partial(_show, name) for name in names})
