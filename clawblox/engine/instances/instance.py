@@ -29,6 +29,10 @@ Effect = Callable[["Instance", str], None]
 ROTATION = "Rotation\u2089"
 """Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
 Luau string has its last character, so no script reads the tuple."""
+ACCESSORIES: Final = "Accessories\u2089"
+"""The same: the accessories of a HumanoidDescription."""
+DESCRIPTION: Final = "Description\u2089"
+"""The same: the HumanoidDescription that a Humanoid has."""
 METADATA: Final = "Metadata\u2089"
 """The same: the metadata of options of a data store, as JSON text."""
 DISABLED_STATES: Final = "DisabledStates\u2089"

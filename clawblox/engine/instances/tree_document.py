@@ -15,6 +15,8 @@ from clawblox.engine import shapes
 from clawblox.engine.instances.attributes import copy_attribute
 from clawblox.engine.instances.classes import SERVICES
 from clawblox.engine.instances.instance import (
+    ACCESSORIES,
+    DESCRIPTION,
     DISABLED_STATES,
     METADATA,
     MODEL_SCALE,
@@ -56,9 +58,11 @@ SIGNALS_SHAPE: Final = [
 
 
 _HIDDEN: Final[Mapping[str, type]] = {
+    ACCESSORIES: LuaTable,
     "AngularVelocity": Vector,
     "AnimationId": str,
     "Animator": Instance,
+    DESCRIPTION: Instance,
     "LinearVelocity": Vector,
     DISABLED_STATES: str,
     METADATA: str,

@@ -62,11 +62,6 @@ def set_texture_offset(beam: Instance, offset: Any) -> Any:
     return ()
 
 
-def apply_description(humanoid: Instance, description: Any) -> Any:
-    """``ApplyDescription(description)``: it does nothing, because nothing is drawn."""
-    return ()
-
-
 def add_lighting(classes: ClassTable) -> None:
     """Add the members of ``Lighting``, and the methods of looks."""
     classes.add(
@@ -77,5 +72,4 @@ def add_lighting(classes: ClassTable) -> None:
     )
     classes.add("ParticleEmitter", methods={"Emit": emit, "Clear": clear})
     classes.add("Trail", methods={"Clear": clear})
-    classes.add("Humanoid", methods={"ApplyDescription": apply_description})
     classes.add("Beam", methods={"SetTextureOffset": set_texture_offset})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -233,6 +234,42 @@ def add_arithmetic(
     register("__add", float.__add__, 2)
     register("__sub", float.__sub__, 2)
     register("__unm", float.__neg__, 1)
+
+
+def add_component_methods(
+    methods: Functions, check: Check, make: Function, parts: Callable[[Any], tuple[float, ...]]
+) -> None:
+    """Add the methods of vectors that treat each component alone.
+
+    Args:
+        methods: Where to register them.
+        check: The check for a vector.
+        make: Returns the vector of components.
+        parts: Returns the components of a vector.
+    """
+
+    def add_each(name: str, compute: Callable[[float], float]) -> None:
+        def call(value: Any) -> Any:
+            return make(*(compute(part) if math.isfinite(part) else part for part in parts(value)))
+
+        checked(methods, name, check)(call)
+
+    def add_choice(name: str, choose: Callable[[float, float], float]) -> None:
+        def call(*args: Any) -> Any:
+            arg.charge(args)
+            best = check(args, 0, name)
+            for at in range(1, len(args)):
+                best = make(*map(choose, parts(best), parts(check(args, at, name))))
+            return best
+
+        methods[name] = call
+
+    add_each("Abs", math.fabs)
+    add_each("Ceil", math.ceil)
+    add_each("Floor", math.floor)
+    add_each("Sign", lambda part: float((part > 0.0) - (part < 0.0)))
+    add_choice("Max", max)
+    add_choice("Min", min)
 
 
 def as_list(values: Iterable[Any]) -> LuaTable:

@@ -13,6 +13,7 @@ from clawblox.engine.values.value import (
     Getters,
     Value,
     add_arithmetic,
+    add_component_methods,
     any_value,
     attributes,
     checked,
@@ -22,6 +23,7 @@ from clawblox.engine.values.value import (
     optional,
     singles,
 )
+from clawblox.engine.values.vector3 import FUZZ
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.operators import shown_type
@@ -76,7 +78,19 @@ def _lerp(start: Vector2, goal: Vector2, alpha: float) -> Vector2:
     return make_vector2(start.x + (goal.x - start.x) * alpha, start.y + (goal.y - start.y) * alpha)
 
 
+@checked(Vector2.methods, "FuzzyEq", _vector2, _vector2, optional(number, FUZZ))
+def _fuzzy_equal(a: Vector2, b: Vector2, epsilon: float) -> bool:
+    return math.fabs(a.x - b.x) <= epsilon and math.fabs(a.y - b.y) <= epsilon
+
+
+@checked(Vector2.methods, "Angle", _vector2, _vector2, any_value)
+def _angle(a: Vector2, b: Vector2, is_signed: Any) -> float:
+    angle = math.atan2(a.x * b.y - a.y * b.x, a.x * b.x + a.y * b.y)
+    return single(math.fabs(angle) if is_signed in (None, False) else angle)
+
+
 add_arithmetic(Vector2, make_vector2, Vector2.contents)
+add_component_methods(Vector2.methods, _vector2, make_vector2, Vector2.contents)
 
 
 def _add_scaling(event: str, word: str, compute: Callable[[float, float], float]) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 from clawblox.engine.values.enums import EnumItem, enum_check
 from clawblox.engine.values.rotations import Triple, cross, dot
-from clawblox.engine.values.value import Functions, checked, number, optional, vector
+from clawblox.engine.values.value import (
+    Functions,
+    add_component_methods,
+    checked,
+    number,
+    optional,
+    vector,
+)
 from clawblox.luau import Vector, VectorType, make_vector
 from clawblox.luau.core.numbers import single
 from clawblox.luau.core.vectors import make_counted
@@ -115,34 +122,7 @@ def _angle(a: Vector, b: Vector, axis: Vector | None) -> float:
     return single(angle)
 
 
-def _add_each(name: str, compute: Callable[[float], float]) -> None:
-    def call(value: Vector) -> Vector:
-        parts = (compute(p) if math.isfinite(p) else p for p in triple(value))
-        return make_vector(*parts)
-
-    checked(METHODS, name, vector)(call)
-
-
-_add_each("Abs", math.fabs)
-_add_each("Ceil", math.ceil)
-_add_each("Floor", math.floor)
-_add_each("Sign", lambda part: float((part > 0.0) - (part < 0.0)))
-
-
-def _add_choice(name: str, choose: Callable[[float, float], float]) -> None:
-    def call(*args: Any) -> Vector:
-        arg.charge(args)
-        best = vector(args, 0, name)
-        for at in range(1, len(args)):
-            pairs = zip(triple(best), triple(vector(args, at, name)), strict=True)
-            best = Vector(*(choose(a, b) for a, b in pairs))
-        return best  # type: ignore[no-any-return]
-
-    METHODS[name] = call
-
-
-_add_choice("Max", max)
-_add_choice("Min", min)
+add_component_methods(METHODS, vector, make_vector, triple)
 
 
 VECTOR_TYPE = VectorType("Vector3", properties=PROPERTIES, methods=METHODS)
