@@ -28,8 +28,13 @@ def deliver(service: Any = None, topic: Any = None, text: Any = None, sent: Any 
     """Give a message to the subscribers of its topic, in a thread of its own."""
     if not isinstance(service, Instance):
         raise wrong_argument(service, 1, "deliver", "Instance")
-    data = read_text(text.encode("latin-1").decode(), service.model.scheduler.charge, sort=True)
-    service.fire(_TOPIC + topic, LuaTable({"Data": data, "Sent": sent}))
+    name, message = text_argument(topic, 2, "deliver"), text_argument(text, 3, "deliver")
+    try:  # a snapshot may be damaged
+        decoded = message.encode("latin-1").decode()
+        data = read_text(decoded, service.model.scheduler.charge, sort=True)
+    except ValueError as error:
+        raise RuntimeFault(f"the message is damaged: {error}") from None
+    service.fire(_TOPIC + name, LuaTable({"Data": data, "Sent": sent}))
     return ()
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.engine.errors import WorldHalted
 from clawblox.engine.services.messaging import MOST_BYTES, MOST_LETTERS
 from tests.engine.playing import printed
-from tests.engine.services.bench import bench
+from tests.engine.services.bench import Bench, bench
 from tests.engine.torture import Plan, torture
 
 TALK = """
@@ -52,6 +53,15 @@ def test_a_message_or_topic_that_cannot_be_is_an_error(call: str, error: str) ->
     world = bench(f"local m = game:GetService('MessagingService') print(pcall(m.{call}))")
     (line,) = world.printed()
     assert error in line
+
+
+@pytest.mark.parametrize("damage", ['"nothing"', '"\\u00ff"', "true"])
+def test_a_message_that_is_damaged_in_a_save_is_an_error_of_the_world(damage: str) -> None:
+    world = bench("game:GetService('MessagingService'):PublishAsync('t', 'marked')")
+    saved = world.document()
+    assert '"\\"marked\\""' in saved
+    with pytest.raises(WorldHalted, match=r"damaged|'deliver'"):
+        Bench().restore(saved.replace('"\\"marked\\""', damage)).tick(2)
 
 
 def test_messages_that_wait_are_limited_by_the_steps_of_a_tick() -> None:
