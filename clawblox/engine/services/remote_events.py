@@ -25,6 +25,7 @@ from clawblox.luau.core.operators import shown_type
 from clawblox.luau.runtime.host import to_luau
 from clawblox.server import Json
 
+_UNRELIABLE: Final = "UnreliableRemoteEvent"
 _KEPT: Final = 512
 _SHOWN: Final = 128
 _TEXT_PER_STEP: Final = 64
@@ -135,7 +136,7 @@ def player_argument(value: Any, at: int, function: str) -> Instance:
 
 
 def _is_reliable(event: Instance) -> bool:
-    return event.spec.name != "UnreliableRemoteEvent"
+    return event.spec.name != _UNRELIABLE
 
 
 class RemoteEvents(SavedState):
@@ -159,7 +160,8 @@ class RemoteEvents(SavedState):
         self._published = 0
         model.classes.add("RemoteEventService", methods=bind_methods(self, "service"))
         event_methods = {**bind_methods(self, "event"), "FireAllClients": self._fire_own}
-        model.classes.add("BaseRemoteEvent", methods=event_methods)
+        for name in ("RemoteEvent", _UNRELIABLE):
+            model.classes.add(name, methods=event_methods)
 
     def fire(
         self, name: Any, values: Sequence[Any], *, reliable: bool = True, to: str | None = None

@@ -147,6 +147,11 @@ def test_an_event_for_a_player_who_has_left_reaches_nobody() -> None:
         assert each.services.remote_events.latest() == []
 
 
+def test_a_save_knows_a_kept_method_by_the_name_that_earlier_saves_have() -> None:
+    world = bench("fire = Instance.new('RemoteEvent').FireClient")
+    assert '"RemoteEvent:FireClient"' in world.document()
+
+
 @pytest.mark.parametrize("player", ["nil", "'Ann'", "workspace"])
 def test_fire_client_wants_a_player(player: str) -> None:
     with pytest.raises(WorldHalted, match=r"argument #1 to 'FireClient' \(Player expected, got"):
