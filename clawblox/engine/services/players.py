@@ -271,8 +271,8 @@ class Players(SavedState):
         return ()
 
     def get_join_data(self, player: Instance) -> Any:
-        """``GetJoinData()``: empty launch data, because nobody comes from another place."""
-        return LuaTable({"LaunchData": ""})
+        """``GetJoinData()``: no launch data or context: nobody comes from another place."""
+        return LuaTable({"LaunchData": "", "GameJoinContext": LuaTable()})
 
     def has_appearance_loaded(self, player: Instance) -> Any:
         """``HasAppearanceLoaded()``: whether the player has a character."""

@@ -130,7 +130,7 @@ def test_a_player_comes_from_nowhere_with_a_finished_appearance() -> None:
         """,
         players=["Ann"],
     )
-    assert world.printed() == ['{"LaunchData":""}', "0\ttrue"]
+    assert world.printed() == ['{"GameJoinContext":{},"LaunchData":""}', "0\ttrue"]
 
 
 def test_the_service_counts_the_players() -> None:
