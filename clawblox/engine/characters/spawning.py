@@ -1,4 +1,4 @@
-"""How players get their characters, and where those appear."""
+"""Gives players their characters, and chooses where those appear."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPACING: Final = 3.0
 ROW: Final = 4
 """Joining players are placed in rows of this many."""
 _ABOVE: Final = 3.0
-"""How far above a SpawnLocation the middle of a character appears, in studs."""
+"""The height of the middle of a new character above a SpawnLocation, in studs."""
 _UP: Final = (0.0, 1.0, 0.0)
 _LOCATION_STEPS: Final = 2  # looking at a SpawnLocation
 

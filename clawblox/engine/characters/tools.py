@@ -207,7 +207,7 @@ INPUTS: Final = {
     "ActivateTool": activate_held,
     "DeactivateTool": deactivate_held,
 }
-"""What inputs of agents do besides their event."""
+"""The effects of inputs of agents, by type; their event fires as well."""
 
 
 def observe_tools(owner: Instance) -> dict[str, Json]:

@@ -29,7 +29,7 @@ REMOVED: Final = "null"
 
 @attrs.frozen
 class Info:
-    """What is kept about a value besides its text.
+    """The times, version and tags that a store keeps with a value.
 
     Attributes:
         created_ms: When the key got its first value, in milliseconds of simulated time.

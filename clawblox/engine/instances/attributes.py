@@ -87,7 +87,7 @@ _FORMS: Final[dict[str, Callable[[Any], Any]]] = {
     "BrickColor": BrickColor.text,
     "EnumItem": lambda item: item.name,
 }
-"""How attributes of other types are shown, by type."""
+"""The functions that write attributes of other types as JSON, by type."""
 
 
 def attributes_json(attributes: dict[str, Any]) -> dict[str, Any]:

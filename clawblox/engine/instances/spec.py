@@ -127,7 +127,7 @@ def class_row(
 
 
 class _Behaviour(NamedTuple):
-    """What was added to a class."""
+    """Members that a module adds to a class."""
 
     methods: Mapping[str, Any]
     getters: Mapping[str, Getter]

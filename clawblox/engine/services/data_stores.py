@@ -45,9 +45,9 @@ from clawblox.engine.services.sorted_pages import (
     MOST_ROWS,
     Rows,
     SortedPages,
+    find_score,
     lend_page_methods,
     make_pages,
-    score_of,
     show_page,
 )
 from clawblox.engine.services.store_options import add_store_options, get_metadata
@@ -253,7 +253,7 @@ class DataStores(SavedState):
         Raises:
             RuntimeFault: It has no JSON form; or an ordered store needs a number or a ``score``.
         """
-        if ordered and score_of(value) is None:
+        if ordered and find_score(value) is None:
             raise RuntimeFault("OrderedDataStore value must have a 'score' field, or be a number")
         return value_text(value, self._charge)
 
@@ -358,7 +358,7 @@ class DataStores(SavedState):
             return (None,)
         value = read_text(row.value, self._charge, sort=True)
         if call.name == _INCREMENT and isinstance(request, WriteRequest):
-            value = score_of(value)
+            value = find_score(value)
         return (value,) if call.ordered else (value, _key_info(row.info))
 
     def _show_page(self, call: _Call, rows: Rows) -> tuple[Any, ...]:
@@ -477,7 +477,7 @@ def _incremented(old: Any, delta: float, ordered: bool) -> Any:
     Raises:
         RuntimeFault: The value is not a number, or, in an ordered store, has no score.
     """
-    number = score_of(old) if ordered else old
+    number = find_score(old) if ordered else old
     number = 0.0 if old is None else number
     if number.__class__ is not float or not math.isfinite(number + delta):
         raise RuntimeFault(f"{_INCREMENT} needs a number in the store, not {shown_type(old)}")

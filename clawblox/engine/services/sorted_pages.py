@@ -74,7 +74,7 @@ class HashMapPages(SortedPages):
     type_name = "MemoryStoreHashMapPages"
 
 
-def score_of(value: Any) -> Any:
+def find_score(value: Any) -> Any:
     """Return the score of a value in an ordered store; None if it has none."""
     if isinstance(value, LuaTable):
         return value.get("score")
@@ -151,7 +151,7 @@ def show_page(pages: SortedPages, request: ReadSorted, rows: Rows, charge: Charg
     pages.page = as_list(LuaTable({"key": key, "value": value}) for key, value in pairs)
     pages.next = None
     if values and len(rows) > size:
-        score = score_of(values[-1])
+        score = find_score(values[-1])
         number = score if score.__class__ is float else None
         pages.next = attrs.evolve(request, after=(number, rows[size - 1][0]))
     raw_set(pages.members, _FINISHED, pages.next is None)  # a script may have made it read-only

@@ -36,7 +36,7 @@ from clawblox.luau.lib.support.registry import BUILTINS, install
 from clawblox.luau.runtime.chunk import environment_cell, find_prototype
 from clawblox.luau.runtime.diagnose import (
     Level,
-    environment_of,
+    find_environment,
     frame_closure,
     run_handler,
     stack,
@@ -403,7 +403,7 @@ def getfenv(*args: Any) -> Any:
     level = _level((target,), "getfenv")
     if level == 0:
         return thread_environment()
-    return environment_of(_frame_at(level, "getfenv"))
+    return find_environment(_frame_at(level, "getfenv"))
 
 
 def setfenv(*args: Any) -> Any:

@@ -247,7 +247,7 @@ def _level(frame: FrameType, line: int | None = None) -> Level | None:
     return None if name is None else Level(name, None, -1, frame)
 
 
-def environment_of(frame: FrameType | ScriptFrame | None) -> Any:
+def find_environment(frame: FrameType | ScriptFrame | None) -> Any:
     """Return the globals of a running or suspended function; those of the thread for None."""
     if isinstance(frame, ScriptFrame):
         return frame.environment.cell_contents
@@ -258,7 +258,7 @@ def environment_of(frame: FrameType | ScriptFrame | None) -> Any:
 def calling_environment() -> Any:
     """Return the globals of the function of a script that runs; those of the thread outside any."""
     levels = stack(sys._getframe(1))
-    return environment_of(next((level.frame for level in levels if level.prototype), None))
+    return find_environment(next((level.frame for level in levels if level.prototype), None))
 
 
 def suspended_levels(frames: list[Any]) -> list[Level]:

@@ -53,7 +53,7 @@ def make_world(directory: Path, lines: list[str]) -> EngineWorld:
     return EngineWorld(read_settings(directory), Console(lines.append, lines.append))
 
 
-def sandbox_of(state: Any) -> dict[str, Any]:
+def read_sandbox(state: Any) -> dict[str, Any]:
     """Return the globals and libraries in the state of a world, as plain values."""
     objects = state["vm"]["objects"]
 
@@ -79,8 +79,8 @@ def test_a_world_saves_the_globals_that_worlds_saved_before_it() -> None:
         world.begin()
         return world.snapshot()
 
-    saved = sandbox_of(json.loads(json.dumps(run_deep(begin))))
-    assert json.dumps(saved, indent=1) == json.dumps(sandbox_of(golden), indent=1)
+    saved = read_sandbox(json.loads(json.dumps(run_deep(begin))))
+    assert json.dumps(saved, indent=1) == json.dumps(read_sandbox(golden), indent=1)
 
 
 def test_every_late_name_exists(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_restored_worlds_have_late_names_as_a_fresh_one_has(
         world = make_world(tmp_path, [])
         world.begin()
         state = json.loads(json.dumps(world.snapshot()))
-        saved = sandbox_of(state)
+        saved = read_sandbox(state)
         assert "Region3" not in saved
         assert "cancel" not in saved["task"]
         assert list(saved)[-2:] == ["shared", "TweenInfo"]
@@ -129,7 +129,7 @@ def test_a_snapshot_of_version_1_gives_its_world_late_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state = json.loads((ENGINE / "snapshot.json").read_text())["state"]
-    complete = sandbox_of(state)
+    complete = read_sandbox(state)
     monkeypatch.setattr(assembly, "LATE_NAMES", SOME)
 
     def restore_and_save() -> Any:
@@ -140,7 +140,7 @@ def test_a_snapshot_of_version_1_gives_its_world_late_names(
         return world.snapshot()
 
     first = json.loads(json.dumps(run_deep(restore_and_save)))
-    saved = sandbox_of(first)
+    saved = read_sandbox(first)
     assert {*complete} - {*saved} == {"Region3", "TweenInfo"}
     assert {*complete["task"]} - {*saved["task"]} == {"cancel"}
     state = first

@@ -86,7 +86,7 @@ def again(vm: VM) -> VM:
     return restored
 
 
-def names_of(vm: VM) -> list[list[Any]]:
+def list_names(vm: VM) -> list[list[Any]]:
     """Return the keys of the globals and of the libraries, in order."""
     tables = [vm.globals, *(table for table in vm.globals.values() if isinstance(table, LuaTable))]
     return [list(table) for table in tables]
@@ -102,10 +102,10 @@ def test_a_sandbox_from_an_older_document_has_the_names_of_a_fresh_one_in_its_or
     assert list(fresh.globals["Extra"]) == ["make", "red", "later"]
     assert list(fresh.globals["math"])[-1] == "extra"
     restored = restore(enclose(VM()).snapshot())
-    assert names_of(restored) == names_of(fresh)
+    assert list_names(restored) == list_names(fresh)
     read = "return extra(), math.extra(), Extra.make(), Extra.later(), table.isfrozen(Extra)"
     assert run(restored, read) == ("extra", "math.extra", "Extra.make", "Extra.later", True)
-    assert names_of(again(restored)) == names_of(fresh)
+    assert list_names(again(restored)) == list_names(fresh)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_used_library_continues_as_without_a_restore(use: str) -> None:
         run(plain, step)
         run(restored, step)
         assert restored.snapshot() == plain.snapshot()
-        assert names_of(restored) == names_of(plain)
+        assert list_names(restored) == list_names(plain)
 
 
 def test_a_kept_library_is_that_of_the_globals_after_a_restore() -> None:
@@ -181,7 +181,7 @@ def test_without_a_sandbox_every_name_is_in_the_document() -> None:
         None,
         "Extra.later",
     )
-    assert names_of(vm) == names_of(again(vm))
+    assert list_names(vm) == list_names(again(vm))
 
 
 def test_an_older_document_with_a_value_of_that_name_keeps_it() -> None:
@@ -227,4 +227,4 @@ def test_built_in_functions_have_the_serial_numbers_of_format_5() -> None:
 
 def test_vms_of_their_own_need_no_names() -> None:
     vm = enclose(VM())
-    assert names_of(round_trip(vm)) == names_of(vm)
+    assert list_names(round_trip(vm)) == list_names(vm)
