@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 
 import pytest
 
-import clawblox
 from tests.support import HANG_S
 
 OURS = "clawblox"
@@ -41,7 +41,8 @@ def third_parties(modules: set[str]) -> set[str]:
 def test_importing_clawblox_loads_nothing_else() -> None:
     loaded = loaded_by("import clawblox")
     assert third_parties(loaded) == set()
-    assert {module for module in loaded if module.startswith(OURS)} == {OURS}
+    ours = {module for module in loaded if module.startswith(OURS)}
+    assert ours == {OURS, "clawblox.lazy_exports"}
 
 
 def test_the_help_of_the_command_line_loads_click_alone() -> None:
@@ -53,7 +54,8 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
         for name in ("agent", "checkpoint", "experiment", "general", "world")
     }
     guard = {"clawblox.cli.terminal", "clawblox.cli.terminal.streams", "clawblox.printable"}
-    assert ours == {"clawblox", "clawblox.cli", "clawblox.errors", *errors, *guard}
+    top = {"clawblox", "clawblox.lazy_exports", "clawblox.cli", "clawblox.errors"}
+    assert ours == {*top, *errors, *guard}
     assert "asyncio" not in loaded
 
 
@@ -83,7 +85,11 @@ def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(na
     }
 
 
-def test_the_public_names_equal_the_table_and_all_can_be_imported() -> None:
-    assert set(clawblox.__all__) == {*clawblox._HOME_OF, "__version__"}
-    for name in clawblox.__all__:
-        assert getattr(clawblox, name) is not None
+@pytest.mark.parametrize("package", ["clawblox", "clawblox.checkpoint", "clawblox.conformance"])
+def test_all_names_of_a_stub_can_be_imported_and_no_others(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__ == dir(module)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+        _ = module.nothing

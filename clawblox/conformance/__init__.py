@@ -38,36 +38,6 @@ those of the world that was saved.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from clawblox.lazy_exports import export_lazily
 
-if TYPE_CHECKING:
-    from clawblox.conformance.checks import CHECKS
-    from clawblox.conformance.registry import Check
-    from clawblox.conformance.report import CheckResult, Report, Verdict
-    from clawblox.conformance.runner import check_world
-
-__all__ = [
-    "CHECKS",
-    "Check",
-    "CheckResult",
-    "Report",
-    "Verdict",
-    "check_world",
-]
-
-_HOMES: Final = {
-    "CHECKS": "checks",
-    "Check": "registry",
-    "CheckResult": "report",
-    "Report": "report",
-    "Verdict": "report",
-    "check_world": "runner",
-}
-"""Names that are imported when they are first used, so that the plugin of pytest costs nothing."""
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = export_lazily(__name__, __file__)

@@ -35,6 +35,7 @@ _GROUND: Final = (
     "printable",
     "extras",
     "host_gate",
+    "lazy_exports",
     "differences",
     "spelling",
     "typed_values",
