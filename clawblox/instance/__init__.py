@@ -1,8 +1,7 @@
 """One instance: its process tree, from the lease of its port until it is reaped.
 
 - ``supervisor``: the one task that owns an instance.
-- ``supervised``: what the supervisor asks of an instance, as a protocol.
-- ``local``: the instance whose processes run on this machine, and the limit of its memory.
+- ``local``: the instance as its supervisor drives it, and the limit of its memory.
 - ``lifecycle``: the states of an instance, their transitions, and the pauses before restarts.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``watch``: from its readiness to its exit; halts, and worlds slower than real time.

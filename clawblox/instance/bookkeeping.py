@@ -14,7 +14,6 @@ from clawblox.errors import ManifestError
 from clawblox.instance.ends import End
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.instance.supervised import SupervisedInstance
 from clawblox.results import EventKind, Labels, describe_end
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
@@ -39,6 +38,13 @@ class Emit(Protocol):
         """Report ``kind`` of ``instance``."""
 
 
+class Tell(Protocol):
+    """Sends the events of one instance."""
+
+    def __call__(self, kind: EventKind, **detail: Any) -> None:
+        """Send an event of ``kind``."""
+
+
 class Write(Protocol):
     """Writes an update to a manifest."""
 
@@ -61,7 +67,7 @@ class Bookkeeping:
         write: Writes an update to its manifest.
     """
 
-    def __init__(self, instance: SupervisedInstance, write: Write) -> None:
+    def __init__(self, instance: Instance, write: Write) -> None:
         self._instance = instance
         self._write = write
 

@@ -14,8 +14,8 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
 from clawblox.instance.health import ProbePacer
+from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import State
-from clawblox.instance.supervised import SupervisedInstance
 from clawblox.supervision.lifecycle import Lifecycle
 
 _HALT_NOTICE_S = 5.0
@@ -38,7 +38,7 @@ class Calls:
         pacer: Hurries its liveness probes; a call that is answered 503 does.
     """
 
-    _instance: SupervisedInstance
+    _instance: Instance
     _lifecycle: Lifecycle[State]
     _on_over: Callable[[], None] = lambda: None
     _scopes: set[anyio.CancelScope] = attrs.field(init=False, factory=set)

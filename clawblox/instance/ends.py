@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from clawblox.rundir.manifest_updates import RunStatus
 from clawblox.rundir.records import RecordState
+
+FAILED_START_GRACE_S: Final = 1.0
+"""Seconds between TERM and KILL for an instance whose start failed or was given up."""
 
 
 @attrs.frozen(kw_only=True)

@@ -33,7 +33,6 @@ from clawblox.instance.health import StrangerAnswers
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.listening import EXEC_HINT, Obstacle, find_in_use
-from clawblox.instance.supervised import SupervisedInstance
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.results import ProcessExit
 from clawblox.system.ports import NoFreePort, PortBusy, connect_host, listeners_on
@@ -57,9 +56,7 @@ _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
 }
 
 
-def start_failure(
-    error: Exception, instance: SupervisedInstance, phase: str, elapsed_s: float
-) -> Exception:
+def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: float) -> Exception:
     """Return the public error for an exception of a start; a bug is returned unchanged. Blocks.
 
     Args:
@@ -113,7 +110,7 @@ def _missing_package(error: WorldError) -> tuple[str, str] | None:
     return None
 
 
-def exited_before_ready(instance: SupervisedInstance) -> WorldExitedBeforeReadyError:
+def exited_before_ready(instance: Instance) -> WorldExitedBeforeReadyError:
     """Return the error for a world that ended during its start."""
     if (halt := instance.halt or read_watchdog_end(instance)) is not None:
         return WorldExitedBeforeReadyError(
@@ -131,14 +128,14 @@ def exited_before_ready(instance: SupervisedInstance) -> WorldExitedBeforeReadyE
     )
 
 
-def halted_before_ready(instance: SupervisedInstance, reason: str) -> WorldStartError:
+def halted_before_ready(instance: Instance, reason: str) -> WorldStartError:
     """Return the error for a world that reports during its start that it has halted."""
     return WorldStartError(
         f"world {_name(instance.launch)} halted before it was ready: {instance.masked(reason)}"
     )
 
 
-def never_ready(instance: SupervisedInstance, obstacle: Obstacle) -> WorldStartError:
+def never_ready(instance: Instance, obstacle: Obstacle) -> WorldStartError:
     """Return the error for a world that runs and can no longer become ready."""
     return WorldStartError(
         f"world {_name(instance.launch)} cannot become ready: {obstacle}", hint=obstacle.hint
@@ -174,7 +171,7 @@ def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTi
 
 
 def exited_error(
-    instance: SupervisedInstance, elapsed_s: float, *, is_coming_back: bool = False
+    instance: Instance, elapsed_s: float, *, is_coming_back: bool = False
 ) -> WorldExitedError:
     """Return the error for a call to an instance that has ended. Blocks.
 
@@ -194,7 +191,7 @@ def exited_error(
     return _located(WorldExitedError(message, hint=hint), instance, phase, elapsed_s)
 
 
-def stop_error(instance: SupervisedInstance, reason: str) -> WorldStopError:
+def stop_error(instance: Instance, reason: str) -> WorldStopError:
     """Return the error for an instance that could not be stopped. Blocks.
 
     Args:
@@ -209,7 +206,7 @@ def stop_error(instance: SupervisedInstance, reason: str) -> WorldStopError:
 
 
 def _located(
-    error: _Error, instance: SupervisedInstance, phase: str | None, elapsed_s: float | None
+    error: _Error, instance: Instance, phase: str | None, elapsed_s: float | None
 ) -> _Error:
     error.locate(phase=phase, elapsed_s=elapsed_s, **instance.error_fields())
     return error
@@ -222,7 +219,7 @@ def _interpreter_hint() -> str:
     )
 
 
-def read_watchdog_end(instance: SupervisedInstance) -> str | None:
+def read_watchdog_end(instance: Instance) -> str | None:
     """Return why its watchdog ended an engine world; None if it ended in another way. Blocks."""
     is_engine_world = instance.launch.config.is_engine_world
     if not is_engine_world or instance.exit != ProcessExit(status=WATCHDOG_STATUS):

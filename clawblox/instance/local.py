@@ -1,4 +1,4 @@
-"""The instance whose processes run on this machine, as the supervisor drives it, and its memory.
+"""An instance as its supervisor drives it: bring up, watch, capture; and the limit of its memory.
 
 ``instance`` acquires its resources, the launcher does everything of a start that blocks. A failed
 start releases nothing here: the supervisor does that.
@@ -15,6 +15,8 @@ import attrs
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReadyError, WorldIdentityError, WorldStartError
+from clawblox.instance.bookkeeping import Tell
+from clawblox.instance.ends import FAILED_START_GRACE_S
 from clawblox.instance.environment import world_command
 from clawblox.instance.failures import (
     exited_before_ready,
@@ -38,7 +40,6 @@ from clawblox.instance.lifecycle import State
 from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
 from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import Pace
-from clawblox.instance.supervised import FAILED_START_GRACE_S, Tell
 from clawblox.protocol import HealthReport, MaskedEnvironment
 from clawblox.results import EventKind, ProcessExit, StartedWorld
 from clawblox.snapshot.capture import SnapshotSource
@@ -57,7 +58,7 @@ _log = OwnLog(__name__)
 
 
 class LocalInstance(Instance):
-    """An instance on this machine; see :class:`SupervisedInstance`.
+    """One instance, as its supervisor drives it.
 
     Args:
         launcher: Starts it.
@@ -72,11 +73,20 @@ class LocalInstance(Instance):
     # -- bring up -----------------------------------------------------------------------
 
     async def start_up(self, move: Callable[[State], None], tell: Tell) -> None:
-        """See :meth:`SupervisedInstance.start_up`.
+        """Start it and return when it is ready; it keeps the resources that it already has.
+
+        Args:
+            move: Called with each new state.
+            tell: Sends its events.
 
         Raises:
+            WorldStartError: The world ended or halted, was not ready in time, or another process
+                answers on its port.
             PortBusy: The port that was asked for is still in use.
-            Exception: As there, and whatever :meth:`Instance.bring_up` raises.
+            Exception: Whatever :meth:`Instance.bring_up` raises; :func:`failures.start_failure`
+                makes it public.
+
+        Cancellation: leaves it as it is; :meth:`end` and :meth:`release` undo the start.
         """
         if self.launch.options.port is not None and self._lease is None:
             await run_blocking(self.take_name)
@@ -146,14 +156,22 @@ class LocalInstance(Instance):
         return bool(await run_blocking(describe_owner, self.port))
 
     def prepare_restart(self, launch: Launch) -> None:
-        """See :meth:`SupervisedInstance.prepare_restart`."""
+        """Prepare for another :meth:`start_up`, after :meth:`end`: same name, same port. Blocks.
+
+        Args:
+            launch: The plan of that start.
+        """
         self.keeps_port = True
         self.begin_anew()
         self.launch = launch
         self.restarts += 1
 
     def started_world(self, ready_s: float) -> StartedWorld:
-        """See :meth:`SupervisedInstance.started_world`."""
+        """Return its public facts; ``ready_s`` is the time from the start to readiness.
+
+        Raises:
+            UsageError: It does not run.
+        """
         launch, config, running = self.launch, self.launch.config, self.running
         world = running.processes.world
         return StartedWorld(
@@ -181,7 +199,13 @@ class LocalInstance(Instance):
     # -- watch --------------------------------------------------------------------------
 
     async def watch_sidecars(self, on_exit: Callable[[str, ProcessExit], None]) -> None:
-        """See :meth:`SupervisedInstance.watch_sidecars`."""
+        """Report the exits of the sidecars until it is cancelled.
+
+        Args:
+            on_exit: Called with the name and exit of each that ends.
+
+        Cancellation: the sidecars continue.
+        """
 
         async def watch(name: str, sidecar: Process) -> None:
             on_exit(name, await sidecar.wait())
@@ -194,14 +218,27 @@ class LocalInstance(Instance):
     async def wait_unresponsive(
         self, pacer: ProbePacer, on_report: Callable[[HealthReport], Awaitable[None]]
     ) -> tuple[str, str | None]:
-        """See :meth:`SupervisedInstance.wait_unresponsive`."""
+        """Probe its liveness until it halts or stops responding; needs ``launch.liveness``.
+
+        Args:
+            pacer: Decides when a probe is due.
+            on_report: Called with the report of each good answer.
+
+        Returns:
+            The result of the last probe, and why it halted; None if it only does not respond.
+
+        Cancellation: leaves no connection open.
+        """
         assert self.launch.liveness is not None
         probe = self._liveness_probe()
         seen = await wait_until_unresponsive(probe, self.launch.liveness, pacer, on_report)
         return seen, probe.report.halt
 
     async def wait_listener_gone(self) -> str:
-        """See :meth:`SupervisedInstance.wait_listener_gone`."""
+        """Wait until nothing of it listens on its port any more; return that, in words.
+
+        Cancellation: has no effect.
+        """
         running = self.running
         world = running.processes.world
         assert world is not None
@@ -214,7 +251,12 @@ class LocalInstance(Instance):
         )
 
     async def ask_report(self, seconds: float) -> HealthReport | None:
-        """See :meth:`SupervisedInstance.ask_report`."""
+        """Ask once for its report; None if it is not well, or does not answer in ``seconds``.
+
+        A world that has halted reports that.
+
+        Cancellation: leaves no connection open.
+        """
         return await ask_report(self._liveness_probe(), seconds)
 
     def _liveness_probe(self) -> Probe:
@@ -227,7 +269,11 @@ class LocalInstance(Instance):
     # -- capture ------------------------------------------------------------------------
 
     def snapshot_source(self) -> SnapshotSource:
-        """See :meth:`SupervisedInstance.snapshot_source`."""
+        """Return where to fetch snapshots of it.
+
+        Raises:
+            UsageError: It does not run.
+        """
         environment = self.running.environment
         return SnapshotSource(
             instance=self.name,

@@ -16,10 +16,10 @@ from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.bookkeeping import Bookkeeping
+from clawblox.instance.bookkeeping import Bookkeeping, Tell
 from clawblox.instance.failures import read_watchdog_end
 from clawblox.instance.health import ProbePacer
-from clawblox.instance.supervised import SupervisedInstance, Tell
+from clawblox.instance.local import LocalInstance
 from clawblox.protocol import HealthReport, ScriptErrors, TickRate
 from clawblox.results import ProcessExit
 from clawblox.supervision.tree import Grace
@@ -129,7 +129,7 @@ class Watch:
         is_unresponsive: Whether the instance was ended because it did not respond.
     """
 
-    _instance: SupervisedInstance
+    _instance: LocalInstance
     _pacer: ProbePacer
     _books: Bookkeeping
     _tell: Tell

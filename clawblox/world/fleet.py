@@ -25,12 +25,12 @@ from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import WorldStartError, WorldStopError
 from clawblox.instance.bookkeeping import watch_records
+from clawblox.instance.ends import FAILED_START_GRACE_S
 from clawblox.instance.failures import start_stopped
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.local import LimitedInstances, LocalInstance, watch_memory
 from clawblox.instance.ramp import current_ramp
-from clawblox.instance.supervised import FAILED_START_GRACE_S
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, Labels, StartedWorld, StopResult
 from clawblox.rundir.claims import refuse_held_run
@@ -416,7 +416,7 @@ class Fleet(KnownInstances):
             on_back=come_back,
             on_over=lambda: handle.end_recording(),
         )
-        handle = InstanceHandle(supervisor, instance)
+        handle = InstanceHandle(supervisor)
         old = None if launch.past is None else self._last.get(handle.name)
         if old is not None and old.run_id == handle.run_id:
             handle.roster = old.roster

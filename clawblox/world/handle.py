@@ -13,9 +13,9 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.config.options import SaveOptions
-from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.lifecycle import State
+from clawblox.instance.local import LocalInstance
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import TickRate
 from clawblox.results import Labels, SavedSnapshot, StartedWorld
@@ -37,11 +37,9 @@ class InstanceHandle:
 
     Args:
         supervisor: The task that owns the instance.
-        instance: Its resources and its record, on this machine.
 
     Attributes:
         supervisor: The same as the argument.
-        instance: The same as the argument.
         calls: The calls to it.
         source: The saves that a restart may restore.
         restart_lock: Held by the one restart on request that is under way.
@@ -53,9 +51,8 @@ class InstanceHandle:
         recorder: Records its agents, in its latest life; None where nothing or the world does.
     """
 
-    def __init__(self, supervisor: Supervisor, instance: Instance) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
-        self.instance = instance
         self.calls = supervisor.calls
         self.source = supervisor.source
         self.restart_lock: anyio.Lock = supervisor.restart_lock
@@ -68,6 +65,11 @@ class InstanceHandle:
         self._connections: tuple[int, Connections] | None = None
 
     # -- facts --------------------------------------------------------------------------
+
+    @property
+    def instance(self) -> LocalInstance:
+        """Its resources and its record."""
+        return self.supervisor.instance
 
     @property
     def name(self) -> str:
@@ -251,7 +253,7 @@ class InstanceHandle:
         """
         async with self.calls.call():
             return await save_snapshot(
-                self.supervisor.instance.snapshot_source(),
+                self.instance.snapshot_source(),
                 options,
                 writers,
                 world_dir=self.launch.config.dir,
@@ -270,7 +272,7 @@ class InstanceHandle:
 
         Cancellation: nothing of the snapshot is left.
         """
-        source = attrs.evolve(self.supervisor.instance.snapshot_source(), has_own_rows=False)
+        source = attrs.evolve(self.instance.snapshot_source(), has_own_rows=False)
         async with scratch_directory(f"clawblox-{self.name}-") as scratch, self.calls.call():
             saved = await capture(
                 source, scratch, timeout=options.timeout, max_bytes=options.max_bytes
