@@ -1,4 +1,4 @@
-"""Paths and versions of the files in an agent's directory; nothing is created here."""
+"""Paths of the files in an agent's directory, and reading its records; nothing is created here."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import attrs
-import msgspec
 
 from clawblox.agents.programs import STATE_DIR, id_file_name
 from clawblox.errors import AgentError
-from clawblox.rundir.paths import UPDATE_HINT
-from clawblox.system.regular_files import read_file
+from clawblox.system.record_file import RecordError, RecordFormat
 
 _T = TypeVar("_T")
-
-FILE_VERSION: Final = 1
-"""The ``schema_version`` of ``usage.json`` and ``status.json``."""
-
 
 AGENTS_DIR: Final = "agents"
 """The directory in a run directory with the directories of its agents."""
@@ -73,41 +67,14 @@ class AgentDir:
         return self.path / id_file_name(driver)
 
 
-@attrs.frozen
-class _Versioned:
-    schema_version: int = FILE_VERSION
-
-
-_versioned: Final = msgspec.json.Decoder(_Versioned)
-
-
-def read_versioned(
-    path: Path, decoder: msgspec.json.Decoder[_T], kind: str, hint: str, *, max_bytes: int
-) -> _T | None:
-    """Return what clawblox has written to a file of an agent; None if it is missing. Blocks.
-
-    Args:
-        path: The file.
-        decoder: Decodes its JSON document.
-        kind: What the file has to be, for errors.
-        hint: How to go on without the file.
-        max_bytes: Maximum size in bytes.
+def read_agent_file(path: Path, record_format: RecordFormat[_T]) -> _T | None:
+    """Return the record in a file of an agent; None if it is missing. Blocks.
 
     Raises:
         AgentError: It cannot be read, is something else, or is of a later version of clawblox.
     """
     try:
-        content = read_file(path.parent, path.name, max_bytes=max_bytes)
-        version = _versioned.decode(content).schema_version
-        if version > FILE_VERSION:
-            problem = f"has schema_version {version}, and this clawblox reads up to {FILE_VERSION}"
-            raise AgentError(f"{path} {problem}", agent_dir=path.parent, hint=UPDATE_HINT)
-        return decoder.decode(content)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise AgentError(message, agent_dir=path.parent, hint=hint) from error
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-        message = f"{path} is not {kind}: {error}"
-        raise AgentError(message, agent_dir=path.parent, hint=hint) from error
+        return record_format.read(path)
+    except RecordError as error:
+        message = f"{path} {error.problem}"
+        raise AgentError(message, agent_dir=path.parent, hint=error.hint) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.config.arguments import (
@@ -24,14 +25,14 @@ from clawblox.config.arguments import (
 )
 from clawblox.config.options import take_options
 from clawblox.errors import ClawbloxError, ConfigError
-from clawblox.foreign_values import parse_json
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.regular_files import read_regular
+from clawblox.system.record_file import LaterVersionError, RecordFormat
 
 _FILE: Final = "agent.json"
-_SCHEMA_VERSION: Final = 1
-_MAX_BYTES: Final = 1 << 20
+_FORMAT: Final = RecordFormat(
+    kind="the record of an agent", decoder=msgspec.json.Decoder(dict[str, Any])
+)
 
 
 def _check_prompt(value: str, key: str) -> None:
@@ -111,7 +112,7 @@ def write_run_agent(run_dir: Path, agent: RunAgent) -> None:
         OSError: The record could not be written; the previous record remains.
     """
     options = attrs.asdict(_with_absolute_paths(agent.options))
-    record = {**attrs.asdict(agent), "options": options, "schema_version": _SCHEMA_VERSION}
+    record = {**attrs.asdict(agent), "options": options, "schema_version": 1}
     make_private_dir(state_dir(run_dir))
     publish_bytes(state_dir(run_dir) / _FILE, json.dumps(record, indent=2).encode() + b"\n")
 
@@ -124,17 +125,15 @@ def read_run_agent(run_dir: Path) -> RunAgent | None:
     """
     path = state_dir(run_dir) / _FILE
     try:
-        record = parse_json(read_regular(path, max_bytes=_MAX_BYTES))
-        if not isinstance(record, dict) or record.get("schema_version") != _SCHEMA_VERSION:
-            raise ValueError("it is of another version of clawblox")
+        if (record := _FORMAT.read(path)) is None:
+            return None
         options = take_options(AgentRunOptions, dict(record["options"]))
         return take_options(RunAgent, {**record, "options": options})
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, LookupError, TypeError, ConfigError) as error:
+    except (ValueError, LookupError, TypeError, ConfigError) as error:
+        later = error.hint if isinstance(error, LaterVersionError) else None
         raise ClawbloxError(
             f"The agent of '{run_dir}' cannot be read from {path}: {error}",
-            hint="resume a checkpoint file of the run: it needs no record",
+            hint=later or "resume a checkpoint file of the run: it needs no record",
         ) from error
 
 

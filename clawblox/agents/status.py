@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from clawblox.agents.layout import AGENTS_DIR, FILE_VERSION, AgentDir, read_versioned
+from clawblox.agents.layout import AGENTS_DIR, AgentDir, read_agent_file
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.errors import AgentError, UsageError
 from clawblox.foreign_values import encode_line
@@ -29,6 +29,7 @@ from clawblox.rundir.records import path_mover
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_bytes
 from clawblox.system.process_tree import boot_id, is_same_process, read_process, read_start_time
+from clawblox.system.record_file import RecordFormat
 from clawblox.telemetry.metrics import AgentMetrics
 from clawblox.telemetry.own_log import OwnLog
 
@@ -38,7 +39,6 @@ StatusState: TypeAlias = Literal[AgentState, "interrupted"]
 _log = OwnLog(__name__)
 
 _UNDER_WAY: Final = ("starting", "working", "idle")
-_MAX_BYTES: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +98,7 @@ class AgentRecord(AgentFacts):
     dir: str = ""
     orchestrator_start: int = 0
     boot_id: str = ""
-    schema_version: Literal[1] = FILE_VERSION
+    schema_version: Literal[1] = 1
 
     @property
     def has_owner(self) -> bool:
@@ -181,7 +181,11 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
     )
 
 
-_decoder: Final = msgspec.json.Decoder(AgentRecord)
+_FORMAT: Final = RecordFormat(
+    kind="the status of an agent",
+    decoder=msgspec.json.Decoder(AgentRecord),
+    hint="remove it; the agent's next start writes it again",
+)
 
 
 def read_status(directory: Path) -> AgentStatus | None:
@@ -206,9 +210,7 @@ def read_record(directory: Path) -> AgentRecord | None:
     Raises:
         AgentError: As for :func:`read_status`.
     """
-    hint = "remove it; the agent's next start writes it again"
-    path = AgentDir(directory).status_file
-    return read_versioned(path, _decoder, "the status of an agent", hint, max_bytes=_MAX_BYTES)
+    return read_agent_file(AgentDir(directory).status_file, _FORMAT)
 
 
 # -- the agents of a run ------------------------------------------------------------------------

@@ -14,14 +14,13 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from clawblox.agents.layout import FILE_VERSION, AgentDir, read_versioned
+from clawblox.agents.layout import AgentDir, read_agent_file
 from clawblox.agents.values import TOKEN_KINDS, Usage, UsageScope
 from clawblox.config.arguments import HINT, LEFT_OUT, check_amount, check_count, checked
 from clawblox.errors import AgentError
 from clawblox.foreign_values import finite_number, whole_number
-from clawblox.system.files import publish_bytes
+from clawblox.system.record_file import RecordFormat, publish_record
 
-_MAX_BYTES: Final = 16 << 20
 _HINT: Final = "put back the file of an archive, or remove it to count from nothing"
 
 
@@ -93,7 +92,7 @@ class Ledger:
     @classmethod
     def empty(cls) -> Self:
         """Return a ledger that has counted nothing."""
-        return cls(FILE_VERSION, Usage(), {})
+        return cls(1, Usage(), {})
 
     @classmethod
     def load(cls, path: Path) -> Ledger:
@@ -106,7 +105,7 @@ class Ledger:
             AgentError: The file cannot be read, is incomplete, is not a record of usage, or was
                 written by a later version.
         """
-        ledger = read_versioned(path, _decoder, "a record of usage", _HINT, max_bytes=_MAX_BYTES)
+        ledger = read_agent_file(path, _FORMAT)
         if ledger is None:
             return cls.empty()
         has_all = all(
@@ -126,7 +125,7 @@ class Ledger:
         Raises:
             OSError: The file was not replaced.
         """
-        publish_bytes(path, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+        publish_record(path, self)
 
     def branch(self, parent_id: str, session_id: str) -> Ledger:
         """Return the ledger of a branch: empty, with readings counted from the parent's last one.
@@ -285,7 +284,12 @@ def _plausible(reading: Usage) -> Usage:
     )
 
 
-_decoder: Final = msgspec.json.Decoder(Ledger)
+_FORMAT: Final = RecordFormat(
+    kind="a record of usage",
+    decoder=msgspec.json.Decoder(Ledger),
+    max_bytes=16 << 20,
+    hint=_HINT,
+)
 
 
 def read_usage(directory: Path) -> Usage:

@@ -31,7 +31,8 @@ from clawblox.rundir.manifest_entries import (
     overlay,
     without_left,
 )
-from clawblox.rundir.paths import UPDATE_HINT, state_dir
+from clawblox.rundir.paths import state_dir
+from clawblox.system.record_file import UPDATE_HINT
 from clawblox.system.regular_files import read_regular
 
 MANIFEST_NAME: Final = "manifest.json"

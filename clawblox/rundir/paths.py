@@ -15,11 +15,6 @@ from clawblox.system.files import make_private_dir
 STATE_DIR_NAME: Final = ".clawblox"
 """The directory of clawblox's own files in a run directory, or in a world directory."""
 
-UPDATE_HINT: Final = (
-    "open it with the version of clawblox that wrote it, or run: pip install --upgrade clawblox"
-)
-"""Advice about a file that a later version has written."""
-
 DATASTORE_DIR_NAME: Final = "datastore"
 """Where an instance has the rows of its data stores, among its files."""
 

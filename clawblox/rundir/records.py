@@ -27,7 +27,6 @@ from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
 from clawblox.rundir.paths import (
     STATE_DIR_NAME,
-    UPDATE_HINT,
     name_lock,
     records_dir,
     records_journal,
@@ -36,10 +35,9 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
+from clawblox.system.record_file import LaterVersionError, RecordError, RecordFormat
 from clawblox.telemetry.log_index import note_end
 from clawblox.typed_values import encode_record
-
-RECORD_VERSION: Final = 1
 
 PathMover: TypeAlias = Callable[[Path], Path]
 """Returns where a path of a manifest is now; see :func:`path_mover`."""
@@ -127,7 +125,7 @@ class InstanceRecord:
     rate: TickRate | None = None
     script_errors: ScriptErrors | None = None
     datastore_path: str | None = None
-    schema_version: int = RECORD_VERSION
+    schema_version: int = 1
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -315,24 +313,20 @@ def locked_name(run_dir: Path, name: str) -> Iterator[bool]:
             unlock_file(lock_path, fd)
 
 
-class _Versioned(msgspec.Struct):
-    schema_version: int = RECORD_VERSION
-
-
-_versioned: Final = msgspec.json.Decoder(_Versioned)
-_decoder: Final = msgspec.json.Decoder(InstanceRecord)
+_FORMAT: Final = RecordFormat(
+    kind="the record of an instance",
+    decoder=msgspec.json.Decoder(InstanceRecord),
+)
 
 
 @functools.lru_cache(maxsize=1024)
 def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
     """Return a record, or None for a line that another program wrote."""
     try:
-        version = _versioned.decode(line).schema_version
-        if version > RECORD_VERSION:
-            message = f"a record has schema_version {version}, and this clawblox reads up to"
-            raise ManifestError(f"{message} {RECORD_VERSION}", path=journal, hint=UPDATE_HINT)
-        record = _decoder.decode(line)
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+        record = _FORMAT.decode(line)
+    except LaterVersionError as error:
+        raise ManifestError(f"a record {error.problem}", path=journal, hint=error.hint) from error
+    except RecordError:
         return None
     # An address in place of a directory would be downloaded, and run.
     return None if is_world_url(record.world_dir) else record

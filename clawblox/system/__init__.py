@@ -14,6 +14,7 @@
 - ``tree_digests``: digests of the files below a directory.
 - ``locks``: locks on files.
 - ``append_log``: files of lines that only grow.
+- ``record_file``: versioned JSON records, one in a file or in a line.
 - ``regular_files``: the only way to open a file that another program can replace.
 - ``trees``: walking, moving and removing trees of directories.
 - ``scratch``: temporary directories.

@@ -19,9 +19,10 @@ import msgspec
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import clean_value, parse_json
 from clawblox.rundir.manifest_entries import is_printable
-from clawblox.rundir.paths import UPDATE_HINT, state_dir
+from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.record_file import UPDATE_HINT
 from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.typed_values import converter

@@ -19,6 +19,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import attrs
+import msgspec
 
 from clawblox.agents.access.grant import Grant, host_name
 from clawblox.agents.access.proxy import Limits, Proxy
@@ -34,7 +35,7 @@ from clawblox.system.ports import (
     take_free_port,
     take_port,
 )
-from clawblox.system.regular_files import read_file
+from clawblox.system.record_file import RecordError, RecordFormat
 from clawblox.system.sockets import close_in_forked_child
 
 _HOST: Final = "127.0.0.1"
@@ -42,6 +43,19 @@ MAX_RECORD_BYTES: Final = 64 << 10
 _RECORD_HINT: Final = "restore the file; without it, the agent gets another address"
 _PORT_URL = re.compile(rf"http://{re.escape(_HOST)}:([1-9][0-9]{{0,4}})")
 _NAME_URL = re.compile(r"http://([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)")
+
+
+@attrs.frozen
+class _RecordedAddress:
+    base_url: str
+
+
+_FORMAT: Final = RecordFormat(
+    kind="the record of an address",
+    decoder=msgspec.json.Decoder(_RecordedAddress),
+    max_bytes=MAX_RECORD_BYTES,
+    hint=_RECORD_HINT,
+)
 
 _holders: weakref.WeakValueDictionary[int, AgentAccess] = weakref.WeakValueDictionary()
 """The holder of each port in this process, by number."""
@@ -280,13 +294,13 @@ class AgentAccess:
         """
         path = self._directory.access_file
         try:
-            record = json.loads(read_file(path.parent, path.name, max_bytes=MAX_RECORD_BYTES))
-            base_url = record["base_url"]
-            port_url, is_name = _PORT_URL.fullmatch(base_url), bool(_NAME_URL.fullmatch(base_url))
-        except FileNotFoundError:
+            record = _FORMAT.read(path)
+        except RecordError as error:
+            raise AgentResumeError(f"{path} {error.problem}", hint=error.hint) from error
+        if record is None:
             return None
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            raise AgentResumeError(f"{path} cannot be read: {error}", hint=_RECORD_HINT) from error
+        base_url = record.base_url
+        port_url, is_name = _PORT_URL.fullmatch(base_url), bool(_NAME_URL.fullmatch(base_url))
         # In a foreign archive it may be any port, such as the port of a login service.
         is_port = port_url is not None and int(port_url[1]) in LEASE_RANGE
         if not is_port and not is_name:

@@ -15,8 +15,8 @@ from clawblox.agents.events import EVENTS_VERSION
 from clawblox.agents.values import EventType, Usage
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import whole_number
-from clawblox.rundir.paths import UPDATE_HINT
 from clawblox.system.clock import parse_utc
+from clawblox.system.record_file import UPDATE_HINT
 from clawblox.telemetry.line_borders import find_line_end
 from clawblox.telemetry.log_segments import LogArrivals, LogSegment
 from clawblox.telemetry.tail import Line, read_segment

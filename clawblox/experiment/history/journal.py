@@ -38,11 +38,12 @@ from clawblox.experiment.links import require_no_link
 from clawblox.experiment.plan.naming import numbered
 from clawblox.rundir.driver_lease import DriverLease, driven_error
 from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX, experiment_lock
-from clawblox.rundir.paths import UPDATE_HINT, state_dir
+from clawblox.rundir.paths import state_dir
 from clawblox.system.append_log import LogChangedError, OwnedLog, complete_lines
 from clawblox.system.clock import Clock, SystemClock, format_utc_ms
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.locks import is_file_at, lock_file, lock_owner, renew_lock, unlock_file
+from clawblox.system.record_file import UPDATE_HINT
 from clawblox.system.regular_files import find_files, read_regular
 
 MAX_JOURNAL_BYTES: Final = 1 << 30

@@ -27,11 +27,11 @@ from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.record_file import RecordError, RecordFormat, publish_record
 from clawblox.system.regular_files import read_file
 from clawblox.world.access import ANSWER_FILE, SESSION_FILE
 
 RECORD_NAME: Final = "attempt.json"
-_MAX_BYTES: Final = 1 << 20
 _MAX_SESSION_BYTES: Final = 64 << 10
 _LOCK_WAIT_S: Final = 10.0
 
@@ -76,7 +76,11 @@ class AttemptRecord:
     schema_version: Literal[1] = 1
 
 
-_DECODER: Final = msgspec.json.Decoder(AttemptRecord)
+_FORMAT: Final = RecordFormat(
+    kind="the record of an attempt",
+    decoder=msgspec.json.Decoder(AttemptRecord),
+    hint="move the run directory away",
+)
 
 
 def read_record(run_dir: Path) -> AttemptRecord | None:
@@ -87,13 +91,9 @@ def read_record(run_dir: Path) -> AttemptRecord | None:
     """
     path = state_dir(run_dir) / RECORD_NAME
     try:
-        content = read_file(path.parent, path.name, max_bytes=_MAX_BYTES)
-        return _DECODER.decode(content)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-        hint = "move the run directory away"
-        raise UsageError(f"{path} cannot be used: {error}", hint=hint) from error
+        return _FORMAT.read(path)
+    except RecordError as error:
+        raise UsageError(f"{path} cannot be used: {error}", hint=error.hint) from error
 
 
 def require_record(run_dir: Path) -> AttemptRecord:
@@ -120,8 +120,7 @@ def write_record(run_dir: Path, record: AttemptRecord) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    path = make_private_dir(state_dir(run_dir)) / RECORD_NAME
-    publish_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    publish_record(make_private_dir(state_dir(run_dir)) / RECORD_NAME, record)
 
 
 def read_script_errors(run_dir: Path) -> ScriptErrors | None:

@@ -1,0 +1,120 @@
+"""Versioned JSON records: one document of a known type in one file, or in one line of a journal.
+
+A record is decoded only if its ``schema_version`` is known, so the error about a record of a later
+version names that version and not a member of another shape. Files are opened as
+``regular_files`` opens them: no link is followed, no pipe is waited for, and no file of another
+size than a record can have is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import attrs
+import msgspec
+
+from clawblox.system.files import publish_bytes
+from clawblox.system.regular_files import read_regular
+
+UPDATE_HINT: Final = (
+    "open it with the version of clawblox that wrote it, or run: pip install --upgrade clawblox"
+)
+"""Advice about a file that a later version has written."""
+
+_T = TypeVar("_T")
+
+
+class RecordError(ValueError):
+    """A record cannot be used.
+
+    Attributes:
+        problem: The reason, as the rest of a sentence about the record.
+        hint: How to go on, if the format has advice.
+    """
+
+    def __init__(self, problem: str, hint: str | None) -> None:
+        super().__init__(f"it {problem}")
+        self.problem = problem
+        self.hint = hint
+
+
+class LaterVersionError(RecordError):
+    """A later version of clawblox wrote a record."""
+
+    def __init__(self, version: int, known: int) -> None:
+        problem = f"has schema_version {version}, and this clawblox reads up to {known}"
+        super().__init__(problem, UPDATE_HINT)
+
+
+@attrs.frozen
+class _Versioned:
+    schema_version: int = 1
+
+
+_versioned: Final = msgspec.json.Decoder(_Versioned)
+
+
+@attrs.frozen(kw_only=True)
+class RecordFormat(Generic[_T]):
+    """The format of a kind of records.
+
+    Attributes:
+        kind: The kind of record that errors name, such as ``"the status of an agent"``.
+        decoder: Decodes the document; made at import, see ``typed_values``.
+        version: The latest ``schema_version`` that can be read; a record without it is of the
+            first version.
+        max_bytes: Maximum size of its file, in bytes.
+        hint: How to go on without a record that cannot be read; None if no error shows it.
+    """
+
+    kind: str
+    decoder: msgspec.json.Decoder[_T]
+    version: int = 1
+    max_bytes: int = 1 << 20
+    hint: str | None = None
+
+    def decode(self, data: bytes) -> _T:
+        """Return the record in a document.
+
+        Raises:
+            RecordError: It is no such record; a :class:`LaterVersionError` for a later version.
+        """
+        try:
+            version = _versioned.decode(data).schema_version
+            if version > self.version:
+                raise LaterVersionError(version, self.version)
+            return self.decoder.decode(data)
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+            raise RecordError(f"is not {self.kind}: {error}", self.hint) from error
+
+    def read(self, path: Path) -> _T | None:
+        """Return the record in a file; None if the file is missing. Blocks.
+
+        Args:
+            path: The file. Its directory is trusted.
+
+        Raises:
+            RecordError: It cannot be read, or is no such record.
+        """
+        try:
+            return self.decode(read_regular(path, max_bytes=self.max_bytes))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise RecordError(f"cannot be read: {error.strerror}", self.hint) from error
+
+
+def publish_record(path: Path, record: object, *, durable: bool = True) -> None:
+    """Replace the file of a record atomically. Blocks.
+
+    Args:
+        path: The file.
+        record: The record, or plain values.
+        durable: Whether it must survive a loss of power too.
+
+    Raises:
+        OSError: The file was not replaced.
+    """
+    data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    publish_bytes(path, data, durable=durable)
