@@ -57,8 +57,6 @@ from clawblox.errors import WorldSessionError as WorldSessionError
 from clawblox.errors import WorldStartError as WorldStartError
 from clawblox.errors import WorldStopError as WorldStopError
 from clawblox.experiment import AgentSpec as AgentSpec
-from clawblox.experiment import AsyncCheckpointer as AsyncCheckpointer
-from clawblox.experiment import Checkpointer as Checkpointer
 from clawblox.experiment import Experiment as Experiment
 from clawblox.experiment import ExperimentEvent as ExperimentEvent
 from clawblox.experiment import ExperimentStatus as ExperimentStatus
@@ -87,6 +85,8 @@ from clawblox.rundir.lineage import read_lineage as read_lineage
 from clawblox.rundir.manifest import Manifest as Manifest
 from clawblox.rundir.manifest import read_manifest as read_manifest
 from clawblox.rundir.manifest import read_runs as read_runs
+from clawblox.team.async_checkpointer import AsyncCheckpointer as AsyncCheckpointer
+from clawblox.team.sync_checkpointer import Checkpointer as Checkpointer
 from clawblox.telemetry.metrics import Metrics as Metrics
 from clawblox.world.agent_client import AsyncAgentClient as AsyncAgentClient
 from clawblox.world.async_world import AsyncWorld as AsyncWorld

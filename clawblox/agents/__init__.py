@@ -9,7 +9,6 @@ Nothing here depends on worlds, instances or archives. Archives use ``programs``
 - ``drivers``: how each program is started and continued, and how its output is read.
 - ``status``: the status of an agent for other processes.
 - ``listing``: which runs, instances and agents a list shows.
-- ``run_agent``: the options and the record of the agent of a run.
 - ``orphans``: processes of agents that killed orchestrators have left behind.
 - ``control``: requests of other processes to a running agent.
 - ``window``: the tmux window of an agent.

@@ -1,4 +1,4 @@
-"""Runs of worlds with their agents, and experiments: many generations of them by a plan.
+"""Experiments: many generations of worlds with their agents, by a plan.
 
 - ``experiment``, ``experiment_run``: runs, pauses, resumes and forks the chains of a plan.
 - ``session``, ``opening``: the time in which one process runs an experiment, and its beginning.
@@ -17,7 +17,6 @@
 - ``cluster``, ``workshops``: the same on the nodes of a cluster; chooses where attempts run.
 - ``notices``: notifies a command or an address of the plan of pauses, failures and the end.
 - ``tables``: rows, results and status, and the files of each chain.
-- ``runs``: a single run of worlds with agents: checkpoints, resumes, cleaning.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ from clawblox.experiment.plan import (
     WorldSpec,
 )
 from clawblox.experiment.record import ExperimentRecord, read_experiment
-from clawblox.experiment.runs.async_checkpointer import AsyncCheckpointer
-from clawblox.experiment.runs.sync_checkpointer import Checkpointer
 from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference, GroupSummary
 from clawblox.experiment.tables.results import Results
@@ -53,10 +50,8 @@ from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
 __all__ = [
     "AgentRow",
     "AgentSpec",
-    "AsyncCheckpointer",
     "Chain",
     "ChainStatus",
-    "Checkpointer",
     "Checkpoints",
     "Cluster",
     "Condition",

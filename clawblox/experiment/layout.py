@@ -17,7 +17,7 @@ from typing import Final
 
 from clawblox.experiment.plan.naming import numbered, safe_name
 from clawblox.experiment.plan.plan import Layout
-from clawblox.experiment.runs.pointer import POINTER_NAME
+from clawblox.team.pointer import POINTER_NAME
 
 CHAINS_DIR: Final = "chains"
 INPUTS_DIR: Final = "inputs"

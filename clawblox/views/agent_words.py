@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from clawblox.agents.narration import narrate
-from clawblox.agents.run_agent import RunAgent
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import AgentTurn
 from clawblox.agents.values import Usage
 from clawblox.foreign_values import parse_json
 from clawblox.system.clock import parse_utc
+from clawblox.team.record import RunAgent
 from clawblox.views.formatting import count_words, format_cost, format_count, format_seconds
 from clawblox.views.observations import format_value
 

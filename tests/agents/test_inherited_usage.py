@@ -15,8 +15,8 @@ from clawblox.agents.status import AgentStatus, describe_metrics, read_status
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.runs.run_resume import RunResume
 from clawblox.rundir.interrupted import Interruption
+from clawblox.team.run_resume import RunResume
 from tests.agents.test_branches import begin, make_agent
 from tests.agents.test_sessions import KEYS
 from tests.support import HANG_S

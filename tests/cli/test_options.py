@@ -9,7 +9,6 @@ import attrs
 import click
 import pytest
 
-from clawblox.agents.run_agent import AgentRunOptions
 from clawblox.cli.field_options import FieldOption
 from clawblox.cli.options import (
     CheckOptions,
@@ -21,6 +20,7 @@ from clawblox.cli.options import (
 from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
 from clawblox.errors import ConfigError
 from clawblox.results import RestartMode
+from clawblox.team.record import AgentRunOptions
 from tests.cli.commands import find_command, find_options
 from tests.cli.conftest import Start
 

@@ -14,9 +14,9 @@ from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.history.machine import Begin, next_step
 from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.experiment.tables.chain_files import write_chain_files
 from clawblox.experiment.tables.results import collect_results, make_results
+from clawblox.team.pointer import read_pointer
 from tests.experiment.journals import Journal, make_plan, used
 from tests.support import HANG_S, wait_until_async
 

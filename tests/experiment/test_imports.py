@@ -19,9 +19,9 @@ from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.history.lines import About, LineType
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
-from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.rundir.claims import claim_run
 from clawblox.system.files import digest_file
+from clawblox.team.pointer import read_pointer
 from tests.experiment import harness
 from tests.experiment.fakes import Trouble
 from tests.experiment.test_experiment import Scene, run

@@ -15,7 +15,7 @@ from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.record import read_experiment
-from clawblox.experiment.runs.pointer import write_pointer
+from clawblox.team.pointer import write_pointer
 from tests.support import make_world
 
 SHA = "ab" * 32

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from clawblox import ScriptErrors, World
-from clawblox.agents.run_agent import AgentRunOptions, RunAgent, write_run_agent
 from clawblox.agents.values import Usage
 from clawblox.results import ProcessExit
 from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
 from clawblox.rundir.manifest import manifest_path
+from clawblox.team.record import AgentRunOptions, RunAgent, write_run_agent
 from clawblox.web.page import Page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.support import write_status

@@ -10,9 +10,9 @@ import attrs
 import click
 
 from clawblox.cli.parameters import PATH, examples, existing_run_dir, json_option
-from clawblox.experiment.runs.cleaning import RunFile, held, list_files, remove_files
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.system.amounts import format_bytes
+from clawblox.team.cleaning import RunFile, held, list_files, remove_files
 from clawblox.views.formatting import (
     count_words,
     format_json,

@@ -12,7 +12,6 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from clawblox.agents.run_agent import AgentRunOptions, RunAgent
 from clawblox.cli.field_options import (
     SectionedCommand,
     is_typed,
@@ -38,6 +37,7 @@ from clawblox.config.options import StartOptions
 from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import read_run
+from clawblox.team.record import AgentRunOptions, RunAgent
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 

@@ -16,22 +16,22 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.events import AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
-from clawblox.agents.run_agent import (
-    AgentRunOptions,
-    RunAgent,
-    find_agent_dir,
-    write_run_agent,
-)
 from clawblox.agents.usage import Budget, Ledger
 from clawblox.agents.values import AgentResult, StartedAgent
 from clawblox.cli.running.run_agents import CHECKPOINTS_DIR, find_checkpoint
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
-from clawblox.experiment.runs.live_run import LiveRun
 from clawblox.printable import printable, quote_words
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
+from clawblox.team.live_run import LiveRun
+from clawblox.team.record import (
+    AgentRunOptions,
+    RunAgent,
+    find_agent_dir,
+    write_run_agent,
+)
 from clawblox.views.formatting import (
     count_words,
     format_count,

@@ -13,12 +13,6 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.agents.run_agent import (
-    RunAgent,
-    find_agent_dir,
-    read_run_agent,
-    write_run_agent,
-)
 from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.running.run_agents import (
     CHECKPOINTS_DIR,
@@ -28,12 +22,18 @@ from clawblox.cli.running.run_agents import (
 from clawblox.concurrency.progress import Report
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.experiment.runs.pointer import POINTER_NAME, read_pointer
-from clawblox.experiment.runs.run_resume import RunResume
 from clawblox.rundir.interrupted import Interruption, read_interruption
 from clawblox.rundir.paths import records_journal, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, has_records, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
+from clawblox.team.pointer import POINTER_NAME, read_pointer
+from clawblox.team.record import (
+    RunAgent,
+    find_agent_dir,
+    read_run_agent,
+    write_run_agent,
+)
+from clawblox.team.run_resume import RunResume
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.recorded_worlds import find_forger
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from clawblox.agents.run_agent import RunAgent, find_agent_dir, read_run_agent
 from clawblox.agents.status import read_agents
 from clawblox.agents.usage import Ledger
 from clawblox.checkpoint import read_metadata
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.printable import quote_words
 from clawblox.rundir.interrupted import Interruption
+from clawblox.team.pointer import read_pointer
+from clawblox.team.record import RunAgent, find_agent_dir, read_run_agent
 from clawblox.views.formatting import count_words, shorten_path, suggest
 
 CHECKPOINTS_DIR: Final = "checkpoints"

@@ -29,13 +29,6 @@ from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
 from clawblox.experiment.live.hooks import InstanceWorld, LiveGeneration
 from clawblox.experiment.live.plan_faults import world_options
 from clawblox.experiment.live.prompts import read_template, render
-from clawblox.experiment.runs.idle_moments import (
-    check_agents,
-    free_archive,
-    held,
-    idle_moment,
-    save_now,
-)
 from clawblox.experiment.schedule.ports import (
     AgentActivity,
     AttemptError,
@@ -47,6 +40,13 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_ending
 from clawblox.system.clock import utc_now
+from clawblox.team.idle_moments import (
+    check_agents,
+    free_archive,
+    held,
+    idle_moment,
+    save_now,
+)
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog

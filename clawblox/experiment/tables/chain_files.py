@@ -18,9 +18,9 @@ import attrs
 from clawblox.experiment import layout
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.plan.plan import Layout
-from clawblox.experiment.runs.pointer import read_pointer, write_pointer
 from clawblox.system.clock import format_utc, parse_utc
 from clawblox.system.files import make_private_dir, publish_changed
+from clawblox.team.pointer import read_pointer, write_pointer
 
 COLUMNS: Final = (
     "generation",

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from clawblox.agents.run_agent import read_run_agent
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import AgentTurn, Window, read_window
 from clawblox.errors import ClawbloxError
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc_ms, parse_since
+from clawblox.team.record import read_run_agent
 from clawblox.telemetry.log_segments import log_end
 from clawblox.views.agent_strip import Strip, draw_strip
 from clawblox.views.agent_words import (

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.run_agent import read_run_agent
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory.records import read_records
 from clawblox.agents.values import sum_usage
@@ -23,6 +22,7 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc, utc_now
+from clawblox.team.record import read_run_agent
 from clawblox.views.formatting import (
     count_words,
     format_cost,

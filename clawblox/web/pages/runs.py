@@ -8,11 +8,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from clawblox.agents.run_agent import read_run_agent
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.overview import ExperimentOverview
+from clawblox.team.record import read_run_agent
 from clawblox.views.experiments import describe_driver
 from clawblox.views.formatting import count_words, format_cost, format_labels
 from clawblox.views.html import Child, Markup, element, join, link

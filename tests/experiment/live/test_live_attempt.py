@@ -22,7 +22,6 @@ from clawblox.errors import CheckpointSecretError, UsageError
 from clawblox.experiment.live import live_attempt
 from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.live.live_workshop import LiveWorkshop
-from clawblox.experiment.runs.idle_moments import save_now
 from clawblox.experiment.schedule.ports import (
     AgentEnded,
     AgentFailed,
@@ -34,6 +33,7 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.protocol import ScriptErrors
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.operations import stop_instances
+from clawblox.team.idle_moments import save_now
 from tests.agents.small import until
 from tests.agents.standins import hold, misbehave
 from tests.experiment.attempts import (

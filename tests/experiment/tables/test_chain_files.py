@@ -15,8 +15,8 @@ from clawblox.experiment import layout
 from clawblox.experiment.harness_import import read_chain
 from clawblox.experiment.history.lines import Line, LineType
 from clawblox.experiment.plan.plan import Layout
-from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.experiment.tables.chain_files import PlannedChain, moved_attempts, write_chain_files
+from clawblox.team.pointer import read_pointer
 from tests.experiment import harness
 
 STARTED, ENDED = "2026-06-22T18:59:25.104Z", "2026-06-22T19:29:25Z"

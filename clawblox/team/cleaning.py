@@ -26,7 +26,6 @@ from clawblox.checkpoint.archive.reader import read_metadata
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.runs.pointer import read_pointer
 from clawblox.protocol import ARCHIVE_SUFFIX
 from clawblox.rundir.claims import claim_name, claim_run
 from clawblox.rundir.find_runs import find_user_runs
@@ -42,6 +41,7 @@ from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import find_partials, has_digest
 from clawblox.system.trees import remove_tree, tree_size
+from clawblox.team.pointer import read_pointer
 
 FileKind: TypeAlias = Literal["autosave", "save", "archive", "half-written"]
 """Kinds of files: a save at an interval, another save, an archive made at an interval, others."""

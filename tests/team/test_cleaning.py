@@ -13,11 +13,11 @@ import anyio.to_thread
 import pytest
 
 from clawblox import AsyncCheckpointer, AsyncWorld, RunLockedError
-from clawblox.experiment.runs.cleaning import RunFile, held, list_files, remove_files
-from clawblox.experiment.runs.pointer import POINTER_NAME, read_pointer
 from clawblox.rundir.find_runs import add_run
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.snapshot.rows import rows_beside
+from clawblox.team.cleaning import RunFile, held, list_files, remove_files
+from clawblox.team.pointer import POINTER_NAME, read_pointer
 from tests.crowd import on_disk, registered
 from tests.running import manifest_of
 from tests.support import make_world

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import ClawbloxError, ConfigError
-from clawblox.agents.run_agent import AgentRunOptions, RunAgent, read_run_agent, write_run_agent
+from clawblox.team.record import AgentRunOptions, RunAgent, read_run_agent, write_run_agent
 
 
 def test_what_is_recorded_is_read_again_with_absolute_paths(

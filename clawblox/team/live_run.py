@@ -27,9 +27,9 @@ from clawblox.errors import (
     UsageError,
     WorldExitedError,
 )
-from clawblox.experiment.runs.async_checkpointer import AsyncCheckpointer, Outcome
-from clawblox.experiment.runs.run_resume import RunResume
 from clawblox.results import SavedCheckpoint, StartedWorld
+from clawblox.team.async_checkpointer import AsyncCheckpointer, Outcome
+from clawblox.team.run_resume import RunResume
 from clawblox.world.async_world import AsyncWorld
 
 _TRANSCRIPT_WAIT_S: Final = 10.0

@@ -15,14 +15,14 @@ from clawblox.concurrency.synchronous import (
     unwrap,
 )
 from clawblox.config.agent_arguments import Agents
-from clawblox.experiment.runs.async_checkpointer import (
+from clawblox.results import SavedCheckpoint
+from clawblox.team.async_checkpointer import (
     DEFAULT_CHECKPOINTER_IDLE_WAIT_S,
     DEFAULT_EVERY_S,
     DEFAULT_IDLE_QUIET_S,
     AsyncCheckpointer,
     Outcome,
 )
-from clawblox.results import SavedCheckpoint
 from clawblox.world.sync_world import World
 
 

@@ -28,7 +28,7 @@ from clawblox import (
 )
 from clawblox.checkpoint import verify_checkpoint
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.runs.idle_moments import check_agents, idle_moment
+from clawblox.team.idle_moments import check_agents, idle_moment
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
 from tests.crowd import act
@@ -198,7 +198,7 @@ async def test_it_waits_for_an_agent_that_reports_work(
             scene.eko.state = "idle"
         return await sleep(0.001)
 
-    monkeypatch.setattr("clawblox.experiment.runs.idle_moments.anyio.sleep", look)
+    monkeypatch.setattr("clawblox.team.idle_moments.anyio.sleep", look)
     saved = await checkpointer.save()
     assert looks == ["working"] * 3
     assert saved.mid_turn == ()
@@ -308,7 +308,7 @@ async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("clawblox.experiment.runs.pointer.publish_changed", full)
+        patch.setattr("clawblox.team.pointer.publish_changed", full)
         with pytest.raises(ClawbloxError, match="No space left on device"):
             await checkpointer.save()
     assert scene.pointed()["checkpoint"] == str(first.path)
@@ -353,9 +353,7 @@ async def test_none_is_made_while_the_disk_is_low(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 10**9
-    monkeypatch.setattr(
-        "clawblox.experiment.runs.async_checkpointer.available_bytes", lambda _: free
-    )
+    monkeypatch.setattr("clawblox.team.async_checkpointer.available_bytes", lambda _: free)
     outcomes = Outcomes()
     async with scene.checkpointer(every=SOON_S, min_free=free + 1, on_outcome=outcomes) as made:
         await wait_until_async(lambda: outcomes.errors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from clawblox.experiment.runs.pointer import POINTER_NAME, read_pointer, write_pointer
+from clawblox.team.pointer import POINTER_NAME, read_pointer, write_pointer
 
 AT = "2026-06-22T18:59:25Z"
 

@@ -19,17 +19,17 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
 from clawblox.config.arguments import check_count, check_path, check_seconds, check_size
 from clawblox.errors import ClawbloxError, UsageError
-from clawblox.experiment.runs.idle_moments import (
+from clawblox.results import SavedCheckpoint
+from clawblox.system.amounts import format_bytes
+from clawblox.system.files import available_bytes
+from clawblox.team.idle_moments import (
     check_agents,
     free_archive,
     held,
     idle_moment,
     save_now,
 )
-from clawblox.experiment.runs.pointer import POINTER_NAME, write_pointer
-from clawblox.results import SavedCheckpoint
-from clawblox.system.amounts import format_bytes
-from clawblox.system.files import available_bytes
+from clawblox.team.pointer import POINTER_NAME, write_pointer
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 

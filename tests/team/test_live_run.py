@@ -16,10 +16,10 @@ from clawblox.agents.layout import AgentDir
 from clawblox.checkpoint import read_metadata
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentResumeError, CheckpointError, ClawbloxError
-from clawblox.experiment.runs.live_run import LiveRun
-from clawblox.experiment.runs.run_resume import RunResume
 from clawblox.rundir.interrupted import find_interrupted
 from clawblox.rundir.paths import state_dir
+from clawblox.team.live_run import LiveRun
+from clawblox.team.run_resume import RunResume
 from tests.agents.standins import install, misbehave
 from tests.crowd import act
 from tests.running import next_event
@@ -133,7 +133,7 @@ async def test_the_end_of_the_agents_is_saved_while_the_world_runs(scene: Scene)
 async def test_a_first_checkpoint_that_fails_is_reported(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clawblox.experiment.runs.live_run._TRANSCRIPT_WAIT_S", 0.0)
+    monkeypatch.setattr("clawblox.team.live_run._TRANSCRIPT_WAIT_S", 0.0)
     (scene.run_dir / "checkpoints").write_text("in the way")
     async with LiveRun(scene.world, (), on_checkpoint=scene.outcomes.append) as run:
         started = await scene.world.start(run_dir=scene.run_dir / "w")
