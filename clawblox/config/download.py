@@ -29,9 +29,9 @@ from clawblox.config.arguments import mismatch
 from clawblox.config.home import home_dir
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import FetchError
-from clawblox.system.files import fsync_directory, partial_name, sweep_partials
-from clawblox.system.regular_files import PRIVATE_DIR, open_directory
-from clawblox.system.trees import MAX_DEPTH, TreeWalk, discard_tree
+from clawblox.system.files import fsync_directory, partial_tree, sweep_partials
+from clawblox.system.regular_files import open_directory
+from clawblox.system.trees import MAX_DEPTH, TreeWalk
 
 if TYPE_CHECKING:
     import httpx
@@ -186,12 +186,8 @@ def _staging(worlds: Path, url: str) -> Iterator[Path]:
     try:
         worlds.mkdir(parents=True, exist_ok=True)
         sweep_partials(worlds)
-        staging = worlds / partial_name("fetch")
-        staging.mkdir(mode=PRIVATE_DIR)
-        try:
+        with partial_tree(worlds, "fetch") as staging:
             yield staging
-        finally:
-            discard_tree(staging)
     except OSError as error:
         if isinstance(error, FetchError):
             raise

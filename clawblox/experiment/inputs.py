@@ -28,14 +28,13 @@ from clawblox.results import PlanChange
 from clawblox.system.copy_tree import copy_tree
 from clawblox.system.files import (
     make_private_dir,
-    partial_name,
+    partial_tree,
     publish_bytes,
+    publish_tree,
     sweep_partials,
-    sync_file_system,
 )
-from clawblox.system.regular_files import closing_fd, read_regular
+from clawblox.system.regular_files import read_regular
 from clawblox.system.tree_digests import digest_tree
-from clawblox.system.trees import discard_tree
 from clawblox.world.sources import (
     MAX_SOURCE_BYTES,
     MAX_SOURCE_FILE_BYTES,
@@ -279,8 +278,7 @@ def _copy_prompt(path: Path, directory: Path, _check: Callable[[], None]) -> Pat
 
 
 def _copy_template(path: Path, directory: Path, check: Callable[[], None]) -> Path:
-    partial = directory / partial_name("template")
-    try:
+    with partial_tree(directory, "template") as partial:
         with _reading("template", path):
             source = Path(os.path.realpath(path))
             _digest_template(source, check)  # refuses what is too large to be copied
@@ -288,14 +286,5 @@ def _copy_template(path: Path, directory: Path, check: Callable[[], None]) -> Pa
             digest = _digest_template(partial, check)
         copy = directory / copy_name(digest, path.name)
         if not copy.exists():
-            _publish_tree(partial, copy)
-    finally:
-        discard_tree(partial)
+            publish_tree(partial, copy)
     return copy
-
-
-def _publish_tree(partial: Path, copy: Path) -> None:
-    with closing_fd(os.open(copy.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
-        sync_file_system(directory)
-        partial.rename(copy)
-        os.fsync(directory)

@@ -18,7 +18,7 @@ from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.driver_lease import DriverLease
 from clawblox.rundir.experiments import experiment_lock, find_experiment_owner
 from clawblox.system.clock import utc_now
-from clawblox.system.files import NO_REPLACE, fsync_directory, make_private_dir, rename_with
+from clawblox.system.files import fsync_directory, make_private_dir, rename_new
 from clawblox.system.locks import lock_file, unlock_file
 
 
@@ -79,10 +79,7 @@ def _rename(directory: Path) -> Path:
         for name in numbered(f"{directory.name}.replaced-{format_stamp(utc_now())}"):
             place = directory.with_name(name)
             try:
-                if not rename_with(NO_REPLACE, directory, place):
-                    if os.path.lexists(place):
-                        continue
-                    directory.rename(place)
+                rename_new(directory, place)
             except FileExistsError:
                 continue
             fsync_directory(directory.parent)

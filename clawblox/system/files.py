@@ -28,6 +28,7 @@ from clawblox.system.regular_files import (
     PRIVATE_FILE,
     closing_fd,
     digest_open,
+    open_directory,
     open_regular,
     read_regular,
 )
@@ -142,6 +143,38 @@ def publish_bytes(
     with contextlib.closing(PartialFile(*os.path.split(destination))) as partial:
         write_all(partial.fd, data)
         partial.publish(destination, overwrite=True, mode=mode, durable=durable)
+
+
+@contextlib.contextmanager
+def partial_tree(parent: Path, stem: str) -> Iterator[Path]:
+    """Make a private directory for a block; what the block does not publish is removed after it.
+
+    Args:
+        parent: An existing directory in the file system of the destination.
+        stem: A word in the name, for people who see it; :func:`sweep_partials` finds it, too.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    partial = parent / partial_name(stem)
+    os.mkdir(partial, PRIVATE_DIR)
+    try:
+        yield partial
+    finally:
+        discard_tree(partial)
+
+
+def publish_tree(partial: Path, destination: Path) -> None:
+    """Give a complete directory its name; it is there as a whole, durably, or not at all.
+
+    Raises:
+        FileExistsError: ``destination`` exists.
+        OSError: It is not published, or perhaps not durable.
+    """
+    with closing_fd(open_directory(partial)) as fd:
+        sync_file_system(fd)
+    rename_new(partial, destination)
+    fsync_directory(destination.parent)
 
 
 def publish_changed(destination: Path | str, data: bytes, *, durable: bool = True) -> None:
@@ -362,6 +395,34 @@ def rename_with(
     if code in _NO_FLAGS:
         return False
     raise OSError(code, os.strerror(code), str(destination))
+
+
+def rename_new(
+    source: Path | str,
+    destination: Path | str,
+    *,
+    source_dir: int = _AT_FDCWD,
+    destination_dir: int = _AT_FDCWD,
+) -> None:
+    """Rename to a new name: atomically, where the system supports it.
+
+    Args:
+        source: The file or directory.
+        destination: Its new name.
+        source_dir: Descriptor of the directory that a relative ``source`` is in.
+        destination_dir: The same for ``destination``.
+
+    Raises:
+        FileExistsError: ``destination`` exists.
+        OSError: It was not renamed.
+    """
+    places = {"source_dir": source_dir, "destination_dir": destination_dir}
+    if rename_with(NO_REPLACE, source, destination, **places):
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(destination, dir_fd=destination_dir, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(destination))
+    os.rename(source, destination, src_dir_fd=source_dir, dst_dir_fd=destination_dir)
 
 
 def sync_file_system(fd: int) -> None:

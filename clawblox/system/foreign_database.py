@@ -18,15 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from clawblox.system.files import (
-    PartialFile,
-    partial_name,
-    sweep_partials,
-    write_all,
-)
+from clawblox.system.files import PartialFile, partial_tree, sweep_partials, write_all
 from clawblox.system.process import run_briefly
 from clawblox.system.regular_files import (
-    PRIVATE_DIR,
     PRIVATE_FILE,
     closing_fd,
     open_directory,
@@ -34,7 +28,6 @@ from clawblox.system.regular_files import (
     opened_parent,
 )
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
-from clawblox.system.trees import discard_tree
 
 MAX_DATABASE_BYTES: Final = 4 << 30
 """Maximum apparent size of a database, and of its write-ahead log, in bytes."""
@@ -166,9 +159,7 @@ def copy_database(root: Path, path: str, *, scratch: Path) -> Iterator[DatabaseC
             yield None
             return
         sweep_partials(scratch)
-        place = scratch / partial_name(_COPY)
-        place.mkdir(PRIVATE_DIR)
-        opened.callback(discard_tree, place)
+        place = opened.enter_context(partial_tree(scratch, _COPY))
         _copy_whole(parent, name, place, root / path)
         yield DatabaseCopy(root / path, parent, place)
 

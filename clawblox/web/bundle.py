@@ -21,15 +21,8 @@ import attrs
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import utc_now
-from clawblox.system.files import (
-    NO_REPLACE,
-    fsync_directory,
-    partial_name,
-    rename_with,
-    sweep_partials,
-)
+from clawblox.system.files import partial_tree, publish_tree, sweep_partials
 from clawblox.system.regular_files import PRIVATE_DIR
-from clawblox.system.trees import discard_tree
 from clawblox.views.formatting import count_words
 from clawblox.views.html import Address, Markup, document, element, join, link
 from clawblox.web import routes
@@ -108,11 +101,9 @@ def write_bundle(
     site = Site(root, clock=lambda: 0.0)  # which looks once, so that all pages show the same
     outgoing = Outgoing(root, [one.dir for run in site.runs() for one in run.agents], redact=redact)
     sweep_partials(bundle.parent)
-    partial = bundle.parent / partial_name(bundle.name)
     pages = size = 0
-    try:
-        for directory in (partial, partial / "static"):
-            directory.mkdir(PRIVATE_DIR)
+    with partial_tree(bundle.parent, bundle.name) as partial:
+        (partial / "static").mkdir(PRIVATE_DIR)
         for name, data in _draw(site, outgoing, max_size // _MAX_FRAMES // 2):
             pages += name.endswith(".html")
             size += len(data)
@@ -123,11 +114,7 @@ def write_bundle(
             (partial / name).write_bytes(data)
         outgoing.check()
         announce(f"The bundle has {count_words(pages, 'page')}, {format_bytes(size)}")
-        if not rename_with(NO_REPLACE, partial, bundle):
-            partial.rename(bundle)  # which replaces an empty directory at most
-        fsync_directory(bundle.parent)
-    finally:
-        discard_tree(partial)
+        publish_tree(partial, bundle)
 
 
 def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str, bytes]]:

@@ -304,15 +304,15 @@ def test_what_progress_raises_ends_the_load(refuse, run_dir, kind, error):
 def test_what_has_appeared_is_taken_back_when_the_rest_cannot(
     refuse, existing, monkeypatch, failing
 ):
-    rename, calls = staging._rename, []
+    rename, calls = staging.rename_new, []
 
-    def fail(*args):
-        calls.append(args)
+    def fail(*names, **places):
+        calls.append(names)
         if len(calls) == failing + 1:
             raise OSError(28, "No space left on device")
-        rename(*args)
+        rename(*names, **places)
 
-    monkeypatch.setattr(staging, "_rename", fail)
+    monkeypatch.setattr(staging, "rename_new", fail)
     refuse(existing, reason="No space left")
     assert len(calls) == 2 * failing + 1
 

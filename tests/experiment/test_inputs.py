@@ -192,7 +192,7 @@ def test_a_copy_that_fails_leaves_nothing(
     def fail(_fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("clawblox.experiment.inputs.sync_file_system", fail)
+    monkeypatch.setattr("clawblox.system.files.sync_file_system", fail)
     with pytest.raises(OSError, match="No space"):
         copy_inputs(make_plan(home), tmp_path / "inputs")
     assert [path.name[17:] for path in (tmp_path / "inputs").iterdir()] in ([], ["calm.md"])

@@ -20,7 +20,10 @@ from clawblox.system.files import (
     digest_file,
     has_digest,
     make_private_dir,
+    partial_tree,
     publish_bytes,
+    publish_tree,
+    rename_new,
     sweep_partials,
     write_all,
 )
@@ -393,3 +396,35 @@ def test_what_cannot_be_swept_does_no_harm(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "unlink", refuse)
     sweep_partials(tmp_path)
     assert names_in(tmp_path) == {first.name, second.name}
+
+
+# --- trees ----------------------------------------------------------------------------------
+
+
+def test_a_partial_tree_is_published_or_removed_with_its_content(tmp_path: Path) -> None:
+    destination = tmp_path / "tree"
+    for is_complete in (False, True):
+        with partial_tree(tmp_path, "tree") as partial:
+            (partial / "file").write_bytes(NEW)
+            assert stat.S_IMODE(partial.stat().st_mode) == 0o700
+            if is_complete:
+                publish_tree(partial, destination)
+        assert names_in(tmp_path) == ({"tree"} if is_complete else set())
+    assert (destination / "file").read_bytes() == NEW
+
+
+@pytest.mark.parametrize("is_supported", [True, False])
+def test_a_new_name_that_exists_is_refused_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_supported: bool
+) -> None:
+    if not is_supported:
+        monkeypatch.setattr(files, "rename_with", lambda *_names, **_places: False)
+    taken, link, source = (tmp_path / name for name in ("taken", "link", "source"))
+    taken.mkdir()
+    link.symlink_to("nowhere")
+    source.mkdir()
+    for destination in (taken, link):
+        with pytest.raises(FileExistsError, match=destination.name):
+            rename_new(source, destination)
+    rename_new(source, tmp_path / "free")
+    assert names_in(tmp_path) == {"taken", "link", "free"}

@@ -34,7 +34,7 @@ from clawblox.concurrency.threads import Interruption, run_blocking, run_interru
 from clawblox.errors import AgentError, ConfigError, UsageError
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.copy_tree import copy_tree
-from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.files import make_private_dir, partial_name, publish_bytes
 from clawblox.system.regular_files import read_file
 from clawblox.system.trees import discard_tree
 from clawblox.telemetry.events import Hub
@@ -195,7 +195,7 @@ def _copy(
 ) -> Path:
     """Return a complete copy, under a temporary name in the same directory. Blocks."""
     origin = order.directory
-    partial_dir = target.with_name(f".{target.name}.{uuid.uuid4()}.partial")
+    partial_dir = target.with_name(partial_name(target.name))
     lead = partial(_lead, str(origin.workspace), str(target / origin.workspace.name))
     make_private_dir(partial_dir)
     try:

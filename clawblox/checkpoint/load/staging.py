@@ -24,10 +24,9 @@ import attrs
 from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.errors import CheckpointError, CheckpointPathError
 from clawblox.system.files import (
-    NO_REPLACE,
     available_bytes,
     partial_name,
-    rename_with,
+    rename_new,
     sync_file_system,
     write_all,
 )
@@ -221,7 +220,7 @@ class Staging:
             with self._translated(parts), contextlib.suppress(FileNotFoundError):
                 self.new_directory(parts[:-1])
                 with self._parents(parts) as (staged, final):
-                    _rename(final, staged, parts[-1])
+                    rename_new(parts[-1], parts[-1], source_dir=final, destination_dir=staged)
                     os.fsync(final)
 
     def remove_empty(self, name: str) -> None:
@@ -303,7 +302,7 @@ class Staging:
     def _move(self, parts: Parts) -> None:
         with self._parents(parts) as (staged, final):
             try:
-                _rename(staged, final, parts[-1])
+                rename_new(parts[-1], parts[-1], source_dir=staged, destination_dir=final)
             except FileExistsError as error:
                 raise self._in_the_way(parts) from error
             self._moved.append(parts)
@@ -312,7 +311,7 @@ class Staging:
     def _take_back(self) -> None:
         for parts in reversed(self._moved):
             with contextlib.suppress(OSError), self._parents(parts) as (staged, final):
-                _rename(final, staged, parts[-1])
+                rename_new(parts[-1], parts[-1], source_dir=final, destination_dir=staged)
 
     def _in_the_way(self, parts: Parts) -> CheckpointError:
         return CheckpointError(
@@ -335,13 +334,3 @@ def _sweep(base: int) -> None:
         owner = _LEFTOVER.fullmatch(name)
         if owner and not is_same_process(int(owner["pid"]), int(owner["start"])):
             discard_tree(name, dir_fd=base)
-
-
-def _rename(source: int, destination: int, name: str) -> None:
-    """Move ``name`` to another directory, and raise FileExistsError if it has such a name."""
-    if rename_with(NO_REPLACE, name, name, source_dir=source, destination_dir=destination):
-        return
-    with contextlib.suppress(FileNotFoundError):
-        os.stat(name, dir_fd=destination, follow_symlinks=False)
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-    os.rename(name, name, src_dir_fd=source, dst_dir_fd=destination)

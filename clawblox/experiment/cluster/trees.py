@@ -27,7 +27,7 @@ from clawblox.system.copy_tree import CHANGED
 from clawblox.system.files import (
     PartialFile,
     fsync_directory,
-    partial_name,
+    partial_tree,
     sync_file_system,
     write_all,
 )
@@ -39,7 +39,7 @@ from clawblox.system.regular_files import (
     open_regular,
     opened_parent,
 )
-from clawblox.system.trees import MAX_DEPTH, TreeWalk, discard_tree, make_writable, remove_tree
+from clawblox.system.trees import MAX_DEPTH, TreeWalk, make_writable, remove_tree
 
 _PIECE_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 8
@@ -306,7 +306,7 @@ def unpack(file: Path, target: Path, limits: Limits = LIMITS, check: Check = _go
         TransferError: The bundle is damaged, or something in it is not allowed.
         OSError: The directory is not empty, or cannot be written.
     """
-    with _hidden_directory(target.parent) as hidden:
+    with partial_tree(target.parent, "pull") as hidden:
         apply(file, hidden, (), limits, check)
         hidden.rename(target)
         fsync_directory(target.parent)
@@ -334,7 +334,7 @@ def apply(
     gone = [check_name(name) for name in gone]
     with (
         closing_fd(open_regular(file)) as bundle,
-        _hidden_directory(target.parent) as hidden,
+        partial_tree(target.parent, "pull") as hidden,
         closing_fd(open_directory(target)) as top,
     ):
         members = _read_index(bundle, limits)
@@ -356,17 +356,6 @@ def apply(
                 with closing_fd(open_directory(target, os.fsdecode(member.name))) as fd:
                     _set_status(fd, member)
         sync_file_system(top)
-
-
-@contextlib.contextmanager
-def _hidden_directory(parent: Path) -> Iterator[Path]:
-    """Make a directory for a block, which may rename it; ``sweep_partials`` removes it, too."""
-    hidden = parent / partial_name("pull")
-    hidden.mkdir(PRIVATE_DIR)
-    try:
-        yield hidden
-    finally:
-        discard_tree(hidden)
 
 
 def _place(

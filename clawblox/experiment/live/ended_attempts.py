@@ -13,7 +13,7 @@ from typing import Final
 from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentError
 from clawblox.experiment import layout
-from clawblox.system.files import NO_REPLACE, fsync_directory, rename_with
+from clawblox.system.files import fsync_directory, rename_new
 from clawblox.system.regular_files import (
     closing_fd,
     open_directory,
@@ -94,6 +94,5 @@ def set_aside(chain_dir: Path, attempt: str, moved_to: str) -> None:
     """
     runs = layout.runs_dir(chain_dir)
     with contextlib.suppress(FileNotFoundError):  # it was renamed before, or never made
-        if not rename_with(NO_REPLACE, runs / attempt, runs / moved_to):
-            (runs / attempt).rename(runs / moved_to)
+        rename_new(runs / attempt, runs / moved_to)
         fsync_directory(runs)

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clawblox.experiment import layout
-from clawblox.system.files import (
-    NO_REPLACE,
-    fsync_directory,
-    make_private_dir,
-    rename_with,
-    sync_file_system,
-)
-from clawblox.system.regular_files import closing_fd, open_directory
+from clawblox.system.files import make_private_dir, publish_tree
 from clawblox.system.trees import remove_tree
 
 
@@ -41,7 +34,7 @@ def making_run(chain_dir: Path, attempt: str) -> Iterator[Path]:
         for name in layout.RUN_DIRS:
             make_private_dir(partial / name)
         yield partial
-        _publish(partial, run_dir)
+        publish_tree(partial, run_dir)
     except BaseException:
         discard_partial(chain_dir, attempt)
         raise
@@ -60,11 +53,3 @@ def discard_partial(chain_dir: Path, attempt: str) -> None:
     partial = layout.runs_dir(chain_dir) / layout.partial_name(attempt)
     with contextlib.suppress(FileNotFoundError):
         remove_tree(partial)
-
-
-def _publish(partial: Path, run_dir: Path) -> None:
-    with closing_fd(open_directory(partial)) as fd:
-        sync_file_system(fd)
-    if not rename_with(NO_REPLACE, partial, run_dir):
-        partial.rename(run_dir)
-    fsync_directory(run_dir.parent)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.experiment.live import new_runs as module
 from clawblox.experiment.live.new_runs import discard_partial, making_run
+from clawblox.system import files
 from clawblox.system.trees import make_writable
 from tests.deep import constrained, make_deep
 
@@ -41,10 +41,10 @@ def test_a_run_is_on_disk_before_it_has_its_name_and_then_the_name_is(
 ) -> None:
     synced: list[tuple[str, list[str]]] = []
     monkeypatch.setattr(
-        module, "sync_file_system", lambda _fd: synced.append(("all", runs(tmp_path)))
+        files, "sync_file_system", lambda _fd: synced.append(("all", runs(tmp_path)))
     )
     monkeypatch.setattr(
-        module, "fsync_directory", lambda path: synced.append((path.name, runs(tmp_path)))
+        files, "fsync_directory", lambda path: synced.append((path.name, runs(tmp_path)))
     )
     with making_run(tmp_path, ATTEMPT):
         assert synced == []
