@@ -60,7 +60,7 @@ from clawblox.agents.window import AgentWindow
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_env, check_grace, check_path
-from clawblox.config.options import DEFAULT_GRACE_S, take_options
+from clawblox.config.options import DEFAULT_GRACE_S, build_options
 from clawblox.errors import UsageError
 from clawblox.rundir.control_server import ControlServer
 from clawblox.supervision.lifecycle import Lifecycle
@@ -129,7 +129,7 @@ class AsyncAgent:
         command: Mapping[str, Any] | Sequence[str] | None = None,
     ) -> None:
         self._driver = find_driver(agent)
-        self._options = take_options(AgentOptions, locals())
+        self._options = build_options(AgentOptions, locals())
         self._driver.name_binary(None if binary is None else str(binary), command)
         directory = AgentDir(self.dir)
         limits = ProxyLimits(requests_per_s=request_rate)

@@ -26,7 +26,6 @@ from clawblox.config.options import (
     DEFAULT_IDLE_WAIT_S,
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MAX_TOTAL_BYTES,
-    take_options,
 )
 
 
@@ -94,7 +93,25 @@ def save_checkpoint(
             but perhaps not durable or not in the manifest: the message states which.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
-    save(take_options(ArchiveOptions, locals()))
+    save(
+        ArchiveOptions(
+            path=path,
+            world_snapshot=world_snapshot,
+            agents=agents,
+            backend=backend,
+            metadata=metadata,
+            workspace_only=workspace_only,
+            known_secrets=known_secrets,
+            allow=allow,
+            idle_wait=idle_wait,
+            on_unarchivable=on_unarchivable,
+            max_file_bytes=max_file_bytes,
+            max_total_bytes=max_total_bytes,
+            overwrite=overwrite,
+            keep=keep,
+            progress=progress,
+        )
+    )
     return Path(path)
 
 
@@ -132,7 +149,8 @@ def load_checkpoint(
         CheckpointError: It cannot be read, or ``run_dir`` already has something that it contains.
         ConfigError: An argument is wrong.
     """
-    return loader.load(take_options(LoadOptions, locals())).result
+    options = LoadOptions(path=path, run_dir=run_dir, limits=limits, keep=keep, progress=progress)
+    return loader.load(options).result
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ system; the start itself checks the files that paths refer to.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, get_args
 
@@ -21,6 +21,7 @@ from clawblox.config.arguments import (
     SECONDS,
     Validator,
     check_choice,
+    check_count,
     check_env,
     check_host,
     check_labels,
@@ -36,6 +37,7 @@ from clawblox.errors import ConfigError
 from clawblox.protocol import normalise_base_path
 from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
 from clawblox.spelling import nearest_name
+from clawblox.system.ports import MAX_LEASES
 
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
 """What to do with the other instances when one of many cannot be started."""
@@ -61,19 +63,19 @@ _INSTANCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _Options = TypeVar("_Options", bound=attrs.AttrsInstance)
 
 
-def take_options(kind: type[_Options], arguments: Mapping[str, Any]) -> _Options:
-    """Return options with the values that a call was given.
+def build_options(kind: type[_Options], table: Mapping[str, Any]) -> _Options:
+    """Build options from a record or a table of ``world.toml``.
 
     Args:
         kind: The class of the options.
-        arguments: The arguments of the call by name, such as its ``locals()``; those that are no
-            options are left out. Options that the call does not take keep their defaults.
+        table: The values by name; unknown names are left out, and missing options keep their
+            defaults.
 
     Raises:
         ConfigError: A value is invalid.
     """
     names = [field.alias or field.name for field in attrs.fields(kind)]
-    return kind(**{name: arguments[name] for name in names if name in arguments})
+    return kind(**{name: table[name] for name in names if name in table})
 
 
 def is_instance_name(value: object) -> bool:
@@ -287,6 +289,21 @@ class InstanceSpec:
                 hint = f"did you mean {likely}?" if likely else None
                 raise ConfigError(message, key=f"instances.{key}", value=given[key], hint=hint)
         return cls(**given)
+
+    @classmethod
+    def parse_all(cls, given: object) -> list[Self]:
+        """Return the specs of many instances, from their number or from a list of specs.
+
+        Raises:
+            ConfigError: ``given`` is neither, too large, or has an invalid member.
+        """
+        if isinstance(given, int):
+            return [cls()] * check_count(given, "instances", at_most=MAX_LEASES)
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            message = "a number of instances, or a list with an InstanceSpec for each"
+            raise ConfigError(message, key="instances", value=given)
+        check_count(len(given), "instances", at_least=0, at_most=MAX_LEASES)
+        return [cls.parse(spec) for spec in given]
 
 
 # -- saving -------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import attrs
 from clawblox import protocol
 from clawblox.config.arguments import check_size
 from clawblox.config.misplaced import advise, advise_brackets, advise_placing
-from clawblox.config.options import take_options
+from clawblox.config.options import build_options
 from clawblox.config.schema import SCHEMA, Fault, has_value
 from clawblox.config.toml_text import dotted_key, find_line, parse_toml, read_toml_text
 from clawblox.config.toml_words import format_toml
@@ -218,7 +218,7 @@ class WorldConfig:
     def ready(self) -> ReadyRule:
         """The condition for an instance to be ready."""
         usual = {"path": protocol.HEALTH_ROUTE} if self.is_engine_world else {}
-        return take_options(ReadyRule, {**usual, **self.run.get("ready", {})})
+        return build_options(ReadyRule, {**usual, **self.run.get("ready", {})})
 
     @property
     def liveness(self) -> LivenessRule | None:
@@ -226,8 +226,8 @@ class WorldConfig:
         table = self.run.get("liveness", {})
         if self.is_engine_world:
             usual = {"path": protocol.HEALTH_ROUTE, "timeout": _ENGINE_PROBE_S}
-            return take_options(LivenessRule, {**usual, **table})
-        return take_options(LivenessRule, table) if self.asks_for_probes else None
+            return build_options(LivenessRule, {**usual, **table})
+        return build_options(LivenessRule, table) if self.asks_for_probes else None
 
     @property
     def asks_for_probes(self) -> bool:

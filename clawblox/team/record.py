@@ -23,7 +23,7 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
-from clawblox.config.options import take_options
+from clawblox.config.options import build_options
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
@@ -127,8 +127,8 @@ def read_run_agent(run_dir: Path) -> RunAgent | None:
     try:
         if (record := _FORMAT.read(path)) is None:
             return None
-        options = take_options(AgentRunOptions, dict(record["options"]))
-        return take_options(RunAgent, {**record, "options": options})
+        options = build_options(AgentRunOptions, dict(record["options"]))
+        return build_options(RunAgent, {**record, "options": options})
     except (ValueError, LookupError, TypeError, ConfigError) as error:
         later = error.hint if isinstance(error, LaterVersionError) else None
         raise ClawbloxError(

@@ -25,7 +25,6 @@ from clawblox.config.options import (
     ManyOptions,
     SaveOptions,
     StartOptions,
-    take_options,
 )
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import CheckpointError, ConfigError
@@ -220,34 +219,8 @@ async def take_snapshots(
     return await run_with_progress(run)
 
 
-@attrs.frozen
-class ArchiveArguments:
-    """The arguments of ``AsyncWorld.checkpoint``; hidden, because they may contain secrets.
-
-    Attributes:
-        values: The arguments by name; those that are no options of an archive are ignored.
-    """
-
-    values: Mapping[str, Any] = attrs.field(repr=False)
-
-    def check(self) -> ArchiveOptions:
-        """Return the options of the save. Blocks.
-
-        Raises:
-            ConfigError: An option is wrong.
-            CheckpointError: There is an archive of that name already, and no ``overwrite``.
-        """
-        from clawblox.checkpoint.archive.registry import refuse_existing
-        from clawblox.checkpoint.options import ArchiveOptions
-
-        options = take_options(ArchiveOptions, self.values)
-        if not options.overwrite:
-            refuse_existing(options.path)
-        return options
-
-
 async def save_archive(
-    fleet: Fleet, instance: InstanceHandle, saving: SaveOptions, arguments: ArchiveArguments
+    fleet: Fleet, instance: InstanceHandle, saving: SaveOptions, options: ArchiveOptions
 ) -> SavedCheckpoint:
     """Save an instance, and archive the save; see ``AsyncWorld.checkpoint``.
 
@@ -256,8 +229,7 @@ async def save_archive(
 
     Cancellation: leaves both the save and the archive, or neither.
     """
-    options = await run_blocking(arguments.check)
-    before = await run_blocking(_identity, options.path)
+    before = await run_blocking(_find_existing, options)
     saved = await save_now(fleet, instance, saving)
 
     def write(report: Report) -> SavedCheckpoint:
@@ -319,6 +291,19 @@ def _remove(archive: Path) -> None:
 def _may_be_restored(fleet: Fleet, instance: InstanceHandle, saved: SavedSnapshot) -> bool:
     is_restarting = not instance.is_ready and not instance.is_over
     return is_restarting or saved.path in fleet.snapshots_in_use
+
+
+def _find_existing(options: ArchiveOptions) -> tuple[int, int] | None:
+    """Return the identity of the archive to replace; None without one. Blocks.
+
+    Raises:
+        CheckpointError: There is an archive of that name already, and no ``overwrite``.
+    """
+    from clawblox.checkpoint.archive.registry import refuse_existing
+
+    if not options.overwrite:
+        refuse_existing(options.path)
+    return _identity(options.path)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -37,9 +37,7 @@ from clawblox.config.options import (
     ManyOptions,
     OnFailure,
     SaveOptions,
-    take_options,
 )
-from clawblox.errors import ConfigError
 from clawblox.results import (
     DataStoreBackend,
     Labels,
@@ -50,7 +48,7 @@ from clawblox.results import (
     StopResult,
 )
 from clawblox.rundir.interrupted import Interruption
-from clawblox.rundir.paths import files_dir, make_run_dir, resolve_run_dir
+from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
 from clawblox.world.archives import take_snapshots
@@ -162,9 +160,24 @@ class AsyncWorld(InstanceCalls):
         Cancellation: all of the instances are ended; nothing of them is left.
         """
         return await self._start_many(
-            _specs(instances),
+            InstanceSpec.parse_all(instances),
             run_dir,
-            take_options(ManyOptions, locals()),
+            ManyOptions(
+                record=record,
+                env=env,
+                host=host,
+                base_path=base_path,
+                health_timeout=health_timeout,
+                detach=detach,
+                restart=restart,
+                max_restarts=max_restarts,
+                restart_window=restart_window,
+                reseed=reseed,
+                labels=labels,
+                datastore=datastore,
+                resume=resume,
+                on_failure=on_failure,
+            ),
             reuse=True,
             progress=progress,
         )
@@ -242,15 +255,29 @@ class AsyncWorld(InstanceCalls):
         Cancellation: all of the instances are ended; nothing of them is left.
         """
         specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
-        options = take_options(ManyOptions, locals())
+        options = ManyOptions(
+            record=record,
+            env=env,
+            host=host,
+            base_path=base_path,
+            health_timeout=health_timeout,
+            detach=detach,
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            reseed=reseed,
+            labels=labels,
+            datastore=datastore,
+            on_failure=on_failure,
+        )
         path, digest = await run_blocking(find_parent, checkpoint, self._config.dir)
         if run_dir is None:
             run_dir = await run_blocking(source_run_dir, path)
         if run_dir is None and isinstance(checkpoint, Mapping):
             run_dir = self._open_fleet().last_run_dir(checkpoint.get("instance"))
-        forked = attrs.evolve(options, resume=path)
+        options = attrs.evolve(options, resume=path)
         return await self._start_many(
-            specs, run_dir, forked, reuse=False, progress=progress, parent_sha256=digest
+            specs, run_dir, options, reuse=False, progress=progress, parent_sha256=digest
         )
 
     async def resume_all(
@@ -309,13 +336,6 @@ class AsyncWorld(InstanceCalls):
         self._note_started([*batch])
         done = {name: AsyncStartedInstance.bind(facts, self) for name, facts in batch.done.items()}
         return Batch(done, batch.failed)
-
-    def _use_run_dir(self, given: str | Path | None) -> Path:
-        """Return the run directory for many instances, created if it is missing. Blocks."""
-        given = self._run_dir if given is None else given
-        if given is None:
-            given = self._latest.run_dir if self._latest else self.dir
-        return make_run_dir(resolve_run_dir(given))
 
     async def _start_many(
         self,
@@ -428,7 +448,7 @@ class AsyncWorld(InstanceCalls):
         Cancellation: each instance has both its file and its manifest entry, or neither.
         """
         fleet = self._open_fleet()
-        options = take_options(SaveOptions, locals())
+        options = SaveOptions(dir=dir, timeout=timeout, max_bytes=max_bytes)
         names = fleet.ready_names if instances is None else tuple(instances)
         known = [fleet.find(name) for name in names]
         return save_all(fleet, known, options, progress=progress)
@@ -472,13 +492,3 @@ class AsyncWorld(InstanceCalls):
         self._autosave = later
         if later is not None:
             fleet.tasks.start_soon(later.run)
-
-
-def _specs(instances: object) -> list[InstanceSpec]:
-    if isinstance(instances, int):
-        return [InstanceSpec()] * check_count(instances, "instances", at_most=MAX_LEASES)
-    if not isinstance(instances, Sequence) or isinstance(instances, str):
-        message = "a number of instances, or a list with an InstanceSpec for each"
-        raise ConfigError(message, key="instances", value=instances)
-    check_count(len(instances), "instances", at_least=0, at_most=MAX_LEASES)
-    return [InstanceSpec.parse(spec) for spec in instances]

@@ -30,7 +30,6 @@ from clawblox.config.options import (
     RestartOptions,
     SaveOptions,
     StartOptions,
-    take_options,
 )
 from clawblox.results import (
     DataStoreBackend,
@@ -47,7 +46,6 @@ from clawblox.telemetry.logs import LogReader
 from clawblox.world.access import is_program, leave, make_member
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import (
-    ArchiveArguments,
     ArchiveStart,
     remove_archive,
     save_archive,
@@ -63,7 +61,7 @@ if TYPE_CHECKING:
     import os
 
     from clawblox.checkpoint.model import Allowance
-    from clawblox.checkpoint.options import OnUnarchivable
+    from clawblox.checkpoint.options import ArchiveOptions, OnUnarchivable
 
 
 class InstanceCalls(OpenWorld):
@@ -166,7 +164,30 @@ class InstanceCalls(OpenWorld):
         run_dir = self._run_dir if run_dir is None else run_dir
         if run_dir is None and record_dir is None:
             run_dir = self._first_run_dir
-        options = take_options(StartOptions, locals())
+        options = StartOptions(
+            record=record,
+            env=env,
+            host=host,
+            base_path=base_path,
+            health_timeout=health_timeout,
+            detach=detach,
+            restart=restart,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            reseed=reseed,
+            labels=labels,
+            datastore=datastore,
+            port=port,
+            port_wait=port_wait,
+            record_dir=record_dir,
+            resume=resume,
+            run_dir=run_dir,
+            name=name,
+            command_file=command_file,
+            log_file=log_file,
+            watch=watch,
+            _tmux_session=_tmux_session,
+        )
         fleet = self._open_fleet()
         where = partial(find_archive, resume, self._config.dir, "resume")
         archive = None if resume is None else await run_blocking(where)
@@ -266,7 +287,9 @@ class InstanceCalls(OpenWorld):
         Cancellation: a restart that has begun continues; an instance that had died is ended again.
         """
         fleet = self._open_fleet()
-        options = take_options(RestartOptions, locals())
+        options = RestartOptions(
+            save=save, fresh=fresh, resume=resume, reseed=reseed, grace_seconds=grace_seconds
+        )
         started = await restart(fleet, fleet.find(instance), options)
         if self._latest_started is not None and self._latest_started.name == started.name:
             self._latest_started = started
@@ -324,7 +347,7 @@ class InstanceCalls(OpenWorld):
         Cancellation: leaves both the file and its manifest entry, or neither.
         """
         fleet = self._open_fleet()
-        options = take_options(SaveOptions, locals())
+        options = SaveOptions(dir=dir, timeout=timeout, max_bytes=max_bytes)
         return await save(fleet, fleet.find(instance), options)
 
     async def simulation_time(
@@ -425,11 +448,35 @@ class InstanceCalls(OpenWorld):
 
         Cancellation: leaves both the snapshot and the archive, or neither.
         """
-        arguments, options = ArchiveArguments(locals()), take_options(SaveOptions, locals())
-        del known_secrets, metadata  # a traceback may show the locals
+
+        def read_options() -> ArchiveOptions:
+            from clawblox.checkpoint.options import ArchiveOptions  # here, as it takes long to load
+
+            return ArchiveOptions(
+                path=path,
+                agents=agents,
+                backend=backend,
+                metadata=metadata,
+                workspace_only=workspace_only,
+                known_secrets=known_secrets,
+                allow=allow,
+                idle_wait=idle_wait,
+                on_unarchivable=on_unarchivable,
+                max_file_bytes=max_file_bytes,
+                max_total_bytes=max_total_bytes,
+                overwrite=overwrite,
+                keep=keep,
+                progress=progress,
+            )
+
+        saving = SaveOptions(timeout=timeout, max_bytes=max_bytes)
         fleet = self._open_fleet()
         handle = fleet.find(instance)
-        return await fleet.tasks.own(partial(save_archive, fleet, handle, options, arguments))
+        try:
+            archiving = await run_blocking(read_options)
+        finally:
+            known_secrets, metadata = (), None  # a traceback may show the locals
+        return await fleet.tasks.own(partial(save_archive, fleet, handle, saving, archiving))
 
     async def remove_checkpoint(
         self, path: str | os.PathLike[str], *, instance: str | None = None
@@ -625,7 +672,9 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> SavedSnapshot:
         """Save a snapshot of the instance; see :meth:`AsyncWorld.save`."""
-        return await self._ready().save(**self._named(locals()))
+        return await self._ready().save(
+            instance=self.name, dir=dir, timeout=timeout, max_bytes=max_bytes
+        )
 
     async def stop(self, *, grace_seconds: float = DEFAULT_GRACE_S) -> StopResult:
         """Stop the instance; see :meth:`AsyncWorld.stop`."""
@@ -641,7 +690,14 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         grace_seconds: float = DEFAULT_GRACE_S,
     ) -> AsyncStartedInstance:
         """Restart the instance and return its new facts; see :meth:`AsyncWorld.restart`."""
-        return await self._ready().restart(**self._named(locals()))
+        return await self._ready().restart(
+            self.name,
+            save=save,
+            fresh=fresh,
+            resume=resume,
+            reseed=reseed,
+            grace_seconds=grace_seconds,
+        )
 
     async def join(
         self,
@@ -652,7 +708,9 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         wait_restart: float | None = None,
     ) -> AsyncAgentClient:
         """Let an agent join the instance; see :meth:`AsyncWorld.join`."""
-        return await self._ready().join(**self._named(locals()))
+        return await self._ready().join(
+            agent, instance=self.name, new=new, timeout=timeout, wait_restart=wait_restart
+        )
 
     def http(self, *, timeout: float = 30.0) -> AsyncHttpClient:
         """Return a client of httpx without a session; see :meth:`AsyncAgentClient.http`.

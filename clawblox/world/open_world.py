@@ -27,7 +27,7 @@ from clawblox.results import (
 )
 from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.rundir.manifest_updates import RunStatus, run_update
-from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
@@ -181,6 +181,13 @@ class OpenWorld(WorldMetadata):
             )
         return self._fleet
 
+    def _use_run_dir(self, given: str | Path | None) -> Path:
+        """Return the run directory for many instances, created if it is missing. Blocks."""
+        given = self._run_dir if given is None else given
+        if given is None:
+            given = self._latest.run_dir if self._latest else self.dir
+        return make_run_dir(resolve_run_dir(given))
+
     def interrupt(self) -> None:
         """Make every stop from now on an interruption, after which a resume brings back the rest.
 
@@ -228,9 +235,15 @@ class OpenWorld(WorldMetadata):
 
         Cancellation: the label is written completely or not at all.
         """
-        facts = {name: value for name, value in locals().items() if name not in ("self", "run_dir")}
         fleet = self._open_fleet()
-        update = run_update(**facts)
+        update = run_update(
+            id=id,
+            index=index,
+            status=status,
+            started_at=started_at,
+            ended_at=ended_at,
+            resume_from=resume_from,
+        )
         latest = self._latest.instance_dir if self._latest else self._run_dir or self.dir
         directory = latest if run_dir is None else await run_blocking(resolve_run_dir, run_dir)
         await fleet.tasks.own(partial(fleet.label_run, directory, update))

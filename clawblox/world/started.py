@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 import attrs
 
@@ -34,11 +33,6 @@ class BoundWorld(StartedWorld, Generic[_Owner]):
         bound = cls(**{name: getattr(facts, name) for name in _FACTS})
         object.__setattr__(bound, "_owner", owner)
         return bound
-
-    def _named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a verb, its ``locals()``, with the name of the instance."""
-        given = {name: value for name, value in arguments.items() if name != "self"}
-        return {**given, "instance": self.name}
 
     def _ready(self) -> _Owner:
         if self._owner is None:
