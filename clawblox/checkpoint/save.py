@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +56,6 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import read_size
 
 _ALLOWANCES_NAME: Final = "secret-allow.json"
-_IDLE_POLL_S: Final = 0.05
 _UNREADABLE: Final = "unreadable"
 _OVERSIZED: Final = "too large"
 
@@ -95,7 +95,7 @@ class _Save:
 
     def run(self) -> SavedCheckpoint:
         if not self._options.workspace_only:
-            self._wait_until_idle()
+            self._wait()
         document = self._prepare_document()
         with partial_file(self._options.path) as partial:
             try:
@@ -112,13 +112,12 @@ class _Save:
             _register(self._runs[0], saved)
         return saved
 
-    def _wait_until_idle(self) -> None:
-        deadline = time.monotonic() + self._options.idle_wait
-        while time.monotonic() < deadline:
-            if tiers.is_idle(self._options.agents, self._options.backend):
-                return
+    def _wait(self) -> None:
+        options = self._options
+        is_idle = partial(tiers.is_idle, options.agents, options.backend)
+        for pause in tiers.looks(is_idle, options.idle_wait):
             self._report(0, 0)
-            time.sleep(_IDLE_POLL_S)
+            time.sleep(pause)
 
     def _prepare_document(self) -> Document:
         snapshot = self._options.world_snapshot

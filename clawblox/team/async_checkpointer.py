@@ -22,13 +22,7 @@ from clawblox.errors import ClawbloxError, UsageError
 from clawblox.results import SavedCheckpoint
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import available_bytes
-from clawblox.team.idle_moments import (
-    check_agents,
-    free_archive,
-    held,
-    idle_moment,
-    save_now,
-)
+from clawblox.team.idle_moments import check_agents, idle_moment, remove_archive, save_now
 from clawblox.team.pointer import POINTER_NAME, write_pointer
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
@@ -167,8 +161,8 @@ class AsyncCheckpointer:
             wait_s = check_seconds(idle_wait, "idle_wait", may_be_zero=True)
         self._begin()
         async with self._saving:
-            with held(self._agents):
-                saved = await self._save(wait_s)
+            async with idle_moment(self._agents, quiet_s=self._idle_quiet_s, wait_s=wait_s):
+                saved = await self._save()
             await self._retain()
             return saved
 
@@ -209,15 +203,15 @@ class AsyncCheckpointer:
                 hint="make room; checkpoints continue when there is enough",
             )
 
-    async def _save(self, wait_s: float) -> SavedCheckpoint:
-        await idle_moment(self._agents, quiet_s=self._idle_quiet_s, wait_s=wait_s)
+    async def _save(self) -> SavedCheckpoint:
         assert self._begun_at is not None
         elapsed_s = int(self._elapsed_s + anyio.current_time() - self._begun_at)
         facts = {**self._metadata, "elapsed_seconds": elapsed_s}
         saved = await save_now(
             self._world,
             self._agents,
-            await run_blocking(free_archive, self._dir, f"t{elapsed_s:06}"),
+            self._dir,
+            f"t{elapsed_s:06}",
             instance=self._instance,
             metadata=facts,
         )
@@ -238,9 +232,5 @@ class AsyncCheckpointer:
         if self._keep is None:
             return
         while len(self._archives) > self._keep:
-            path = self._archives[0]
-            try:
-                await self._world.remove_checkpoint(path, instance=self._instance)
-            except ClawbloxError as error:  # another process may have removed it
-                _log.warning("checkpoint not removed", path=str(path), error=str(error))
+            await remove_archive(self._world, self._archives[0], self._instance)
             del self._archives[0]

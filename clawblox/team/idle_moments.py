@@ -7,25 +7,29 @@ records which agents were cut in a turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 import attrs
 
-from clawblox.checkpoint.collect.plan import is_idle
+from clawblox.checkpoint.collect.plan import is_idle, looks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents, require_agent
 from clawblox.config.arguments import check_path
+from clawblox.errors import ClawbloxError
 from clawblox.protocol import ARCHIVE_SUFFIX
 from clawblox.results import SavedCheckpoint
 from clawblox.system.clock import utc_now
+from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 
+_log = OwnLog(__name__)
+
 _LOG: Final = Path("logs", "agent.log")
-_LOOK_S: Final = 0.25
 _WORKING: Final = ("starting", "working")
 
 
@@ -99,45 +103,48 @@ def check_agents(agents: Agents) -> tuple[WatchedAgent, ...]:
     )
 
 
-@contextmanager
-def held(agents: Iterable[WatchedAgent]) -> Iterator[None]:
-    """Keep agents between turns, once they get there, while the block runs."""
-    with ExitStack() as stack:
-        for watched in agents:
-            if isinstance(watched.agent, _TurnKeeper):
-                stack.enter_context(watched.agent.hold_turns())
-        yield
+@asynccontextmanager
+async def idle_moment(
+    agents: Sequence[WatchedAgent], *, quiet_s: float, wait_s: float
+) -> AsyncIterator[None]:
+    """Wait for a moment between turns, and keep the agents there while the block runs.
 
-
-async def idle_moment(agents: Sequence[WatchedAgent], *, quiet_s: float, wait_s: float) -> bool:
-    """Wait until no agent is in the middle of a turn; return whether that happened in time.
+    If there is no such moment in time, the block runs nevertheless.
 
     Args:
         agents: The agents.
         quiet_s: Seconds without output of an agent that does not report its state.
         wait_s: Maximum wait in seconds.
 
-    Cancellation: changes nothing.
+    Cancellation: the agents continue.
     """
-    deadline = anyio.current_time() + wait_s
-    while True:
-        is_busy = any(agent.is_known_busy for agent in agents)
-        open_questions = [agent for agent in agents if not agent.is_known_idle]
-        if not is_busy and await run_blocking(_all_idle, open_questions, quiet_s):
-            return True
-        if anyio.current_time() + _LOOK_S > deadline:
-            return False
-        await anyio.sleep(_LOOK_S)
+    with ExitStack() as held:
+        for watched in agents:
+            if isinstance(watched.agent, _TurnKeeper):
+                held.enter_context(watched.agent.hold_turns())
+        pauses = looks(partial(all_idle, agents, quiet_s), wait_s)
+        while (pause := await run_blocking(next, pauses, None)) is not None:  # noqa: ASYNC110 - files
+            await anyio.sleep(pause)
+        yield
 
 
-def _all_idle(agents: Sequence[WatchedAgent], quiet_s: float) -> bool:
-    return all(agent.looks_idle(quiet_s) for agent in agents)
+def all_idle(agents: Sequence[WatchedAgent], quiet_s: float) -> bool:
+    """Return whether no agent is in the middle of a turn, or about to begin one. Blocks.
+
+    Args:
+        agents: The agents.
+        quiet_s: Seconds without output of an agent that does not report its state.
+    """
+    if any(agent.is_known_busy for agent in agents):
+        return False
+    return all(agent.is_known_idle or agent.looks_idle(quiet_s) for agent in agents)
 
 
 async def save_now(
     world: AsyncWorld,
     agents: Sequence[WatchedAgent],
-    path: Path,
+    directory: Path,
+    stem: str,
     *,
     instance: str | None,
     metadata: Mapping[str, Any],
@@ -148,7 +155,8 @@ async def save_now(
     Args:
         world: The world, open.
         agents: The agents.
-        path: The archive.
+        directory: The directory of the archive.
+        stem: Its name without the suffix; a number is added to it if the name is taken.
         instance: Name of the instance.
         metadata: JSON values for the top level of the archive's metadata.
         known_secrets: Values that the archive must not contain.
@@ -159,7 +167,7 @@ async def save_now(
     Cancellation: the archive is complete or absent.
     """
     return await world.checkpoint(
-        path,
+        await run_blocking(_free_archive, directory, stem),
         {agent.name: agent.dir for agent in agents},
         instance=instance,
         metadata=metadata,
@@ -169,15 +177,20 @@ async def save_now(
     )
 
 
-def free_archive(directory: Path, stem: str) -> Path:
-    """Return a path for a new archive. Blocks.
-
-    Args:
-        directory: The directory of the archive.
-        stem: Its name without the suffix; a number is added to it if the name is taken.
-    """
+def _free_archive(directory: Path, stem: str) -> Path:
     number, free = 1, stem
     while (path := directory / f"{free}{ARCHIVE_SUFFIX}").exists():
         number += 1
         free = f"{stem}-{number}"
     return path
+
+
+async def remove_archive(world: AsyncWorld, path: Path, instance: str | None) -> None:
+    """Remove an archive and its save; one that cannot be removed is logged.
+
+    Cancellation: it is removed or not.
+    """
+    try:
+        await world.remove_checkpoint(path, instance=instance)
+    except ClawbloxError as error:  # another process may have removed it
+        _log.warning("checkpoint not removed", path=str(path), error=str(error))

@@ -27,8 +27,10 @@ from clawblox import (
     read_metadata,
 )
 from clawblox.checkpoint import verify_checkpoint
+from clawblox.checkpoint.collect.plan import LOOK_S
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
-from clawblox.team.idle_moments import check_agents, idle_moment
+from clawblox.team.idle_moments import all_idle, check_agents
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
 from tests.crowd import act
@@ -40,7 +42,6 @@ pytestmark = pytest.mark.anyio
 
 SOON_S = 0.01
 NEVER_S = 3600.0
-LOOK_S = 0.25
 
 
 @attrs.define
@@ -213,7 +214,7 @@ async def test_a_quiet_log_alone_does_not_end_a_turn(scene: Scene, tmp_path: Pat
     agents = {"Rua": directory, "Moa": scene.moa}
     for name, is_idle in {"Rua": False, "Moa": True}.items():
         watched = check_agents({name: agents[name]})
-        assert await idle_moment(watched, quiet_s=0.0, wait_s=0.0) is is_idle
+        assert await run_blocking(all_idle, watched, 0.0) is is_idle
     saved = await scene.checkpointer(idle_wait=0.0).save()
     assert saved.mid_turn == ("Eko",)
 
@@ -244,9 +245,9 @@ async def test_an_agent_that_begins_a_turn_is_waited_for_though_its_files_look_i
     os.utime(scene.moa / "logs" / "agent.log", (0, 0))
     keeper = TurnKeeper("Moa", scene.moa)
     watched = check_agents([keeper])
-    assert not await idle_moment(watched, quiet_s=0.0, wait_s=0.0)
+    assert not all_idle(watched, 0.0)
     keeper.is_between_turns = True
-    assert await idle_moment(watched, quiet_s=0.0, wait_s=0.0)
+    assert await run_blocking(all_idle, watched, 0.0)
 
 
 async def test_one_that_waits_for_an_idle_moment_can_be_cancelled(scene: Scene) -> None:

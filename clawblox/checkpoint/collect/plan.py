@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,8 @@ from clawblox.checkpoint.model import AgentState, Link, Repository, Source
 from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
 
+LOOK_S: Final = 0.1
+"""Seconds between two looks at agents for a moment between turns."""
 WORKSPACE: Final = "workspace"
 NOT_ALLOWED: Final = "its name is not allowed in an archive"
 _NOT_IN_FORMAT: Final = "not a part of a session that is archived"
@@ -119,6 +122,21 @@ def is_idle(agents: Mapping[str, Path], backend: str | None) -> bool:
             if not isinstance(chosen, str) and chosen.is_mid_turn(directory):
                 return False
     return True
+
+
+def looks(is_idle: Callable[[], bool], wait_s: float) -> Iterator[float]:
+    """Look for a moment in which no agent is in the middle of a turn, until the time is up. Blocks.
+
+    Args:
+        is_idle: Returns whether this is such a moment.
+        wait_s: Maximum wait in seconds; 0 looks at nothing.
+
+    Yields:
+        Seconds to sleep before the next look.
+    """
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline and not is_idle():
+        yield LOOK_S
 
 
 def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | str:

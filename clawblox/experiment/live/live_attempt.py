@@ -40,13 +40,7 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_ending
 from clawblox.system.clock import utc_now
-from clawblox.team.idle_moments import (
-    check_agents,
-    free_archive,
-    held,
-    idle_moment,
-    save_now,
-)
+from clawblox.team.idle_moments import check_agents, idle_moment, remove_archive, save_now
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
@@ -286,15 +280,15 @@ class LiveAttempt:
         """
         watched = check_agents([agent.agent for agent in self.agents])
         quiet_s = self.order.chain.plan.checkpoint.idle_quiet
-        with held(watched):
-            await idle_moment(watched, quiet_s=quiet_s, wait_s=idle_wait)
+        async with idle_moment(watched, quiet_s=quiet_s, wait_s=idle_wait):
             begun_at = anyio.current_time()
             elapsed_s = int(elapsed())
             stem = f"gen{self.order.generation:03d}-t{elapsed_s:06d}"
             saved = await save_now(
                 self.world,
                 watched,
-                await run_blocking(free_archive, self.run_dir / "checkpoints", stem),
+                self.run_dir / "checkpoints",
+                stem,
                 instance=self.instance,
                 metadata=self._metadata(kind, elapsed_s),
                 known_secrets=self._secrets,
@@ -333,11 +327,7 @@ class LiveAttempt:
 
         Cancellation: it is removed or not.
         """
-        path = self.run_dir / "checkpoints" / file
-        try:
-            await self.world.remove_checkpoint(path, instance=self.instance)
-        except ClawbloxError as error:
-            _log.warning("checkpoint not removed", path=str(path), error=str(error))
+        await remove_archive(self.world, self.run_dir / "checkpoints" / file, self.instance)
 
     # -- the agents -------------------------------------------------------------------------------
 
