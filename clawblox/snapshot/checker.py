@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
-from clawblox.system.helper import HelperProcess, detach_from_parent, end_with_parent, import_paths
+from clawblox.system.helper import HelperLost, HelperProcess, import_paths, serve_parent
 
 CHECKER_NAME = "clawblox-checker"
 """Identifies a checker in a process list: a word of its command line."""
@@ -25,7 +25,6 @@ CHECKER_NAME = "clawblox-checker"
 SMALL_BYTES = 4 << 20
 """Up to this size a document is checked in this process, in 2.5 ms; booting a checker takes 40."""
 
-_MESSAGE_BYTES = 1 << 16
 _READY = b"ready"
 _CHECK = b"check"
 
@@ -52,7 +51,7 @@ class _Answer(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Answer)
 
 
-class Checker:
+class Checker(HelperProcess):
     """Client of a checker process; the constructor does not wait until it has booted.
 
     Raises:
@@ -60,13 +59,8 @@ class Checker:
     """
 
     def __init__(self) -> None:
-        self._has_booted = False
-        self._helper = HelperProcess(
-            CHECKER_NAME,
-            "clawblox.snapshot.checker:main",
-            paths=import_paths("clawblox", "msgspec"),
-            kind=socket.SOCK_SEQPACKET,
-        )
+        paths = import_paths("clawblox", "msgspec")
+        super().__init__(CHECKER_NAME, "clawblox.snapshot.checker:main", paths=paths)
 
     def read_header(self, fd: int) -> Header:
         """Have a document checked; see :func:`clawblox.snapshot.header.read_header`. Blocks.
@@ -75,33 +69,16 @@ class Checker:
             InvalidDocument: It is not JSON, or nested too deeply.
             CheckerLost: The process ended, or was interrupted.
         """
-        if not self._has_booted:
-            self._receive()
-            self._has_booted = True
-        with contextlib.suppress(BrokenPipeError):  # the next receive reports the loss
-            socket.send_fds(self._helper.channel, [_CHECK], [fd])
-        answer = _decoder.decode(self._receive())
+        try:
+            if not self.has_answered:
+                self.receive()  # it has booted
+            self.send(_CHECK, fd)
+            answer = _decoder.decode(self.receive())
+        except HelperLost as lost:
+            raise CheckerLost(had_booted=lost.had_answered) from lost
         if answer.complaint is not None:
             raise InvalidDocument(answer.complaint)
         return answer.header
-
-    def _receive(self) -> bytes:
-        try:
-            message = self._helper.channel.recv(_MESSAGE_BYTES)
-        except ConnectionResetError:  # it ended with an unread request
-            message = b""
-        if not message:
-            raise CheckerLost(had_booted=self._has_booted)
-        return message
-
-    def interrupt(self) -> None:
-        """Make :meth:`read_header` in another thread fail immediately; the checker is lost."""
-        with contextlib.suppress(OSError):
-            self._helper.channel.shutdown(socket.SHUT_RDWR)
-
-    def end(self) -> None:
-        """End the process and reap it. Blocks for an instant."""
-        self._helper.end()
 
 
 class Checkers:
@@ -238,9 +215,7 @@ class Check:
 
 def main(client: str) -> None:
     """Run the checker program: answer until the channel or the client's process ends."""
-    detach_from_parent()
-    end_with_parent(int(client))
-    with socket.socket(fileno=0) as channel:
+    with serve_parent(client) as channel:
         channel.send(_READY)
         while True:
             message, files, _, _ = socket.recv_fds(channel, len(_CHECK), 1)

@@ -28,6 +28,10 @@ _LEAVE_BEHIND = (
 """Starts a program that keeps standard input; prints its ``/proc/<pid>/stat``. See proc(5)."""
 
 
+MESSAGE_BYTES = 256 << 10
+"""More than the kernel lets through as one message."""
+
+
 def spawn_helper(
     name: str,
     function: str,
@@ -127,15 +131,29 @@ def import_paths(*packages: str) -> list[str]:
     return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec.origin))
 
 
+class HelperLost(Exception):  # noqa: N818 - names the condition
+    """A helper ended, or was interrupted, before it answered.
+
+    Args:
+        had_answered: Whether it had sent a message before.
+    """
+
+    def __init__(self, *, had_answered: bool) -> None:
+        super().__init__("a helper process ended before it answered")
+        self.had_answered = had_answered
+
+
 class HelperProcess:
-    """A helper and the socket to it. Ends at :meth:`end` or with this process.
+    """A helper and the socket for messages to and from it. Ends at :meth:`end` or with us.
 
     Args:
         name: Identifies the helper in a process list: a word of its command line.
-        function: The function that it calls with the pid of this process, as
-            ``module:function``; its standard input is the socket.
+        function: The function that it calls, as ``module:function``; its standard input is the
+            socket, its first argument the pid of this process.
+        *arguments: Further arguments of that call.
         paths: Directories to import from, in addition to the standard library.
-        kind: Type of the socket.
+        output: Descriptor that becomes its standard output; None discards it.
+        errors: Descriptor that becomes its standard error; None discards it.
 
     Raises:
         OSError: It cannot be spawned.
@@ -144,27 +162,69 @@ class HelperProcess:
         name: As given.
         pid: The process.
         channel: The socket.
+        has_answered: Whether it has sent a message.
     """
 
     def __init__(
         self,
         name: str,
         function: str,
-        *,
+        *arguments: str,
         paths: Iterable[str],
-        kind: socket.SocketKind = socket.SOCK_STREAM,
+        output: int | None = None,
+        errors: int | None = None,
     ) -> None:
         self.name = name
-        self.channel, far_end = socket.socketpair(socket.AF_UNIX, kind)
+        self.has_answered = False
+        self.channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = [str(os.getpid()), *arguments]
+        channel = far_end.fileno()
         with far_end:
             try:
                 self.pid = spawn_helper(
-                    name, function, str(os.getpid()), channel=far_end.fileno(), paths=paths
+                    name,
+                    function,
+                    *words,
+                    channel=channel,
+                    paths=paths,
+                    output=output,
+                    errors=errors,
                 )
             except OSError:
                 self.channel.close()
                 raise
         _helpers.add(self)
+
+    def send(self, message: bytes, *descriptors: int) -> None:
+        """Send a message, with open files. Blocks while the helper is busy with others.
+
+        Raises:
+            HelperLost: The process ended.
+        """
+        try:
+            socket.send_fds(self.channel, [message], descriptors)
+        except OSError as error:
+            raise HelperLost(had_answered=self.has_answered) from error
+
+    def receive(self) -> bytes:
+        """Return the next message. Blocks until it comes.
+
+        Raises:
+            HelperLost: The process ended, or was interrupted.
+        """
+        try:
+            message = self.channel.recv(MESSAGE_BYTES)
+        except OSError:  # it ended with an unread request
+            message = b""
+        if not message:
+            raise HelperLost(had_answered=self.has_answered)
+        self.has_answered = True
+        return message
+
+    def interrupt(self) -> None:
+        """Make :meth:`receive` in another thread fail immediately; the helper is lost."""
+        with contextlib.suppress(OSError):
+            self.channel.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """End the process and reap it. Blocks for an instant."""
@@ -226,16 +286,20 @@ def open_parent(parent: int) -> int | None:
     return None
 
 
-def end_with_parent(parent: int) -> None:
-    """End this helper, in the middle of whatever it does, when its parent has ended.
+def serve_parent(parent: str) -> socket.socket:
+    """Detach this helper and return its end of the channel.
+
+    From now on it ends, in the middle of whatever it does, when its parent has ended.
 
     Args:
         parent: The pid of the process that spawned it.
     """
-    pidfd = open_parent(parent)
+    detach_from_parent()
+    pidfd = open_parent(int(parent))
     if pidfd is None:
         os._exit(0)
     threading.Thread(target=_end_after, args=(pidfd,), daemon=True).start()
+    return socket.socket(fileno=0)
 
 
 def _end_after(pidfd: int) -> None:

@@ -391,7 +391,7 @@ def test_an_examiner_sees_only_the_members_that_it_is_given(run: Run):
             begun.assign(members)
             answers = {}
             while begun.open_bytes:
-                answer = begun.receive()
+                answer = begun.receive_answer()
                 answers[answer.place] = answer
     finally:
         begun.end()

@@ -33,7 +33,7 @@ def main(directory: str, cpu_s: str, memory_bytes: str, patience_s: str) -> None
     )
     with Watchdog() as watchdog:
         watchdog.start(limits)
-        print(watchdog._pid, flush=True)
+        print(watchdog._helper.pid, flush=True)
         world = EngineWorld(settings, watchdog=watchdog)
         vm = world._parts.vm
 

@@ -289,7 +289,7 @@ def test_a_forked_child_that_lives_on_does_not_hide_the_death(tmp_path: Path, pr
 
 
 HELPERS = {
-    "checker": "from clawblox.snapshot.checker import Checker\nhelper = Checker()._helper\n",
+    "checker": "from clawblox.snapshot.checker import Checker\nhelper = Checker()\n",
     "examiner": "from clawblox.checkpoint.audit.examine import Examiner\nhelper = Examiner({})\n",
 }
 FORK_BESIDE_A_HELPER = """

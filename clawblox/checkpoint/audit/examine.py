@@ -31,24 +31,19 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError
 from clawblox.results import Finding
 from clawblox.system.helper import (
+    MESSAGE_BYTES,
+    HelperLost,
     HelperProcess,
     count_helpers,
-    detach_from_parent,
-    end_with_parent,
     import_paths,
+    serve_parent,
 )
 
 EXAMINER_NAME: Final = "clawblox-examiner"
 """Identifies an examiner in a process list: a word of its command line."""
 
-_MESSAGE_BYTES: Final = 256 << 10
-"""More than the kernel lets through as one message."""
 _REPORT_BYTES: Final = 1 << 20
 """Number of bytes between two progress reports: few reports, so that sending never blocks."""
-
-
-class ExaminerLost(Exception):  # noqa: N818 - names the condition; the caller examines instead
-    """An examiner ended before it had answered."""
 
 
 class Answer(NamedTuple):
@@ -65,7 +60,7 @@ class Answer(NamedTuple):
     size: int
 
 
-class Examiner:
+class Examiner(HelperProcess):
     """Client of an examiner process; the constructor does not wait until it has booted.
 
     Args:
@@ -73,7 +68,7 @@ class Examiner:
 
     Raises:
         OSError: The process cannot be spawned.
-        ExaminerLost: It ended immediately.
+        HelperLost: It ended immediately.
 
     Attributes:
         open_bytes: Size of each assigned member without an answer, by index.
@@ -81,27 +76,17 @@ class Examiner:
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self.open_bytes: dict[int, int] = {}
-        self._helper = HelperProcess(
+        super().__init__(
             EXAMINER_NAME,
             "clawblox.checkpoint.audit.examine:main",
             paths=import_paths("clawblox", "attrs", "msgspec", "re2", "zstandard"),
-            kind=socket.SOCK_SEQPACKET,
         )
         try:
             for secret in (*known.items(), None):
-                self._send(secret)
+                self.send(_encode(secret))
         except BaseException:
             self.end()
             raise
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self._helper.pid
-
-    def fileno(self) -> int:
-        """Return the descriptor that becomes readable when there are answers."""
-        return self._helper.channel.fileno()
 
     def open(self, archive: int) -> None:
         """Hand over the archive.
@@ -110,61 +95,42 @@ class Examiner:
             archive: The archive, open for reading.
 
         Raises:
-            ExaminerLost: The process ended.
+            HelperLost: The process ended.
         """
-        with _noticing_loss():
-            socket.send_fds(self._helper.channel, [b"\n"], [archive])
+        self.send(b"\n", archive)
 
     def assign(self, members: Mapping[int, Member]) -> None:
         """Assign members to examine, by index.
 
         Raises:
-            ExaminerLost: The process ended.
+            HelperLost: The process ended.
         """
         self.open_bytes.update({place: member.entry.size for place, member in members.items()})
-        self._send(
-            [
-                # Without the names, messages stay small.
-                (place, attrs.astuple(attrs.evolve(member.entry, name="", member="")), *member[1:])
-                for place, member in members.items()
-            ]
-        )
+        batch = [
+            # Without the names, messages stay small.
+            (place, attrs.astuple(attrs.evolve(member.entry, name="", member="")), *member[1:])
+            for place, member in members.items()
+        ]
+        self.send(_encode(batch))
 
-    def receive(self) -> Answer:
+    def receive_answer(self) -> Answer:
         """Return the next answer. Blocks until it comes.
 
         Raises:
-            ExaminerLost: The process ended.
+            HelperLost: The process ended.
         """
-        with _noticing_loss():
-            answer = Answer(*_receive(self._helper.channel))
+        answer = Answer(*json.loads(self.receive()))
         if answer.place is not None:
             del self.open_bytes[answer.place]
         return answer
 
-    def end(self) -> None:
-        """End the process and reap it. Blocks for an instant."""
-        self._helper.end()
 
-    def _send(self, message: object) -> None:
-        with _noticing_loss():
-            _send(self._helper.channel, message)
-
-
-@contextlib.contextmanager
-def _noticing_loss() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, EOFError) as error:
-        raise ExaminerLost from error
-
-
-def _send(channel: socket.socket, message: object) -> None:
-    channel.send(json.dumps(message).encode())
+def _encode(message: object) -> bytes:
+    return json.dumps(message).encode()
 
 
 def _receive(channel: socket.socket) -> Any:  # noqa: ANN401 - any JSON value
-    data = channel.recv(_MESSAGE_BYTES)
+    data = channel.recv(MESSAGE_BYTES)
     if not data:
         raise EOFError
     return json.loads(data)
@@ -172,10 +138,8 @@ def _receive(channel: socket.socket) -> Any:  # noqa: ANN401 - any JSON value
 
 def main(client: str) -> None:
     """Run the examiner program: examine until the channel or the client's process ends."""
-    detach_from_parent()
-    end_with_parent(int(client))
     with (
-        socket.socket(fileno=0) as channel,
+        serve_parent(client) as channel,
         contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError),
     ):
         known = dict(iter(lambda: _receive(channel), None))
@@ -199,7 +163,7 @@ def _examine(
             yield chunk
             unreported += len(chunk)
             if unreported >= _REPORT_BYTES:
-                _send(channel, Answer(None, None, unreported))
+                channel.send(_encode(Answer(None, None, unreported)))
                 unreported = 0
 
     before = scanner.containers
@@ -209,7 +173,8 @@ def _examine(
         raise
     except (CheckpointError, OSError, MemoryError):
         is_clean = False
-    _send(channel, Answer(place, scanner.containers - before if is_clean else None, unreported))
+    containers = scanner.containers - before if is_clean else None
+    channel.send(_encode(Answer(place, containers, unreported)))
 
 
 _EXAMINERS: Final = 2
@@ -310,7 +275,7 @@ class Examination:
     # -- examiners -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        with contextlib.suppress(OSError, ExaminerLost):  # without them it takes longer
+        with contextlib.suppress(OSError, HelperLost):  # without them it takes longer
             # Concurrent saves share the cores; with a single core this process searches.
             while len(self._examiners) < _EXAMINERS <= _cores() > count_helpers(EXAMINER_NAME):
                 self._examiners.append(Examiner(self._scanner.known))
@@ -328,7 +293,9 @@ class Examination:
                 examiner.open(archive)
                 self._assign(examiner, batches)
                 self._assign(examiner, batches)
-        while busy := {helper.fileno(): helper for helper in self._examiners if helper.open_bytes}:
+        while busy := {
+            helper.channel.fileno(): helper for helper in self._examiners if helper.open_bytes
+        }:
             for fd in _readable(busy):
                 with self._dropped_when_lost(busy[fd]):
                     self._take(busy[fd], batches, members, clean)
@@ -343,7 +310,7 @@ class Examination:
         members: Mapping[int, Member],
         clean: dict[int, int],
     ) -> None:
-        answer = examiner.receive()
+        answer = examiner.receive_answer()
         self._progress.advance(answer.size)
         if answer.place is not None and answer.containers is not None:
             clean[answer.place] = answer.containers
@@ -364,7 +331,7 @@ class Examination:
     def _dropped_when_lost(self, examiner: Examiner) -> Iterator[None]:
         try:
             yield
-        except ExaminerLost:
+        except HelperLost:
             self._examiners.remove(examiner)
             examiner.end()
 

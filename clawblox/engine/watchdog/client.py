@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import signal
@@ -19,7 +18,7 @@ from clawblox.engine.watchdog.slot import Slot, open_slot_file
 from clawblox.engine.watchdog.watcher import ASK_SIGNAL, CAUSES
 from clawblox.luau import Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
-from clawblox.system.helper import spawn_helper
+from clawblox.system.helper import HelperProcess
 
 WATCHDOG_NAME: Final = "clawblox-watchdog"
 """Identifies the helper in a process list: a word of its command line."""
@@ -57,8 +56,7 @@ class Watchdog:
         self._reason: str | None = None
         self._places = Places()
         self._call = 0
-        self._pid = 0
-        self._lifeline = -1
+        self._helper: HelperProcess | None = None
 
     def __enter__(self) -> Watchdog:
         assert threading.current_thread() is threading.main_thread()
@@ -80,22 +78,19 @@ class Watchdog:
             OSError: It cannot be started.
         """
         descriptor = open_slot_file()
-        read_end, self._lifeline = os.pipe()
         try:
             self._slot, self._limits = Slot(descriptor), limits
-            self._pid = spawn_helper(
+            self._helper = HelperProcess(
                 WATCHDOG_NAME,
                 "clawblox.engine.watchdog.watcher:main",
-                *(str(os.getpid()), str(WATCHDOG_STATUS), WATCHDOG_MARK),
+                *(str(WATCHDOG_STATUS), WATCHDOG_MARK),
                 *(str(limits.cpu_s), str(limits.memory_bytes)),
                 *(str(limits.patience_s), str(limits.interval_s)),
-                channel=read_end,
+                paths=[str(Path(__file__).parents[3])],
                 output=descriptor,
                 errors=2,
-                paths=[str(Path(__file__).parents[3])],
             )
         finally:
-            os.close(read_end)
             os.close(descriptor)
 
     def guard(self, interrupt: Callable[[str], None]) -> None:
@@ -129,12 +124,9 @@ class Watchdog:
 
     def close(self) -> None:
         """End the helper process; a second call does nothing. The world is watched no more."""
-        pid, self._pid = self._pid, 0
-        if pid:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
-                os.waitpid(pid, 0)
-            os.close(self._lifeline)
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.end()
 
     def _answer(self, number: int, frame: FrameType | None) -> None:
         """Stop the call that the helper has asked to stop, if it still runs."""

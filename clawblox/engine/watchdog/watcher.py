@@ -1,6 +1,6 @@
 """The helper process of the watchdog. Standard library only: it stays near 9 MB.
 
-It sleeps in ``poll`` until the next look is due, the world closes its pipe, or the world is gone.
+It sleeps in ``poll`` until the next look is due, the world closes its socket, or the world is gone.
 It measures the CPU time of the whole process. That does not advance while the world is stopped or
 has no processor, so a busy machine ends no world.
 """
@@ -48,7 +48,7 @@ def main(
     patience_s: str,
     interval_s: str,
 ) -> None:
-    """Run the program: standard input is the pipe of the world, standard output the slot.
+    """Run the program: standard input is a socket of the world, standard output the slot.
 
     Args:
         world: Process id of the world, the parent.
@@ -89,7 +89,7 @@ class _Watching:
         self._cpu_s, self._memory_bytes, self._patience_s = cpu_s, memory_bytes, patience_s
 
     def run(self, interval_s: float) -> None:
-        """Look until the world lets go of its pipe, or is gone."""
+        """Look until the world closes its socket, or is gone."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._handle, select.POLLIN)
