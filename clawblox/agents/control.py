@@ -30,7 +30,7 @@ from clawblox.rundir.control_client import (
     find_sockets,
     request,
 )
-from clawblox.rundir.control_server import ControlServer, SendEvent
+from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.typed_values import converter
 
@@ -59,7 +59,6 @@ def make_control_server(
     """
 
     async def handle_send(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
-        _check_members("send", asked, "prompt")
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or not prompt:
             raise UsageError("prompt: must be text, not empty")
@@ -67,16 +66,18 @@ def make_control_server(
         return {"status": read_record()}
 
     async def handle_stop(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
-        _check_members("stop", asked, "grace_seconds")
         await stop(check_grace(asked.get("grace_seconds")))
         return {"status": read_record()}
 
-    async def handle_status(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
-        _check_members("status", asked)
+    async def handle_status(_asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
         return {"status": read_record()}
 
-    handlers = {"send": handle_send, "stop": handle_stop, "status": handle_status}
-    return ControlServer(directory.path, _NAME, handlers)
+    operations = {
+        "send": Operation(handle_send, takes=["prompt"]),
+        "stop": Operation(handle_stop, takes=["grace_seconds"]),
+        "status": Operation(handle_status),
+    }
+    return ControlServer(directory.path, _NAME, operations)
 
 
 async def open_control(server: ControlServer, agent: str) -> bool:
@@ -103,12 +104,6 @@ async def open_control(server: ControlServer, agent: str) -> bool:
         _log.warning("no control socket", agent=agent, error=str(error))
         return False
     return True
-
-
-def _check_members(op: str, asked: Mapping[str, Any], *known: str) -> None:
-    for key in asked:
-        if key not in known:
-            raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(known) or 'nothing'}")
 
 
 async def ask_agent(

@@ -11,13 +11,14 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
+import attrs
 import msgspec
 
 from clawblox.concurrency.deadlines import running_deadline
@@ -88,6 +89,39 @@ the handler defines what a cancellation leaves behind. Every exception goes to t
 """
 
 
+@attrs.frozen
+class Operation:
+    """An operation that clients can ask for.
+
+    Attributes:
+        handle: Does it.
+        takes: Names of the members that a request may have.
+        needs: Names of the members that it must have.
+    """
+
+    handle: Handler
+    takes: Collection[str] = ()
+    needs: Collection[str] = ()
+
+    def check_members(self, op: str, asked: Mapping[str, Any]) -> None:
+        """Refuse a request with an unknown member, because that may be meant to limit the request.
+
+        Args:
+            op: The name of the operation.
+            asked: The members of the request.
+
+        Raises:
+            UsageError: It has an unknown member, or lacks a needed one; names the member.
+        """
+        for key in asked:
+            if key not in self.needs and key not in self.takes:
+                takes = ", ".join([*self.needs, *self.takes]) or "nothing"
+                raise UsageError(f"{op} takes no {key!r}; it takes: {takes}")
+        for key in self.needs:
+            if key not in asked:
+                raise UsageError(f"{op} needs {key!r}")
+
+
 class ControlServer:
     """Serves one control socket of a run directory.
 
@@ -97,17 +131,17 @@ class ControlServer:
     Args:
         run_dir: The run directory, or the directory of an agent.
         name: Name of the socket, unique among the orchestrators of the directory.
-        handlers: What can be asked for, by ``op``.
+        operations: What can be asked for, by ``op``.
 
     Attributes:
         path: The socket file.
     """
 
-    def __init__(self, run_dir: Path, name: str, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, run_dir: Path, name: str, operations: Mapping[str, Operation]) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} cannot be the name of a control socket")
         self.path = control_dir(run_dir) / f"{name}.sock"
-        self._handlers = dict(handlers)
+        self._operations = dict(operations)
         self._run_dir = run_dir
         self._listeners: list[_Listener] = []
         self._accepting: anyio.CancelScope | None = None
@@ -245,7 +279,7 @@ class ControlServer:
                 await lines.write(answer)
 
     async def _read_request(self, lines: Lines) -> dict[str, Any] | None:
-        """Return a request whose ``op`` has a handler; None when the client asked nothing."""
+        """Return a request for a known operation; None when the client asked nothing."""
         line = b""
         async with running_deadline(_REQUEST_TIMEOUT_S) as waiting:
             line = await lines.read(MAX_REQUEST_BYTES)
@@ -255,14 +289,14 @@ class ControlServer:
             return None
         asked = _parse_request(line)
         op = asked.get("op")
-        if not isinstance(op, str) or op not in self._handlers:
-            known = ", ".join(self._handlers) or "none"
+        if not isinstance(op, str) or op not in self._operations:
+            known = ", ".join(self._operations) or "none"
             raise UsageError(f"unknown op {str(op)[:100]!r}; there are: {known}")
         return asked
 
     async def _handle(self, asked: dict[str, Any], lines: Lines) -> bytes | None:
         """Return the answer of the handler; None when the client is gone."""
-        handler = self._handlers[asked.pop("op")]
+        op = asked.pop("op")
         answer = None
 
         async def send_event(event: str, /, **fields: Any) -> None:
@@ -277,25 +311,26 @@ class ControlServer:
 
         async with anyio.create_task_group() as call:
             call.start_soon(_cancel_at_end, lines, call.cancel_scope)
-            answer = await _answer(handler, asked, send_event)
+            answer = await self._answer(op, asked, send_event)
             call.cancel_scope.cancel()
         return answer
+
+    async def _answer(self, op: str, asked: Mapping[str, Any], send_event: SendEvent) -> bytes:
+        operation = self._operations[op]
+        try:
+            operation.check_members(op, asked)
+            return encode_message({**await operation.handle(asked, send_event), "ok": True})
+        except ClawbloxError as error:
+            return _failure(error)
+        except Exception as error:  # noqa: BLE001 - it belongs to the client, and into the log
+            _log.defect("control handler failed", error)
+            return _failure(ClawbloxError(str(error)), type(error))
 
 
 async def _cancel_at_end(lines: Lines, call: anyio.CancelScope) -> None:
     while await lines.read_some():
         pass
     call.cancel()
-
-
-async def _answer(handler: Handler, arguments: Mapping[str, Any], send_event: SendEvent) -> bytes:
-    try:
-        return encode_message({**await handler(arguments, send_event), "ok": True})
-    except ClawbloxError as error:
-        return _failure(error)
-    except Exception as error:  # noqa: BLE001 - it belongs to the client, and into the log
-        _log.defect("control handler failed", error)
-        return _failure(ClawbloxError(str(error)), type(error))
 
 
 def _failure(error: ClawbloxError, kind: type[Exception] | None = None) -> bytes:

@@ -53,18 +53,21 @@ _OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     # A client that goes away must not leave an instance behind, nor choose another run directory.
     "start": _option_names(StartOptions, "detach", "run_dir", "tmux_session"),
 }
-_NEEDED: Final[Mapping[str, Sequence[str]]] = {
+NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "fork": ("checkpoint", "count"),
     "describe_blob": ("path",),
     "read_blob": ("path", "offset"),
     "write_blob": ("sha256", "size_bytes", "offset", "data"),
 }
-_ALLOWED: Final[Mapping[str, Sequence[str]]] = {
-    "save": ("instances",),
+"""The members that a request must have, by ``op``."""
+ALLOWED: Final[Mapping[str, Sequence[str]]] = {
+    **_OPTIONS,
+    "save": ("instances", *_OPTIONS["save"]),
     "stop": ("instances", "grace_seconds"),
-    "restart": ("instances",),
+    "restart": ("instances", *_OPTIONS["restart"]),
     "logs": ("instances", "follow", "tail"),
 }
+"""The other members that it may have."""
 
 
 @attrs.frozen
@@ -82,26 +85,6 @@ class Restarted:
     pid: int
     resume_path: Path | None
     ready_s: float
-
-
-def check_members(op: str, asked: Mapping[str, Any]) -> None:
-    """Refuse a request with an unknown member, because that may be meant to limit the request.
-
-    Args:
-        op: The operation.
-        asked: The members of the request.
-
-    Raises:
-        UsageError: It has an unknown member, or lacks a needed one; names the member.
-    """
-    needed = _NEEDED.get(op, ())
-    takes = (*needed, *_ALLOWED.get(op, ()), *_OPTIONS.get(op, ()))
-    for key in asked:
-        if key not in takes:
-            raise UsageError(f"{op} takes no {key!r}; it takes: {', '.join(takes)}")
-    for key in needed:
-        if key not in asked:
-            raise UsageError(f"{op} needs {key!r}")
 
 
 def read_names(asked: Mapping[str, Any]) -> list[str] | None:

@@ -52,8 +52,8 @@ from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
 from clawblox.world.archives import take_snapshots
-from clawblox.world.control_handlers import make_handlers
-from clawblox.world.control_sockets import Handlers
+from clawblox.world.control_handlers import make_operations
+from clawblox.world.control_sockets import Operations
 from clawblox.world.fleet import Fleet, ManyStart
 from clawblox.world.instance_calls import AsyncStartedInstance, InstanceCalls
 from clawblox.world.known_instances import Plan
@@ -80,8 +80,8 @@ class AsyncWorld(InstanceCalls):
         FetchError: The folder cannot be downloaded.
     """
 
-    def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
-        return make_handlers(fleet, self.start, self.fork, run_dir)
+    def _operations(self, fleet: Fleet, run_dir: Path) -> Operations:
+        return make_operations(fleet, self.start, self.fork, run_dir)
 
     async def start_many(
         self,

@@ -22,10 +22,11 @@ from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.errors import UsageError
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.blobs import describe_blob, read_piece, write_piece
-from clawblox.rundir.control_server import Handler, SendEvent
+from clawblox.rundir.control_server import Handler, Operation, SendEvent
 from clawblox.rundir.requests import (
+    ALLOWED,
+    NEEDED,
     Restarted,
-    check_members,
     describe_error,
     describe_event,
     describe_outcome,
@@ -54,8 +55,8 @@ Fork: TypeAlias = Callable[..., Awaitable[Batch[StartedWorld]]]
 _MoveBlob: TypeAlias = Callable[[Path, Mapping[str, Any], Callable[[], None]], Mapping[str, Any]]
 
 
-def make_handlers(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict[str, Handler]:
-    """Return the handlers for the instances of a run directory, by ``op``."""
+def make_operations(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict[str, Operation]:
+    """Return what can be asked for the instances of a run directory, by ``op``."""
     operations = _Operations(fleet, start, fork, run_dir)
     handlers: dict[str, Handler] = {
         "start": operations.start,
@@ -69,14 +70,10 @@ def make_handlers(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict
         "stop": operations.stop,
         "restart": operations.restart,
     }
-    return {op: partial(_check_and_handle, op, handler) for op, handler in handlers.items()}
-
-
-async def _check_and_handle(
-    op: str, handler: Handler, asked: Mapping[str, Any], send_event: SendEvent
-) -> Mapping[str, Any]:
-    check_members(op, asked)
-    return await handler(asked, send_event)
+    return {
+        op: Operation(handler, takes=ALLOWED.get(op, ()), needs=NEEDED.get(op, ()))
+        for op, handler in handlers.items()
+    }
 
 
 @attrs.frozen

@@ -11,11 +11,11 @@ from typing import TypeAlias
 import anyio
 
 from clawblox.concurrency.tasks import Tasks
-from clawblox.rundir.control_server import ControlServer, Handler
+from clawblox.rundir.control_server import ControlServer, Operation
 from clawblox.telemetry.own_log import OwnLog
 
-Handlers: TypeAlias = Mapping[str, Handler]
-"""Handlers of requests, by name of the operation."""
+Operations: TypeAlias = Mapping[str, Operation]
+"""What other processes can ask for, by ``op``."""
 
 _serial = itertools.count()
 
@@ -27,12 +27,12 @@ class ControlSockets:
 
     Args:
         tasks: Task group that serves the sockets.
-        make_handlers: Returns the handlers for the instances of a run directory.
+        make_operations: Returns the operations on the instances of a run directory.
     """
 
-    def __init__(self, tasks: Tasks, make_handlers: Callable[[Path], Handlers]) -> None:
+    def __init__(self, tasks: Tasks, make_operations: Callable[[Path], Operations]) -> None:
         self._tasks = tasks
-        self._make_handlers = make_handlers
+        self._make_operations = make_operations
         self._name = f"{os.getpid()}-{next(_serial)}"
         self._servers: dict[Path, ControlServer | None] = {}
         self._lock = anyio.Lock()
@@ -51,7 +51,7 @@ class ControlSockets:
         return "" if self._servers[run_dir] is None else self._name
 
     async def _serve(self, run_dir: Path) -> ControlServer | None:
-        server = ControlServer(run_dir, self._name, self._make_handlers(run_dir))
+        server = ControlServer(run_dir, self._name, self._make_operations(run_dir))
         try:
             await server.open()
         except OSError as error:

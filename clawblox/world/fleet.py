@@ -44,7 +44,7 @@ from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.control_sockets import ControlSockets, Handlers
+from clawblox.world.control_sockets import ControlSockets, Operations
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.http_clients import HttpClients
 from clawblox.world.known_instances import KnownInstances, Plan, rename_runs
@@ -87,7 +87,7 @@ class Fleet(KnownInstances):
 
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
-        make_handlers: Returns the request handlers for the instances of a run directory.
+        make_operations: Returns the operations on the instances of a run directory.
         settle_sessions: Called when an instance was started, before it counts as ready; what it
             returns is called after that.
 
@@ -102,7 +102,7 @@ class Fleet(KnownInstances):
     def __init__(
         self,
         max_log_bytes: int | None,
-        make_handlers: Callable[[Fleet, Path], Handlers],
+        make_operations: Callable[[Fleet, Path], Operations],
         settle_sessions: Callable[[Fleet, InstanceHandle], Awaitable[Callable[[], None]]],
     ) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Fleet(KnownInstances):
         self._launcher = Launcher(current_ramp())
         self._is_interrupted = False
         self.http_clients = HttpClients()
-        self._controls = ControlSockets(self._services, partial(make_handlers, self))
+        self._controls = ControlSockets(self._services, partial(make_operations, self))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:

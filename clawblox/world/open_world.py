@@ -32,7 +32,7 @@ from clawblox.rundir.records import read_running
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.control_sockets import Handlers
+from clawblox.world.control_sockets import Operations
 from clawblox.world.fleet import Fleet
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave
@@ -164,15 +164,15 @@ class OpenWorld(WorldMetadata):
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Fleet]:
         config = await run_blocking(lambda: self._config)
-        async with Fleet(self._max_log_bytes, self._handlers, settle_sessions).opened() as fleet:
+        async with Fleet(self._max_log_bytes, self._operations, settle_sessions).opened() as fleet:
             if self._attach_dir is not None:
                 attached = await fleet.attach(config, self._attach_dir)
                 self._note_started(attached)
             yield fleet
 
     @abstractmethod
-    def _handlers(self, fleet: Fleet, run_dir: Path) -> Handlers:
-        """Return the request handlers for the instances of a run directory."""
+    def _operations(self, fleet: Fleet, run_dir: Path) -> Operations:
+        """Return the operations on the instances of a run directory."""
 
     def _open_fleet(self) -> Fleet:
         if self._fleet is None:

@@ -11,7 +11,7 @@ from clawblox.config.options import ManyOptions, SaveOptions, SharedOptions, Sta
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ConfigError
 from clawblox.instance.launch import plan_launch
-from clawblox.rundir.requests import check_members
+from clawblox.rundir.requests import ALLOWED, NEEDED
 from docs.option_docstrings import TARGETS, Target, render
 from tests.support import make_world
 
@@ -55,8 +55,8 @@ def test_a_record_holds_every_option_by_its_name_and_no_value_of_a_variable(
 
 def test_a_request_takes_the_options_by_their_names() -> None:
     fork = {field.name for field in attrs.fields(ManyOptions)} - {"resume", "detach"}
-    check_members("fork", {**dict.fromkeys(fork), "checkpoint": None, "count": 1})
-    check_members("save", dict.fromkeys(field.name for field in attrs.fields(SaveOptions)))
+    assert {*ALLOWED["fork"], *NEEDED["fork"]} == {*fork, "checkpoint", "count"}
+    assert {*ALLOWED["save"]} == {*attrs.fields_dict(SaveOptions), "instances"}
 
 
 def test_a_wrong_value_is_refused_when_the_options_are_made_and_named() -> None:

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from clawblox.rundir.control_client import find_sockets
-from clawblox.rundir.control_server import ControlServer, Handler, SendEvent
+from clawblox.rundir.control_server import ControlServer, Handler, Operation, SendEvent
 
 
 @pytest.fixture(
@@ -59,12 +59,24 @@ class Endless:
         raise AssertionError("unreachable")
 
 
+class Anything(tuple[str, ...]):
+    """The names of all members."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def with_any_members(**handlers: Handler) -> dict[str, Operation]:
+    """Return operations that take any members."""
+    return {op: Operation(handler, takes=Anything()) for op, handler in handlers.items()}
+
+
 @contextlib.asynccontextmanager
 async def serving(
     run_dir: Path, name: str = "1-1", **handlers: Handler
 ) -> AsyncIterator[ControlServer]:
     """Serve, and close at the end."""
-    server = ControlServer(run_dir, name, {"echo": echo, "count": count, **handlers})
+    server = ControlServer(run_dir, name, with_any_members(echo=echo, count=count, **handlers))
     await server.open()
     async with anyio.create_task_group() as group:
         group.start_soon(server.run)

@@ -28,14 +28,14 @@ pytestmark = pytest.mark.anyio
 ORCHESTRATOR = """
 import anyio, os, sys
 from pathlib import Path
-from clawblox.rundir.control_server import ControlServer
+from clawblox.rundir.control_server import ControlServer, Operation
 
 async def wait(arguments, send_event):
     await send_event("waiting", pid=os.getpid())
     await anyio.sleep_forever()
 
 async def main():
-    server = ControlServer(Path(sys.argv[1]), sys.argv[2], {"wait": wait})
+    server = ControlServer(Path(sys.argv[1]), sys.argv[2], {"wait": Operation(wait)})
     await server.open()
     {extra}
     print("open", flush=True)

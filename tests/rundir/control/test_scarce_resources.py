@@ -16,7 +16,7 @@ import pytest
 from clawblox.rundir import control_client as control
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
-from clawblox.rundir.control_server import ControlServer
+from clawblox.rundir.control_server import ControlServer, Operation
 from clawblox.system import sockets
 from tests.rundir.control.conftest import Endless, RawClient, echo, events_of, find, serving
 from tests.support import open_fds, wait_until, wait_until_async
@@ -126,7 +126,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 async def test_a_client_waits_for_its_turn_when_too_many_wait(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_BACKLOG", 0)
-    server = ControlServer(run_dir, "1-1", {"echo": echo})
+    server = ControlServer(run_dir, "1-1", {"echo": Operation(echo)})
     await server.open()
     answers: list[dict[str, Any]] = []
 

@@ -17,7 +17,7 @@ import pytest
 from clawblox.errors import ControlError
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
-from clawblox.rundir.control_server import ControlServer, SendEvent
+from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, find, serving
 from tests.support import HANG_S, wait_until_async
 
@@ -124,7 +124,7 @@ async def test_a_cancelled_server_cancels_its_handlers_and_removes_its_socket(
     run_dir: Path,
 ) -> None:
     endless = Endless()
-    server = ControlServer(run_dir, "1-1", {"endless": endless})
+    server = ControlServer(run_dir, "1-1", {"endless": Operation(endless)})
     await server.open()
     async with anyio.create_task_group() as group:
         group.start_soon(server.run)
