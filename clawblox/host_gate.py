@@ -2,8 +2,8 @@
 
 A web page can make a browser send requests to a loopback port, by DNS rebinding or across
 origins. Such a request has a foreign ``Host`` or ``Origin``, or is ``cross-site`` by its
-``Sec-Fetch-Site``. The worlds of the kit and the proxies of agents refuse it before any route sees
-it.
+``Sec-Fetch-Site``. The worlds of the kit, the proxies of agents and the metrics endpoint refuse it
+before any route sees it.
 """
 
 from __future__ import annotations

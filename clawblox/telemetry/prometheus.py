@@ -27,6 +27,7 @@ from clawblox.concurrency.tasks import in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
 from clawblox.extras import install_command
+from clawblox.host_gate import find_refusal
 from clawblox.protocol import TickRate
 from clawblox.results import Labels, format_label
 from clawblox.telemetry.metrics import AgentMetrics, Histogram, Metrics
@@ -231,8 +232,16 @@ def _guarded(app: WSGIApplication) -> WSGIApplication:
 
 
 def _refuse(environ: WSGIEnvironment) -> str | None:
-    if not _LOOPBACK_NAME.fullmatch(environ.get("HTTP_HOST", "")) or "HTTP_ORIGIN" in environ:
-        return "403 Forbidden"
+    def read(name: str) -> list[str]:
+        value = environ.get(f"HTTP_{name.upper().replace('-', '_')}")
+        return [] if value is None else [value]
+
+    def is_own(authority: str) -> bool:  # a tunnel may have another port
+        return _LOOPBACK_NAME.fullmatch(authority) is not None
+
+    refusal = find_refusal(is_own, environ["REQUEST_METHOD"], read, has_pages=False)
+    if refusal is not None:
+        return f"{refusal[0]} {refusal[1]}"
     if environ["PATH_INFO"] != _PATH:
         return "404 Not Found"
     return None if environ["REQUEST_METHOD"] == "GET" else "405 Method Not Allowed"

@@ -296,12 +296,12 @@ HOSTS = {
     "localhost:9100": 200,
     "LOCALHOST": 200,
     "[::1]:9100": 200,
-    "evil.example": 403,
-    "localhost.evil.example:9100": 403,
-    "127.0.0.1.evil.example": 403,
-    "evil.example:9100@localhost": 403,
-    "0.0.0.0:9100": 403,
-    "": 403,
+    "evil.example": 421,
+    "localhost.evil.example:9100": 421,
+    "127.0.0.1.evil.example": 421,
+    "evil.example:9100@localhost": 421,
+    "0.0.0.0:9100": 421,
+    "": 421,
 }
 
 
@@ -319,7 +319,7 @@ async def test_a_request_without_or_with_two_hosts_is_refused(metrics: Metrics) 
     async with endpoint_of(metrics) as endpoint:
         for hosts in (b"", b"Host: localhost\r\nHost: evil.example\r\n"):
             answer = await anyio.to_thread.run_sync(raw_request, port_of(endpoint), hosts)
-            assert answer.startswith(b"HTTP/1.0 403 ")
+            assert answer.startswith(b"HTTP/1.0 421 ")
             assert b"clawblox_starts" not in answer
 
 
@@ -333,9 +333,10 @@ def raw_request(port: int, headers: bytes) -> bytes:
 @pytest.mark.anyio
 async def test_a_web_page_is_refused(metrics: Metrics) -> None:
     async with endpoint_of(metrics) as endpoint:
-        answer = await get(endpoint, headers={"Origin": "http://localhost:3000"})
-        assert answer.status == 403
-        assert "access-control-allow-origin" not in answer.headers
+        for header in ({"Origin": "http://localhost:3000"}, {"Sec-Fetch-Site": "cross-site"}):
+            answer = await get(endpoint, headers=header)
+            assert answer.status == 403
+            assert "access-control-allow-origin" not in answer.headers
 
 
 @pytest.mark.anyio
