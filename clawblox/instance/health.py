@@ -49,6 +49,8 @@ _FIRST_DELAY_S = 0.002
 _LAST_DELAY_S = 0.02
 _LONG_S, _SLOW_DELAY_S = 5.0, 0.05
 _LONGEST_WAIT_S = 0.25
+_LAST_LOOK_S = 0.25
+"""Longest time for the look at the deadline of a start."""
 _ANSWER_TIMEOUT_S = 5.0
 _DRAIN_TIMEOUT_S = 0.2
 _MAX_ANSWER_BYTES = 1 << 20
@@ -228,29 +230,54 @@ class Probe:
         return None
 
 
-def steps_until_ready(probe: Probe, expected_s: float) -> Steps:
+def steps_until_ready(probe: Probe, expected_s: float, timeout: float) -> Steps:
     """Probe until the world reports ready; another process may have answered.
 
     Args:
         probe: The probe.
         expected_s: Seconds that the fastest world so far took; 0 if not known. Probing begins at
             half of it, and after 0.25 s at the latest, since this world may be faster.
+        timeout: Seconds in which it must report ready.
+
+    Returns:
+        Whether it reported ready in time. The last look begins at the deadline, which may have
+        passed while this process slept.
 
     Raises:
         HaltedAtStart: The world reports that it has halted.
         OSError: There are no file descriptors left, or the log cannot be read.
     """
     begun_at = time.monotonic()
+    deadline = begun_at + timeout
     if expected_s and probe.interval is None and not probe.is_inherited:
-        yield Wait(min(expected_s / 2, _LONGEST_WAIT_S))
+        yield Wait(min(expected_s / 2, _LONGEST_WAIT_S, timeout))
     delay = _FIRST_DELAY_S
-    while not (yield from probe.look()):
+    while True:
+        is_last = (now := time.monotonic()) >= deadline
+        if (yield from _look_until(probe, now + _LAST_LOOK_S if is_last else deadline)):
+            return True
         if probe.report.halt is not None:
             raise HaltedAtStart(probe.report.halt)
-        yield Wait(delay if probe.interval is None else probe.interval)
-        is_slow = time.monotonic() - begun_at > _LONG_S
-        delay = min(delay * 2, _SLOW_DELAY_S if is_slow else _LAST_DELAY_S)
-    return True
+        if is_last:
+            return False
+        now = time.monotonic()
+        pause = delay if probe.interval is None else probe.interval
+        yield Wait(max(0.0, min(pause, deadline - now)))
+        delay = min(delay * 2, _SLOW_DELAY_S if now - begun_at > _LONG_S else _LAST_DELAY_S)
+
+
+def _look_until(probe: Probe, deadline: float) -> Steps:
+    """Look once, until the deadline, a time of the monotonic clock."""
+    steps = probe.look()
+    try:
+        wait = next(steps)
+        while (left := deadline - time.monotonic()) > 0:
+            wait = steps.send((yield wait._replace(seconds=min(wait.seconds, left))))
+    except StopIteration as end:
+        return bool(end.value)
+    finally:
+        steps.close()
+    return False
 
 
 def require_own_listener(probe: Probe, mark: Mark) -> None:
@@ -450,17 +477,15 @@ def look_once(probe: Probe, seconds: float) -> bool:
     Raises:
         OSError: There are no file descriptors left, or the log cannot be read.
     """
-    deadline = time.monotonic() + seconds
-    steps = probe.look()
+    steps = _look_until(probe, time.monotonic() + seconds)
     try:
         wait = next(steps)
-        while (left := deadline - time.monotonic()) > 0:
+        while True:
             poll = select.poll()
             if wait.fd >= 0:
                 poll.register(wait.fd, wait.events)
-            wait = steps.send(bool(poll.poll(1000 * min(left, wait.seconds))))
+            wait = steps.send(bool(poll.poll(1000 * wait.seconds)))
     except StopIteration as end:
         return bool(end.value)
     finally:
         steps.close()
-    return False

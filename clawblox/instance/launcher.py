@@ -25,15 +25,12 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_blocking
-from clawblox.instance.health import READ, Steps, Wait, steps_until_ready
+from clawblox.instance.health import READ, Steps, Wait
 from clawblox.instance.instance import Instance
 from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.own_log import OwnLog
-
-_LAST_LOOK_S = 0.25
-"""Seconds for one more probe after the deadline, which may have passed while this process slept."""
 
 _SLOW_S = 5.0
 """Seconds after which a start is slow, and until the second look at why it is."""
@@ -68,8 +65,6 @@ class _Start:
     waits_until: float = math.inf
     looks_at: float = math.inf
     look_interval: float = attrs.field(factory=lambda: _SLOW_S)
-    deadline: float = math.inf
-    has_had_last_look: bool = False
 
 
 class Launcher:
@@ -265,10 +260,8 @@ class _Work:
         try:
             pidfd = start.instance.bring_up()
             self._tell(start, start.on_spawned)
-            begun_at = time.monotonic()
-            start.looks_at = begun_at + start.look_interval
-            start.deadline = begun_at + start.instance.launch.options.health_timeout
-            start.steps = steps_until_ready(start.instance.running.probe, self._ramp.fastest_s)
+            start.looks_at = time.monotonic() + start.look_interval
+            start.steps = start.instance.running.look_until_ready(self._ramp.fastest_s)
             if pidfd < 0:
                 self.end(start, Ending.EXITED)
                 return
@@ -298,9 +291,6 @@ class _Work:
             start.timer = 0
             try:
                 now = time.monotonic()
-                if now >= start.deadline:
-                    self._pass_deadline(start)
-                    continue
                 if now >= start.looks_at:
                     start.looks_at = now + start.look_interval
                     start.look_interval *= 2  # the looks at many slow starts must not delay them
@@ -330,27 +320,16 @@ class _Work:
             text = f"the world is not ready: {obstacle}; {obstacle.hint}"
             _log.warning(text, instance=start.instance.name)
 
-    def _pass_deadline(self, start: _Start) -> None:
-        self._forget_wait(start)
-        assert start.steps is not None
-        start.steps.close()
-        if start.has_had_last_look:
-            self.end(start, Ending.LATE)
-            return
-        start.has_had_last_look = True
-        start.deadline = time.monotonic() + _LAST_LOOK_S
-        start.steps = steps_until_ready(start.instance.running.probe, 0.0)
-        self._advance(start, lambda steps: next(steps))
-
     def _advance(self, start: _Start, resume: Callable[[Steps], Wait]) -> None:
         try:
             self._forget_wait(start)
             assert start.steps is not None
             try:
                 wait = resume(start.steps)
-            except StopIteration:
-                start.instance.settle()
-                self.end(start, Ending.READY)
+            except StopIteration as end:
+                if end.value:
+                    start.instance.settle()
+                self.end(start, Ending.READY if end.value else Ending.LATE)
             else:
                 self._wait_for(start, wait)
         except Exception as error:  # noqa: BLE001 - it belongs to the caller of `Launcher.run`
@@ -365,7 +344,7 @@ class _Work:
         self._set_timer(start)
 
     def _set_timer(self, start: _Start) -> None:
-        at = min(start.waits_until, start.deadline, start.looks_at)
+        at = min(start.waits_until, start.looks_at)
         if at < math.inf:
             start.timer = next(self._serial)
             heapq.heappush(self._timers, (at, start.timer, start))

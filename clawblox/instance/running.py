@@ -19,7 +19,7 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
-from clawblox.instance.health import Probe
+from clawblox.instance.health import Probe, Steps, steps_until_ready
 from clawblox.instance.launch import Launch
 from clawblox.instance.listening import Obstacle, find_elsewhere, find_kept_socket
 from clawblox.protocol import WorldEnvironment
@@ -226,6 +226,14 @@ class Running:
             log_lines = last_lines(self.named.log_file, start=self.processes.log_start)
             kept = find_kept_socket(*place, log_lines)
         return kept or find_elsewhere(*place)
+
+    def look_until_ready(self, expected_s: float) -> Steps:
+        """Return the steps that probe the world until it is ready or late.
+
+        Args:
+            expected_s: As :func:`clawblox.instance.health.steps_until_ready` takes it.
+        """
+        return steps_until_ready(self.probe, expected_s, self.launch.options.health_timeout)
 
     @cached_property
     def probe(self) -> Probe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import socket
@@ -349,7 +350,7 @@ async def test_a_ready_line_in_the_log_is_not_enough_without_a_listener(tmp_path
 async def become_ready(probe: Probe, cookie: str) -> None:
     """Wait until the world says that it is ready, and see that it is the one with the cookie."""
     with anyio.fail_after(HANG_S):
-        await run_steps(steps_until_ready(probe, 0.0))
+        await run_steps(steps_until_ready(probe, 0.0, HANG_S))
     mark = Mark(f"CLAWBLOX_INSTANCE={cookie}".encode())
     await anyio.to_thread.run_sync(require_own_listener, probe, mark)
 
@@ -429,9 +430,32 @@ async def test_probing_begins_when_a_world_can_be_ready(
     probe = Looks(**kind)
     begun_at = anyio.current_time()
     with anyio.fail_after(HANG_S):
-        await run_steps(steps_until_ready(cast(Probe, probe), expected_s))
+        await run_steps(steps_until_ready(cast(Probe, probe), expected_s, HANG_S))
     assert len(probe.at) == 2
     assert probe.at[0] - begun_at >= at_s
+
+
+async def test_a_world_is_looked_at_once_although_its_deadline_has_passed() -> None:
+    probe = Looks()
+    assert not await run_steps(steps_until_ready(cast(Probe, probe), 0.0, 0.0))
+    assert await run_steps(steps_until_ready(cast(Probe, probe), 0.0, 0.0))
+    assert len(probe.at) == 2
+
+
+class Silent(Looks):
+    """A probe of a world that accepts a connection and never answers."""
+
+    def look(self) -> Steps:
+        self.at.append(anyio.current_time())
+        while True:
+            yield Wait(math.inf)
+
+
+async def test_a_look_without_an_answer_ends_at_the_deadline_and_is_followed_by_one_more() -> None:
+    probe = Silent()
+    with anyio.fail_after(HANG_S):
+        assert not await run_steps(steps_until_ready(cast(Probe, probe), 0.0, 0.1))
+    assert len(probe.at) == 2
 
 
 @pytest.mark.thorough

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -29,9 +28,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 class Start:
     """Stands for an instance: a real process, and a probe that a test decides about."""
 
-    def __init__(self, looks: list[bool], health_timeout: float = HANG_S) -> None:
-        self.launch = SimpleNamespace(options=SimpleNamespace(health_timeout=health_timeout))
-        self.running = SimpleNamespace(probe=self)
+    def __init__(self, looks: list[bool], timeout: float = HANG_S) -> None:
+        self.timeout = timeout
+        self.running = self
         self.process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=-1)
         self.pidfd = os.pidfd_open(self.process.pid)
         self.looks = looks
@@ -44,12 +43,12 @@ class Start:
             raise self.error
         return self.pidfd
 
-    def watch_until_ready(self, expected_s: float) -> Steps:
+    def look_until_ready(self, expected_s: float) -> Steps:
         for is_ready in self.looks:
             yield Wait(0.001)
             if is_ready:
                 return True
-        yield Wait(HANG_S)
+        yield Wait(self.timeout)
         return False
 
     def settle(self) -> None:
@@ -64,11 +63,6 @@ class Start:
         return await launcher.run(
             cast(Instance, self), on_spawned=self.has_begun.set, on_pace=lambda _: None
         )
-
-
-@pytest.fixture(autouse=True)
-def probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawblox.instance.launcher.steps_until_ready", Start.watch_until_ready)
 
 
 @pytest.fixture
@@ -87,7 +81,7 @@ def make_launcher() -> Launcher:
 async def test_a_start_ends_as_its_probe_its_process_or_its_deadline_says(
     starts: list[Start],
 ) -> None:
-    ready, ended, late = Start([False, True]), Start([]), Start([], health_timeout=0.01)
+    ready, ended, late = Start([False, True]), Start([]), Start([], timeout=0.01)
     starts += [ready, ended, late]
     ended.process.kill()
     with anyio.fail_after(HANG_S):
