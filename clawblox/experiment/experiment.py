@@ -16,29 +16,29 @@ from clawblox.concurrency.threads import run_blocking, run_checked, run_interrup
 from clawblox.config.arguments import check_duration, check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
-from clawblox.experiment.derived import DerivedFiles
-from clawblox.experiment.events import ExperimentEvent
-from clawblox.experiment.experiment_run import ExperimentRun
-from clawblox.experiment.forking import Fork, plan_fork, record_branches
 from clawblox.experiment.history.checkpoints import Checkpoint, CheckpointRef
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.notices.notifier import Notifier
-from clawblox.experiment.opening import OpenExperiment, open_experiment
 from clawblox.experiment.plan.plan import Plan
-from clawblox.experiment.record import ExperimentRecord
-from clawblox.experiment.reporting import EventHook, Reporter, RowHook
-from clawblox.experiment.requests import make_control_server
-from clawblox.experiment.rescoring import OnRescored, Rescoring, ignore_rescored
+from clawblox.experiment.reading.record import ExperimentRecord
+from clawblox.experiment.reading.selection import check_chains
 from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.schedule.ports import Workshop
-from clawblox.experiment.selection import check_chains
-from clawblox.experiment.session import Session, set_aside_failed
+from clawblox.experiment.session.events import ExperimentEvent
+from clawblox.experiment.session.experiment_run import ExperimentRun
+from clawblox.experiment.session.forking import Fork, plan_fork, record_branches
+from clawblox.experiment.session.opening import OpenExperiment, open_experiment
+from clawblox.experiment.session.reporting import EventHook, Reporter, RowHook
+from clawblox.experiment.session.requests import make_control_server
+from clawblox.experiment.session.rescoring import OnRescored, Rescoring, ignore_rescored
+from clawblox.experiment.session.session import Session, set_aside_failed
+from clawblox.experiment.session.workshops import make_workshop
+from clawblox.experiment.tables.derived import DerivedFiles
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
-from clawblox.experiment.workshops import make_workshop
 from clawblox.rundir.control_server import ControlServer
 from clawblox.system.clock import Clock, SystemClock
 from clawblox.telemetry.events import Subscription

@@ -20,7 +20,7 @@ from clawblox.experiment.history.journal import Journal, fold_lines
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.state import AttemptState, GenerationState
 from clawblox.experiment.live.preparing import find_archive, find_attempt
-from clawblox.experiment.record import ExperimentRecord
+from clawblox.experiment.reading.record import ExperimentRecord
 from clawblox.system.trees import remove_tree, tree_size
 from clawblox.team.pointer import read_pointer
 

@@ -14,7 +14,7 @@ from typing import Any
 from clawblox.experiment import layout
 from clawblox.experiment.history.state import AttemptState, GenerationState
 from clawblox.experiment.live.preparing import find_attempt
-from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.replay.attempt_places import AttemptPlace, RecordedAttempt
 from clawblox.world.recorded_worlds import find_forger
 

@@ -25,9 +25,9 @@ from clawblox.experiment.history.lines import About, LineType
 from clawblox.experiment.history.state import ExperimentState, GenerationState
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.live.preparing import find_archive
-from clawblox.experiment.record import ExperimentRecord, read_experiment
-from clawblox.experiment.rescoring import Rescoring, find_end
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
+from clawblox.experiment.session.rescoring import Rescoring, find_end
 from clawblox.foreign_values import parse_document, whole_number
 from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_history
 from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd, ReachedWorld

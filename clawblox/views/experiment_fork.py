@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from clawblox.errors.general import shorten
-from clawblox.experiment.forking import Fork
 from clawblox.experiment.history.checkpoints import Branch
 from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.session.forking import Fork
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_cost, format_rough_seconds

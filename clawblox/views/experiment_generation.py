@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from clawblox.columns import Column, format_lines
-from clawblox.experiment.inspection import InspectedAgent, InspectedGeneration
+from clawblox.experiment.reading.inspection import InspectedAgent, InspectedGeneration
 from clawblox.experiment.tables.rows import Row, RowFacts
 from clawblox.printable import printable, printable_name
 from clawblox.protocol import parse_errors

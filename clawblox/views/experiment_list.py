@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clawblox.columns import Column, format_lines
-from clawblox.experiment.overview import ExperimentOverview
+from clawblox.experiment.reading.overview import ExperimentOverview
 from clawblox.printable import printable_name
 from clawblox.views.experiments import describe_driver
 from clawblox.views.formatting import format_age, format_cost, shorten_path

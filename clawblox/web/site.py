@@ -21,8 +21,8 @@ from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.agents.listing import make_scope
 from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.config.world_toml import CONFIG_NAME
-from clawblox.experiment.overview import ExperimentOverview, read_overview
-from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.reading.overview import ExperimentOverview, read_overview
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.rundir.experiments import (
     JOURNAL_NAME,
     PLAN_NAME,

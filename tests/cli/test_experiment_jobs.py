@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from tests.agents.standins import misbehave
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, look

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from clawblox.cli.running.smoke_run import smoke_directory
-from clawblox.experiment import overview
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal
-from clawblox.experiment.overview import read_overview, sort_experiments
+from clawblox.experiment.reading import overview
+from clawblox.experiment.reading.overview import read_overview, sort_experiments
 from clawblox.rundir import driver_lease
 from clawblox.rundir.find_runs import find_experiments_below
 from tests.cli.conftest import Start

@@ -10,9 +10,9 @@ import pytest
 
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
-from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Cluster, Plan
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.session.opening import open_experiment
 from tests.cli.conftest import Start
 from tests.cli.terminal import CTRL_C, terminal
 from tests.cli.test_experiment import KEYS, write_plan

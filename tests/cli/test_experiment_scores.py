@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from tests.cli.conftest import Start, assert_nothing_runs
 from tests.cli.test_experiment import KEYS, refuse, write_plan
 from tests.cli.test_experiment_options import (

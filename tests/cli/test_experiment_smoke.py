@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start, assert_nothing_runs
 from tests.cli.test_experiment import KEYS, refuse, write_plan

@@ -16,12 +16,12 @@ import pytest
 from clawblox.cli.commands.generations import command as generations
 from clawblox.cli.running.generation_plans import GenerationOptions, make_room, open_generations
 from clawblox.errors import ConfigError, RunLockedError, UsageError
-from clawblox.experiment.harness_import import RecordedOptions
+from clawblox.experiment.harness.script_files import RecordedOptions
 from clawblox.experiment.history.journal import Journal, read_lines
-from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.replacing import set_experiment_aside
+from clawblox.experiment.session.opening import open_experiment
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
 from tests.files import read_all

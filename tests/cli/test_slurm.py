@@ -13,7 +13,7 @@ from typing import IO, TypeAlias
 
 import pytest
 
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from tests.agents.standins import misbehave
 from tests.cli import slurm
 from tests.cli.conftest import Start, assert_nothing_runs, environment

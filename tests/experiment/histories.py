@@ -11,17 +11,17 @@ import anyio.abc
 import attrs
 
 from clawblox.errors import UsageError
-from clawblox.experiment import opening
-from clawblox.experiment.experiment_run import RunOutcome
-from clawblox.experiment.forking import Fork, plan_fork
 from clawblox.experiment.history.lines import About, Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
-from clawblox.experiment.opening import OpenExperiment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
-from clawblox.experiment.session import Session
+from clawblox.experiment.session import opening
+from clawblox.experiment.session.experiment_run import RunOutcome
+from clawblox.experiment.session.forking import Fork, plan_fork
+from clawblox.experiment.session.opening import OpenExperiment
+from clawblox.experiment.session.session import Session
 from clawblox.experiment.tables.chain_set import all_chains
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.experiment.memory_journal import Killed, MemoryJournal

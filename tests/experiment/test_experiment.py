@@ -31,9 +31,9 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Condition, Plan
-from clawblox.experiment.record import read_experiment
-from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.ports import Order, Room
+from clawblox.experiment.session.requests import ask_experiment
 from clawblox.system.append_log import OwnedLog
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock

@@ -19,7 +19,7 @@ from clawblox.experiment.inputs import digest_inputs
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.live.attempt_files import AttemptRecord, RecordedAgent, write_record
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from tests.experiment.history.test_machine import record
 from tests.support import make_world

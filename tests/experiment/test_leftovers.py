@@ -12,9 +12,9 @@ from clawblox.errors import ClawbloxError, RunLockedError
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
-from clawblox.experiment.opening import open_experiment
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.session.opening import open_experiment
 from clawblox.team.pointer import write_pointer
 from tests.support import make_world
 

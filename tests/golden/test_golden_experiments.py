@@ -19,7 +19,7 @@ import pytest
 from clawblox import ClawbloxError
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.machine import Over, last_generation, next_step
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from tests.experiment.test_experiment import Scene, run
 from tests.golden.test_golden_run_directory import ADVICE
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.web.site import Site, identify
 from tests.golden.test_golden_experiments import V1_SCORED
 from tests.golden.test_golden_run_directory import V1

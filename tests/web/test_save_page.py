@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import save_checkpoint
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.manifest import manifest_path
 from clawblox.web.site import NoSuchPage, Site
 from tests.checkpoint import archives

@@ -48,15 +48,15 @@ from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import WORK, Line
 from clawblox.experiment.live.survey import Stage, Survey
-from clawblox.experiment.opening import check_amendment
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
-from clawblox.experiment.record import read_experiment
-from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.score_functions import load_score
+from clawblox.experiment.session.opening import check_amendment
+from clawblox.experiment.session.requests import ask_experiment
+from clawblox.experiment.session.workshops import survey_experiment
 from clawblox.experiment.tables.lead_time import find_lead_time
-from clawblox.experiment.workshops import survey_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.spelling import nearest_name
 from clawblox.views.experiment_plan import describe_plan

@@ -25,11 +25,11 @@ from clawblox.config.arguments import check_duration
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.forking import Fork, plan_fork
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.live.survey import survey_plan
-from clawblox.experiment.record import ExperimentRecord, read_experiment
-from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
+from clawblox.experiment.session.forking import Fork, plan_fork
+from clawblox.experiment.session.requests import ask_experiment
 from clawblox.experiment.tables.status import RUNNING
 from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiment_fork import ForkPreview, describe_fork

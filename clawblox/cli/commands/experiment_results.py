@@ -26,7 +26,7 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.tables.results import MEANS, Results, join_results
 from clawblox.experiment.tables.rows import Row
 from clawblox.printable import printable

@@ -31,9 +31,9 @@ from clawblox.cli.running.experiment_status import look_at_experiment
 from clawblox.cli.running.experiment_table import watch_experiment
 from clawblox.cli.terminal.output import Output, OutputGone, note, table_width
 from clawblox.errors import UsageError
-from clawblox.experiment.inspection import find_row, inspect_generation
-from clawblox.experiment.overview import MAX_EXPERIMENTS, read_overview, sort_experiments
-from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.reading.inspection import find_row, inspect_generation
+from clawblox.experiment.reading.overview import MAX_EXPERIMENTS, read_overview, sort_experiments
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.views.experiment_generation import describe_generation, generation_document
 from clawblox.views.experiment_list import describe_experiments
 from clawblox.views.experiments import MAX_COLUMNS, describe_status

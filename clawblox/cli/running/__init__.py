@@ -23,7 +23,6 @@
 - ``smoke_run``: runs each condition of a plan for a minute.
 - ``experiment_status``: looks at an experiment that any process runs.
 - ``generation_plans``: the experiments of ``generations``.
-- ``login_file``: the login of their agents in a file.
 - ``plan_settings``: fields of plans that ``--set`` and ``--score`` set.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 """

@@ -109,7 +109,7 @@ def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
 
 def _find_experiments() -> list[Path]:
     # Here, because a directory that was typed needs nothing of experiments, slow to import.
-    from clawblox.experiment.overview import is_experiment, sort_experiments
+    from clawblox.experiment.reading.overview import is_experiment, sort_experiments
 
     found = filter(is_experiment, sort_experiments(Path.cwd()))
     return [directory for directory in found if not is_smoke_run(directory)]

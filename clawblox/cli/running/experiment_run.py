@@ -32,10 +32,10 @@ from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.tasks import Tasks
-from clawblox.experiment.events import ExperimentEvent
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.experiment_run import EXIT_STATUS, RunOutcome
 from clawblox.experiment.history.state import AttemptState
+from clawblox.experiment.session.events import ExperimentEvent
+from clawblox.experiment.session.experiment_run import EXIT_STATUS, RunOutcome
 from clawblox.telemetry.events import Subscription
 from clawblox.views.experiments import describe_waits, summarise_experiment
 from clawblox.views.formatting import format_json, shorten_path, suggest

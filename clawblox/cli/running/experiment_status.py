@@ -12,8 +12,8 @@ import attrs
 from clawblox.cli.running.experiment_table import ExperimentLook
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError
-from clawblox.experiment.record import read_experiment
-from clawblox.experiment.requests import ask_experiment
+from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.session.requests import ask_experiment
 from clawblox.experiment.tables.status import LiveChain, decode_live
 from clawblox.foreign_values import finite_number
 from clawblox.rundir.experiments import find_experiment_host

@@ -14,8 +14,8 @@ from clawblox.cli.running.displays import TableOutput
 from clawblox.cli.running.live_table import LiveTable
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.events import ExperimentEvent, describe_line
 from clawblox.experiment.history.lines import Line
+from clawblox.experiment.session.events import ExperimentEvent, describe_line
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event

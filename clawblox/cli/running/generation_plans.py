@@ -12,7 +12,6 @@ import attrs
 import click
 
 from clawblox.agents.drivers import DRIVERS
-from clawblox.cli.running.login_file import read_login
 from clawblox.cli.running.plan_settings import apply_settings
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
@@ -20,7 +19,8 @@ from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.harness_import import (
+from clawblox.experiment.harness.login_file import read_login
+from clawblox.experiment.harness.script_files import (
     ImportedChain,
     RecordedOptions,
     find_resume_point,
@@ -31,7 +31,7 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
 from clawblox.experiment.plan.naming import safe_name
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.replacing import set_experiment_aside
 from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.views.formatting import shorten_path

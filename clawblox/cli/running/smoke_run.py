@@ -17,7 +17,7 @@ from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.smoke import first_chains, make_smoke_plan
-from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.printable import printable
 from clawblox.rundir.experiments import SMOKE_PART
 from clawblox.system.clock import utc_now

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from clawblox.experiment.overview import find_status
+from clawblox.experiment.reading.overview import find_status
 from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference
 from clawblox.experiment.tables.results import Results

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.overview import ExperimentOverview
+from clawblox.experiment.reading.overview import ExperimentOverview
 from clawblox.team.record import read_run_agent
 from clawblox.views.experiments import describe_driver
 from clawblox.views.formatting import count_words, format_cost, format_labels

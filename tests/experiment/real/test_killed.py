@@ -14,7 +14,7 @@ from clawblox import load_checkpoint
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.experiment.history.state import AttemptState
 from tests.agents.standins import USAGE, told
-from tests.experiment.harness import COLUMNS
+from tests.experiment.harness.scripts import COLUMNS
 from tests.experiment.real.trials import ACT, AGENTS, KEYS, SAVE, Trial, count_answers
 from tests.files import read_all
 from tests.support import processes_in, wait_until

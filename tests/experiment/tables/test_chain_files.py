@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from clawblox.experiment import layout
-from clawblox.experiment.harness_import import read_chain
+from clawblox.experiment.harness.script_files import read_chain
 from clawblox.experiment.history.lines import Line, LineType
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.tables.chain_files import PlannedChain, moved_attempts, write_chain_files
 from clawblox.team.pointer import read_pointer
-from tests.experiment import harness
+from tests.experiment.harness import scripts
 
 STARTED, ENDED = "2026-06-22T18:59:25.104Z", "2026-06-22T19:29:25Z"
 AT = "2026-06-22T19:14:25.999Z"
@@ -95,15 +95,15 @@ def finished(chain: Chain) -> Chain:
 def test_a_new_chain_has_a_table_without_rows(chain: Chain) -> None:
     chain.write()
     header = layout.table_path(chain.path).read_bytes()
-    assert header == f"{','.join(harness.COLUMNS)}\n".encode()
-    with pytest.raises(harness.Refused, match="no completed generation"):
-        harness.resume(chain.path, 2)
+    assert header == f"{','.join(scripts.COLUMNS)}\n".encode()
+    with pytest.raises(scripts.Refused, match="no completed generation"):
+        scripts.resume(chain.path, 2)
 
 
 def test_the_table_has_a_quoted_row_for_each_agent(finished: Chain) -> None:
     finished.write()
     lines = layout.table_path(finished.path).read_bytes().decode().splitlines(keepends=True)
-    assert lines[0] == f"{','.join(harness.COLUMNS)}\n"
+    assert lines[0] == f"{','.join(scripts.COLUMNS)}\n"
     runs = finished.path / "runs"
     workspace = runs / "exp-g001" / "agents" / "Moa-rexp-g001-w0-a1" / "workspace"
     assert lines[2] == (
@@ -124,7 +124,7 @@ def test_a_path_that_is_not_utf_8_has_its_own_bytes(tmp_path: Path) -> None:
 
 def test_the_public_scripts_can_resume_the_chain(finished: Chain) -> None:
     finished.write()
-    resumed = harness.resume(finished.path, 2)
+    resumed = scripts.resume(finished.path, 2)
     assert resumed.generation == 3
     assert (resumed.run_prefix, resumed.tmux_prefix) == ("exp", "gen")
     assert resumed.templates == [row["workspace_out"] for row in finished.rows()[2:]]
@@ -133,10 +133,10 @@ def test_the_public_scripts_can_resume_the_chain(finished: Chain) -> None:
 def test_a_moved_chain_can_be_resumed_after_it_was_opened(finished: Chain, tmp_path: Path) -> None:
     finished.write()
     finished.path = finished.path.rename(tmp_path / "moved")
-    with pytest.raises(harness.Refused, match="does not exist"):
-        harness.resume(finished.path, 2)
+    with pytest.raises(scripts.Refused, match="does not exist"):
+        scripts.resume(finished.path, 2)
     finished.write()
-    assert harness.resume(finished.path, 2).generation == 3
+    assert scripts.resume(finished.path, 2).generation == 3
 
 
 def test_an_unchanged_table_is_not_written_again(finished: Chain) -> None:
@@ -186,7 +186,7 @@ def test_a_generation_that_was_scored_again_has_the_run_with_its_files(chain: Ch
     chain.write()
     assert {row["run_id"] for row in chain.rows()} == {"exp-g001"}
     assert {row["tmux_session"] for row in chain.rows()} == {"gen-g001"}
-    assert harness.resume(chain.path, 2).run_prefix == "exp"
+    assert scripts.resume(chain.path, 2).run_prefix == "exp"
 
 
 def test_an_agent_without_a_template_has_none_in_the_table(chain: Chain) -> None:
@@ -198,8 +198,8 @@ def test_an_agent_without_a_template_has_none_in_the_table(chain: Chain) -> None
 
 def test_a_table_of_the_public_scripts_is_continued_and_stays_theirs(tmp_path: Path) -> None:
     path = tmp_path / "exp"
-    harness.begin(path)
-    harness.complete(path, 1, agents=("Eko", "Moa"))
+    scripts.begin(path)
+    scripts.complete(path, 1, agents=("Eko", "Moa"))
     theirs = layout.table_path(path).read_text()
     chain = Chain(path)
     for generation in read_chain(path, agents=2).generations:
@@ -211,8 +211,8 @@ def test_a_table_of_the_public_scripts_is_continued_and_stays_theirs(tmp_path: P
     chain.write()
     assert layout.table_path(path).read_text().startswith(theirs)
     assert chain.rows()[2]["template_in"] == chain.rows()[0]["workspace_out"]
-    assert harness.resume(path, 2).generation == 3
-    harness.complete(path, 3, agents=("Eko", "Moa"))
+    assert scripts.resume(path, 2).generation == 3
+    scripts.complete(path, 3, agents=("Eko", "Moa"))
     assert len(read_chain(path, agents=2).generations) == 3
 
 

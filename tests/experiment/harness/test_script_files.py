@@ -11,21 +11,21 @@ import attrs
 import pytest
 
 from clawblox import CheckpointError, ConfigError, save_checkpoint
-from clawblox.experiment.harness_import import (
+from clawblox.experiment.harness.script_files import (
     RecordedOptions,
     find_resume_point,
     read_chain,
     read_options,
 )
 from clawblox.experiment.layout import table_path
-from tests.experiment import harness
+from tests.experiment.harness import scripts
 
 PAIR = ("Eko", "Moa")
 
 
 @pytest.fixture
 def chain_dir(tmp_path: Path) -> Path:
-    harness.begin(tmp_path / "exp")
+    scripts.begin(tmp_path / "exp")
     return tmp_path / "exp"
 
 
@@ -37,7 +37,7 @@ def refusal(chain_dir: Path, agents: int = 1) -> str:
 
 def test_all_generations_are_imported_with_their_workspaces(chain_dir: Path) -> None:
     for generation in (1, 2):
-        harness.complete(chain_dir, generation, agents=PAIR)
+        scripts.complete(chain_dir, generation, agents=PAIR)
     chain = read_chain(chain_dir, agents=2)
     assert [generation.number for generation in chain.generations] == [1, 2]
     assert chain.run_prefix == "exp"
@@ -52,7 +52,7 @@ def test_all_generations_are_imported_with_their_workspaces(chain_dir: Path) -> 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"])
 def test_lines_may_end_in_either_way(chain_dir: Path, end: str) -> None:
-    harness.complete(chain_dir, 1)
+    scripts.complete(chain_dir, 1)
     table = table_path(chain_dir)
     table.write_bytes(table.read_bytes().replace(b"\r\n", end.encode()))
     assert len(read_chain(chain_dir, agents=1).generations) == 1
@@ -60,21 +60,21 @@ def test_lines_may_end_in_either_way(chain_dir: Path, end: str) -> None:
 
 def test_the_next_run_is_named_as_the_scripts_name_it(chain_dir: Path) -> None:
     run_id = "exp-g001-r20260622T185925Z"
-    harness.complete(chain_dir, 1, run_id=run_id)
+    scripts.complete(chain_dir, 1, run_id=run_id)
     assert read_chain(chain_dir, agents=1).run_prefix == run_id
-    assert harness.resume(chain_dir, 1).run_prefix == run_id
+    assert scripts.resume(chain_dir, 1).run_prefix == run_id
 
 
 def test_a_directory_that_was_moved_can_be_continued(chain_dir: Path, tmp_path: Path) -> None:
-    harness.complete(chain_dir, 1)
+    scripts.complete(chain_dir, 1)
     moved = chain_dir.rename(tmp_path / "moved")
     (row,) = read_chain(moved, agents=1).generations[0].rows
     assert (moved / row["workspace_out"] / "SOUL.md").is_file()
 
 
 def test_workspaces_of_earlier_generations_may_be_gone(chain_dir: Path) -> None:
-    (first,) = harness.complete(chain_dir, 1)
-    harness.complete(chain_dir, 2)
+    (first,) = scripts.complete(chain_dir, 1)
+    scripts.complete(chain_dir, 2)
     (first / "SOUL.md").unlink()
     first.rmdir()
     assert read_chain(chain_dir, agents=1).generations[0].rows[0]["workspace_out"] == str(first)
@@ -82,17 +82,17 @@ def test_workspaces_of_earlier_generations_may_be_gone(chain_dir: Path) -> None:
 
 def test_the_latest_complete_run_of_a_generation_counts(chain_dir: Path) -> None:
     for run_id in ("exp-g001", "exp-g001-rS"):
-        harness.complete(chain_dir, 1, agents=PAIR, run_id=run_id)
-    with pytest.raises(harness.Refused):
-        harness.resume(chain_dir, 2)
-    harness.complete(chain_dir, 1, agents=PAIR[:1], run_id="exp-g001-rT")  # killed in between
+        scripts.complete(chain_dir, 1, agents=PAIR, run_id=run_id)
+    with pytest.raises(scripts.Refused):
+        scripts.resume(chain_dir, 2)
+    scripts.complete(chain_dir, 1, agents=PAIR[:1], run_id="exp-g001-rT")  # killed in between
     (generation,) = read_chain(chain_dir, agents=2).generations
     assert [row["run_id"] for row in generation.rows] == ["exp-g001-rS"] * 2
 
 
 def test_the_latest_row_of_an_earlier_generation_counts(chain_dir: Path) -> None:
     for generation, run_id in ((1, "exp-g001"), (1, "exp-g001-rS"), (2, "exp-g001-rS-g002")):
-        harness.complete(chain_dir, generation, run_id=run_id)
+        scripts.complete(chain_dir, generation, run_id=run_id)
     rows = [generation.rows for generation in read_chain(chain_dir, agents=1).generations]
     assert [row["run_id"] for (row,) in rows] == ["exp-g001-rS", "exp-g001-rS-g002"]
 
@@ -112,21 +112,21 @@ def test_a_table_without_a_complete_generation_is_refused(chain_dir: Path) -> No
 
 @pytest.mark.parametrize("agents", [1, 3])
 def test_another_number_of_agents_is_refused(chain_dir: Path, agents: int) -> None:
-    harness.complete(chain_dir, 1, agents=PAIR)
+    scripts.complete(chain_dir, 1, agents=PAIR)
     assert f"must have a row for each of {agents} agents" in refusal(chain_dir, agents)
 
 
 def test_a_last_generation_with_rows_of_incomplete_runs_is_refused(chain_dir: Path) -> None:
-    harness.complete(chain_dir, 1, agents=PAIR[:1])
-    harness.complete(chain_dir, 1, agents=PAIR[:1])
+    scripts.complete(chain_dir, 1, agents=PAIR[:1])
+    scripts.complete(chain_dir, 1, agents=PAIR[:1])
     assert "not for the indexes 0, 0" in refusal(chain_dir, 2)
     assert "not for the indexes 0, 0" in refusal(chain_dir, 1)
-    harness.complete(chain_dir, 1, run_id="exp-g001-rS", changed={"agent_index": 1})
+    scripts.complete(chain_dir, 1, run_id="exp-g001-rS", changed={"agent_index": 1})
     assert "not for the indexes 0, 0, 1" in refusal(chain_dir, 2)
 
 
 def test_a_missing_workspace_is_refused(chain_dir: Path) -> None:
-    (workspace,) = harness.complete(chain_dir, 1)
+    (workspace,) = scripts.complete(chain_dir, 1)
     workspace.rename(workspace.with_name("elsewhere"))
     assert "the workspace of agent 0 must be a directory below" in refusal(chain_dir)
 
@@ -135,14 +135,14 @@ def test_a_missing_workspace_is_refused(chain_dir: Path) -> None:
 
 
 def test_a_workspace_that_is_a_link_is_refused(chain_dir: Path, tmp_path: Path) -> None:
-    (workspace,) = harness.complete(chain_dir, 1)
+    (workspace,) = scripts.complete(chain_dir, 1)
     workspace.rename(tmp_path / "elsewhere")
     workspace.symlink_to(tmp_path / "elsewhere")
     assert "links are not followed" in refusal(chain_dir)
 
 
 def test_a_workspace_behind_a_link_is_refused(chain_dir: Path, tmp_path: Path) -> None:
-    (workspace,) = harness.complete(chain_dir, 1)
+    (workspace,) = scripts.complete(chain_dir, 1)
     workspace.parent.rename(tmp_path / "elsewhere")
     workspace.parent.symlink_to(tmp_path / "elsewhere")
     assert "links are not followed" in refusal(chain_dir)
@@ -153,7 +153,7 @@ def test_a_workspace_outside_of_the_runs_is_refused(
     chain_dir: Path, tmp_path: Path, path: str
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
-    harness.complete(chain_dir, 1, changed={"workspace_out": path, "agent_name": "Eko"})
+    scripts.complete(chain_dir, 1, changed={"workspace_out": path, "agent_name": "Eko"})
     assert "must be a directory below" in refusal(chain_dir)
 
 
@@ -181,7 +181,7 @@ def test_a_workspace_outside_of_the_runs_is_refused(
     ],
 )
 def test_a_bad_value_is_refused_by_its_column(chain_dir: Path, column: str, value: str) -> None:
-    harness.complete(chain_dir, 1, changed={column: value})
+    scripts.complete(chain_dir, 1, changed={column: value})
     text = refusal(chain_dir)
     assert text.startswith(f"{column}: must be ")
     assert "generation_chain.csv:2" in text
@@ -215,7 +215,7 @@ def test_a_huge_field_is_refused(chain_dir: Path) -> None:
 
 
 def test_a_zero_character_is_refused(chain_dir: Path) -> None:
-    harness.complete(chain_dir, 1, changed={"workspace_out": "a\0b"})
+    scripts.complete(chain_dir, 1, changed={"workspace_out": "a\0b"})
     assert "workspace_out: must be a path" in refusal(chain_dir)
 
 
@@ -241,7 +241,7 @@ def archive(tmp_path: Path, *names: str, **metadata: Any) -> Path:
     agents = {}
     for name in names:
         (tmp_path / name / "workspace").mkdir(parents=True)
-        harness.begin_conversation(tmp_path / name)
+        scripts.begin_conversation(tmp_path / name)
         agents[name] = tmp_path / name
     return save_checkpoint(
         tmp_path / "gen002-t000900.ckpt",
@@ -312,8 +312,8 @@ def keep_archive(chain_dir: Path, tmp_path: Path, run_id: str, name: str, **meta
 def test_the_options_of_a_chain_are_in_its_table_and_its_latest_archive(
     chain_dir: Path, tmp_path: Path
 ) -> None:
-    harness.complete(chain_dir, 1)
-    harness.complete(chain_dir, 2, changed={"duration_seconds": 90})
+    scripts.complete(chain_dir, 1)
+    scripts.complete(chain_dir, 2, changed={"duration_seconds": 90})
     facts = {"model": "m-2", "generation_duration": 60}
     latest = keep_archive(chain_dir, tmp_path / "b", "exp-g002", "gen002-t000900.ckpt", **facts)
     keep_archive(chain_dir, tmp_path / "a", "exp-g001", "gen001-t001800.ckpt", model="m-1")
@@ -327,7 +327,7 @@ def test_the_options_of_a_chain_are_in_its_table_and_its_latest_archive(
 
 
 def test_the_driver_of_a_chain_without_archives_is_known_from_its_agents(chain_dir: Path) -> None:
-    (workspace,) = harness.complete(chain_dir, 1)
+    (workspace,) = scripts.complete(chain_dir, 1)
     chain = read_chain(chain_dir, agents=1)
     assert read_options(chain_dir, chain, None) == RecordedOptions(duration_s=1800.0)
     (workspace.parent / "codex_session_id.txt").touch()
@@ -345,7 +345,7 @@ def test_strange_options_of_an_archive_are_not_recorded_ones(
 
 
 def test_options_are_not_read_through_links(chain_dir: Path, tmp_path: Path) -> None:
-    harness.complete(chain_dir, 1)
+    scripts.complete(chain_dir, 1)
     (tmp_path / "elsewhere").mkdir()
     keep_archive(tmp_path, tmp_path / "elsewhere", "exp", "gen001-t000900.ckpt", model="m")
     (chain_dir / "runs" / "exp-g009").symlink_to(tmp_path / "runs" / "exp")

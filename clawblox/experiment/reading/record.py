@@ -24,7 +24,7 @@ from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.links import require_no_link, require_no_links
 from clawblox.experiment.plan.naming import NAMINGS
 from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.selection import find_checkpoint
+from clawblox.experiment.reading.selection import find_checkpoint
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import Results, make_results
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, make_status

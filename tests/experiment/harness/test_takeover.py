@@ -14,16 +14,16 @@ from clawblox import save_checkpoint
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, RunLockedError
-from clawblox.experiment import imports
+from clawblox.experiment.harness import takeover
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.history.lines import About, LineType
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.record import read_experiment
+from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.claims import claim_run
 from clawblox.system.files import digest_file
 from clawblox.team.pointer import read_pointer
-from tests.experiment import harness
 from tests.experiment.fakes import Trouble
+from tests.experiment.harness import scripts
 from tests.experiment.test_experiment import Scene, run
 
 pytestmark = pytest.mark.anyio
@@ -35,9 +35,9 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def test_generations_of_the_scripts_are_taken_over_and_continued(scene: Scene) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     for generation in (1, 2):
-        harness.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
+        scripts.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
     before = (scene.directory / "generation_chain.csv").read_text().splitlines()
     outcome = await run(scene, scene.plan(generations=3, layout="flat", run_prefix="old"))
     assert outcome.status == "done"
@@ -52,52 +52,52 @@ async def test_generations_of_the_scripts_are_taken_over_and_continued(scene: Sc
 
 
 async def test_generations_that_the_scripts_add_later_are_taken_over_too(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     plan = scene.plan(generations=1, layout="flat", run_prefix="old")
     assert (await run(scene, plan)).status == "done"
-    harness.complete(scene.directory, 2, run_id="old-g002")
+    scripts.complete(scene.directory, 2, run_id="old-g002")
     assert (await run(scene, plan.but(generations=3))).status == "done"
     assert [attempt.order.generation for attempt in scene.workshop.attempts] == [3]
 
 
 async def test_an_empty_table_of_the_scripts_is_continued_from_the_beginning(scene: Scene) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     assert (await run(scene, scene.plan(generations=1, layout="flat"))).status == "done"
 
 
 async def test_a_generation_that_the_scripts_completed_again_counts_as_they_did(
     scene: Scene,
 ) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     for generation in (1, 2):
-        harness.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
+        scripts.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
     async with scene.experiment(flat_plan(scene)):
         pass
-    harness.complete(scene.directory, 2, run_id="old-g002-rS")
-    with pytest.raises(harness.Refused):
-        harness.resume(scene.directory, 1)
+    scripts.complete(scene.directory, 2, run_id="old-g002-rS")
+    with pytest.raises(scripts.Refused):
+        scripts.resume(scene.directory, 1)
     for _ in range(2):
         async with scene.experiment(flat_plan(scene)):
             pass
     assert [line.type for line in read_lines(scene.directory)].count("imported") == 3
     (row,) = read_experiment(scene.directory).results().rows()[1:]
     assert row.run_dir == "runs/old-g002-rS"
-    assert harness.resume(scene.directory, 1).generation == 3
+    assert scripts.resume(scene.directory, 1).generation == 3
     await run(scene, flat_plan(scene))
     assert scene.workshop.attempts[0].order.inherited == "old-g002-rS"
 
 
 async def test_an_attempt_that_the_scripts_completed_is_imported(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     async with scene.experiment(flat_plan(scene)):
         pass
     await run_blocking(leave_attempt, scene)
-    harness.complete(scene.directory, 2, run_id="old-g002-rS")
+    scripts.complete(scene.directory, 2, run_id="old-g002-rS")
     archive = scene.directory / "runs" / "old-g002-rS" / "gen002-t000900.ckpt"
     archive.touch()
-    harness.point_to(scene.directory, archive)
+    scripts.point_to(scene.directory, archive)
     async with scene.experiment(flat_plan(scene)) as exp:
         row = exp.results().rows()[1]
         assert (row.status, row.ended_at, row.active_s) == ("imported", "2026-06-22T19:29:25Z", 0.0)
@@ -134,7 +134,7 @@ def leave_attempt(scene: Scene) -> None:
 
 
 async def test_a_damaged_table_is_refused_and_left_as_it_is(scene: Scene) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     table = scene.directory / "generation_chain.csv"
     table.write_text(table.read_text() + "nonsense\n")
     before = table.read_bytes()
@@ -152,7 +152,7 @@ def make_archive(place: Path, generation: int) -> Path:
     agent = place.parent / f"Eko-rold-g{generation:03}-w0-a0"
     (agent / "workspace").mkdir(parents=True)
     (agent / "workspace" / "notes.md").write_text("notes")
-    harness.begin_conversation(agent)
+    scripts.begin_conversation(agent)
     snapshot = place.parent / "world.json"
     snapshot.write_text("{}")
     return save_checkpoint(
@@ -182,9 +182,9 @@ def flat_plan(scene: Scene) -> Plan:
 async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
     scene: Scene, tmp_path: Path, is_elsewhere: bool
 ) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     for generation in (1, 2):
-        harness.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
+        scripts.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
     (tmp_path / "elsewhere").mkdir()
     archive = await run_blocking(own_archive, scene, 3)
     if is_elsewhere:
@@ -205,9 +205,9 @@ async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
 async def test_a_generation_continued_from_an_archive_never_begins_with_new_agents(
     scene: Scene,
 ) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     for generation in (1, 2):
-        harness.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
+        scripts.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
     archive = await run_blocking(own_archive, scene, 3)
     scene.workshop.archives.add(("r1", "old-g003", archive.name))
     scene.workshop.troubles["r1"] = [Trouble(50.0, "world")] * 4
@@ -227,7 +227,7 @@ async def test_a_copy_of_an_archive_is_complete_or_absent(
     (tmp_path / "elsewhere").mkdir()
     archive = await run_blocking(make_archive, tmp_path / "elsewhere" / "gen.ckpt", 1)
     with monkeypatch.context() as full:
-        full.setattr(imports.shutil, "copyfile", copy_half)
+        full.setattr(takeover.shutil, "copyfile", copy_half)
         with pytest.raises(OSError, match="no space"):
             await run(scene, flat_plan(scene), resume_from=archive)
     scene.workshop.archives.add(("r1", "old-g001", archive.name))
@@ -237,8 +237,8 @@ async def test_a_copy_of_an_archive_is_complete_or_absent(
 
 
 async def test_an_import_that_was_killed_between_two_lines_is_completed(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     archive = await run_blocking(own_archive, scene, 2)
     async with scene.experiment(flat_plan(scene), resume_from=archive):
         pass
@@ -254,8 +254,8 @@ async def test_an_import_that_was_killed_between_two_lines_is_completed(scene: S
 
 
 async def test_an_archive_of_a_complete_generation_is_refused(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     archive = await run_blocking(make_archive, scene.directory / "gen.ckpt", 1)
     with pytest.raises(ConfigError, match="not of generation 1"):
         async with scene.experiment(flat_plan(scene), resume_from=archive):
@@ -284,8 +284,8 @@ async def test_an_archive_of_agents_of_another_driver_is_refused(scene: Scene) -
 
 
 async def test_a_run_that_an_interrupted_script_left_half_done_is_set_aside(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     (scene.directory / "runs" / "old-g002" / "agents").mkdir(parents=True)
     async with scene.experiment(flat_plan(scene)):
         (moved,) = (scene.directory / "runs").glob("old-g002*")
@@ -293,7 +293,7 @@ async def test_a_run_that_an_interrupted_script_left_half_done_is_set_aside(scen
 
 
 async def test_a_run_that_a_script_still_runs_is_left_to_it(scene: Scene) -> None:
-    harness.begin(scene.directory)
+    scripts.begin(scene.directory)
     run_dir = scene.directory / "runs" / "old-g001"
     run_dir.mkdir()
     claim = await run_blocking(claim_run, run_dir)
@@ -306,8 +306,8 @@ async def test_a_run_that_a_script_still_runs_is_left_to_it(scene: Scene) -> Non
 
 
 async def test_a_directory_after_the_last_generation_of_the_plan_is_kept(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     run_dir = scene.directory / "runs" / "old-g002"
     run_dir.mkdir()
     await run(scene, flat_plan(scene).but(generations=1))
@@ -315,8 +315,8 @@ async def test_a_directory_after_the_last_generation_of_the_plan_is_kept(scene: 
 
 
 async def test_an_older_checkpoint_of_this_package_continues_with_its_totals(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     async with scene.experiment(flat_plan(scene)):
         pass
     aside = await run_blocking(leave_failed_attempt, scene)

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.record import ExperimentRecord, read_experiment
+from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.foreign_values import clean_text
 from clawblox.rundir.experiments import (

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from clawblox.errors import ConfigError, PlanChangedError
-from clawblox.experiment import opening
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec
-from clawblox.experiment.record import read_experiment
-from tests.experiment import harness
+from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.session import opening
 from tests.experiment.fakes import Trouble
+from tests.experiment.harness import scripts
 from tests.experiment.test_experiment import Scene, run
 from tests.support import wait_until_async
 
@@ -79,8 +79,8 @@ async def test_an_amendment_that_leaves_no_time_for_work_is_refused(
 
 
 async def test_what_the_scripts_began_is_continued_whatever_time_it_leaves(scene: Scene) -> None:
-    harness.begin(scene.directory)
-    harness.complete(scene.directory, 1, run_id="old-g001")
+    scripts.begin(scene.directory)
+    scripts.complete(scene.directory, 1, run_id="old-g001")
     plan = scene.plan(layout="flat", run_prefix="old", **LONG_SAVE)
     assert (await run(scene, plan)).status == "done"
     assert read_experiment(scene.directory).results().rows()[1].active_s == 1.0

@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox.experiment.derived import DerivedFiles
 from clawblox.experiment.history.machine import Begin, next_step
 from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.tables.chain_files import write_chain_files
+from clawblox.experiment.tables.derived import DerivedFiles
 from clawblox.experiment.tables.results import collect_results, make_results
 from clawblox.team.pointer import read_pointer
 from tests.experiment.journals import Journal, make_plan, used
@@ -177,7 +177,7 @@ async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_n
         may_end.wait(HANG_S)
         write_chain_files(*arguments)
 
-    monkeypatch.setattr("clawblox.experiment.derived.write_chain_files", write)
+    monkeypatch.setattr("clawblox.experiment.tables.derived.write_chain_files", write)
     scope = anyio.CancelScope()
 
     async def flush_cancelled() -> None:

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.cli.running.login_file import read_login
 from clawblox.errors import ConfigError
+from clawblox.experiment.harness.login_file import read_login
 
 NAME = "CLAUDE_CODE_OAUTH_TOKEN"
 SECRET = "sk-ant-oat-0001"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def write(text: str | bytes, name: str = ".env") -> Path:

@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.forking import Fork, plan_fork, record_branches
 from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.session.forking import Fork, plan_fork, record_branches
 from tests.experiment.journals import Journal, make_plan
 from tests.experiment.memory_journal import MemoryJournal
 from tests.simulated_clock import SimulatedClock

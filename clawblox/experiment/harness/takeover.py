@@ -17,7 +17,7 @@ from clawblox.checkpoint.api import read_metadata
 from clawblox.errors import ConfigError, RunLockedError
 from clawblox.errors.general import shorten
 from clawblox.experiment import layout
-from clawblox.experiment.harness_import import (
+from clawblox.experiment.harness.script_files import (
     ImportedGeneration,
     ResumePoint,
     find_resume_point,

@@ -13,23 +13,23 @@ from typing import Any
 import attrs
 
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
-from clawblox.experiment.history.lines import WORK, About, Line
-from clawblox.experiment.history.machine import Over, last_generation, next_step
-from clawblox.experiment.history.state import ExperimentState
-from clawblox.experiment.imports import (
+from clawblox.experiment.harness.takeover import (
     check_imports,
     import_archive,
     import_rows,
     set_aside_unknown,
 )
+from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
+from clawblox.experiment.history.lines import WORK, About, Line
+from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.layout import INPUTS_DIR, chain_dir, run_prefix
 from clawblox.experiment.links import require_no_link
 from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.plan.save_times import require_time_to_work
-from clawblox.experiment.record import read_plans, read_record
+from clawblox.experiment.reading.record import read_plans, read_record
 from clawblox.results import PlanChange
 from clawblox.rundir.experiments import PLAN_NAME
 from clawblox.system.clock import parse_utc

@@ -11,18 +11,18 @@ import attrs
 
 from clawblox.concurrency.threads import run_abandonable, run_blocking
 from clawblox.errors import JournalLostError
-from clawblox.experiment.experiment_run import RunOutcome, RunStatus
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.machine import Commit, Over, last_generation, next_step
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ChainState, ExperimentState
-from clawblox.experiment.opening import OpenExperiment
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.orders import last_ending
 from clawblox.experiment.schedule.pauses import Pause, blame_journal
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.schedule.scheduler import Scheduler
+from clawblox.experiment.session.experiment_run import RunOutcome, RunStatus
+from clawblox.experiment.session.opening import OpenExperiment
 from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import LiveChain
