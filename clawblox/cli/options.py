@@ -11,16 +11,12 @@ from clawblox.config.arguments import (
     COUNT,
     OPTIONAL_SECONDS,
     OPTIONAL_SIZE,
-    SECONDS,
     check_count,
     checked,
 )
 from clawblox.config.options import (
-    DEFAULT_CHECK_TIMEOUT_S,
     DEFAULT_GRACE_S,
-    DEFAULT_HEALTH_TIMEOUT_S,
     DEFAULT_KEEP,
-    DEFAULT_STALL_TIMEOUT_S,
     to_env,
 )
 
@@ -78,47 +74,3 @@ class OrchestratorOptions(StopOptions):
         default=None, validator=checked(check_count, at_least=0, at_most=65535, optional=True)
     )
     detach: bool = False
-
-
-@attrs.frozen(kw_only=True)
-class VerifyOptions:
-    """How recordings are verified.
-
-    Attributes:
-        env: Additional environment variables of the world.
-        in_place: Whether the world runs in its own directory instead of a private copy.
-        health_timeout: Seconds until a new process must be ready.
-        stall_timeout: Seconds without any progress after which a replay is given up.
-
-    Raises:
-        ConfigError: A value is wrong; names the option and the value.
-    """
-
-    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
-    in_place: bool = False
-    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
-    stall_timeout: float = attrs.field(default=DEFAULT_STALL_TIMEOUT_S, validator=SECONDS)
-
-
-@attrs.frozen(kw_only=True)
-class CheckOptions:
-    """How a world is checked.
-
-    Attributes:
-        seed: Seed of all choices; None draws one.
-        in_place: Whether the world runs in its own directory instead of a private copy.
-        strict: Whether recommendations, and checks that could not run, count too.
-        health_timeout: Seconds until an instance must be ready.
-        check_timeout: Longest time for one check, in seconds.
-
-    Raises:
-        ConfigError: A value is wrong; names the option and the value.
-    """
-
-    seed: int | None = attrs.field(
-        default=None, validator=checked(check_count, at_least=0, optional=True)
-    )
-    in_place: bool = False
-    strict: bool = False
-    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
-    check_timeout: float = attrs.field(default=DEFAULT_CHECK_TIMEOUT_S, validator=SECONDS)

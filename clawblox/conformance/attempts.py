@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -11,7 +10,7 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReadyError, WorldStartError
-from clawblox.results import ProcessExit
+from clawblox.results import ProcessExit, StartedWorld
 from clawblox.system.ports import take_free_port
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
@@ -77,21 +76,13 @@ def find_free_port() -> int:
 
 
 async def try_start(
-    world: AsyncWorld,
-    resume: Path | None,
-    *,
-    name: str,
-    env: Mapping[str, str],
-    health_timeout: float,
+    world: AsyncWorld, begin: Callable[..., Awaitable[StartedWorld]]
 ) -> Refusal | None:
     """Return how a world ended before it was ready; None if it became ready.
 
     Args:
         world: The world.
-        resume: The file to restore; None for none.
-        name: Name of the instance, which no other has or had.
-        env: Additional environment variables of the world.
-        health_timeout: Seconds until an instance must be ready.
+        begin: Starts an instance of it at a ``port``.
 
     Raises:
         WorldStartError: The world neither ended nor became ready.
@@ -105,9 +96,7 @@ async def try_start(
         watch = PortWatch(port)
         tasks.start_soon(watch.run)
         try:
-            started = await world.start(
-                name=name, resume=resume, port=port, env=env, health_timeout=health_timeout
-            )
+            started = await begin(port=port)
             await world.stop(started.name, grace_seconds=_STOP_GRACE_S)
         except WorldExitedBeforeReadyError as error:
             refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -40,7 +41,7 @@ from clawblox.results import SavedSnapshot, StartedWorld, StopResult
 from clawblox.rundir.claims import instance_names
 from clawblox.system.clock import utc_now
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.private_copies import MissingFilesError, copy_world
+from clawblox.world.private_copies import MissingFilesError, TrialOptions, copy_world
 
 STOP_GRACE_S: Final = 5.0
 SAVE_TIMEOUT_S: Final = 30.0
@@ -80,12 +81,12 @@ class Instances:
         url: Address of that instance; empty with a world.
         scratch: Directory for snapshots and other files of the checks.
         seed: Seed of every choice.
-        health_timeout: Seconds until an instance must be ready.
+        options: Options for its starts.
         files: Digests of the world's files, by path.
         disk: Searches what its lives write; None for an instance at an address.
         listeners: Inodes of the Unix listeners before any instance was started.
         fault: Why the ``world.toml`` cannot be used; there is no world then.
-        source: The world of which ``world`` is a private copy; None if it is not a copy.
+        source: The directory of which ``world`` is a private copy; None if it is not a copy.
         is_whole: Whether that copy has the files of the repository because it needs them to start.
         start_failure: Why the world cannot be started; None if it may start.
 
@@ -93,7 +94,7 @@ class Instances:
         world: The same as the argument.
         scratch: The same as the argument.
         seed: The same as the argument.
-        health_timeout: The same as the argument.
+        options: The same as the argument.
         files: Digests of the world's files before any instance was started, by path.
         secret: A variable with a secret name that the instances get, as ``{name: value}``; no world
             needs it, and its value must never be seen.
@@ -120,12 +121,12 @@ class Instances:
         url: str = "",
         scratch: Path,
         seed: int,
-        health_timeout: float,
+        options: TrialOptions,
         files: Mapping[str, str] | None = None,
         disk: DiskSearch | None = None,
         listeners: Collection[int] = (),
         fault: str = "",
-        source: AsyncWorld | None = None,
+        source: Path | None = None,
         is_whole: bool = False,
         start_failure: WorldStartError | None = None,
     ) -> None:
@@ -148,9 +149,9 @@ class Instances:
         self.mask = SecretMask()
         self.mask.add_all(self.secret)
         self._url = url
-        self._source = source or world
+        self._source = source
         self._is_whole = is_whole
-        self.health_timeout = health_timeout
+        self.options = options
         self._probe: LiveWorld | None = None
         self._has_started = False
         self._probe_failure: WorldStartError | None = None
@@ -230,13 +231,8 @@ class Instances:
         world = self._require_start()
         async with self.places:
             try:
-                started = await world.start(
-                    name=self.next_name(),
-                    resume=resume,
-                    base_path=base_path,
-                    env=self.env,
-                    health_timeout=self.patience if base_path else self.health_timeout,
-                )
+                timeout = self.patience if base_path else None
+                started = await self.begin(world, timeout, resume=resume, base_path=base_path)
             except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
                 if resume is None:
                     raise
@@ -273,7 +269,7 @@ class Instances:
     def patience(self) -> float:
         """Seconds after which an instance that may never be ready is given up."""
         ready_s = self._probe.started.ready_s if self._probe and self._probe.started else 0.0
-        return min(self.health_timeout, max(_PATIENCE_S, _PATIENCE * ready_s))
+        return min(self.options.health_timeout, max(_PATIENCE_S, _PATIENCE * ready_s))
 
     @asynccontextmanager
     async def variant(self, name: str, change: Callable[[Any], None]) -> AsyncIterator[AsyncWorld]:
@@ -301,12 +297,12 @@ class Instances:
         Raises:
             CouldNotRun: The directory of the world cannot be copied now.
         """
-        return None if self._source is self.world else await self._copy(directory)
+        return None if self._source is None else await self._copy(directory)
 
-    async def _copy(self, directory: Path, **options: Any) -> AsyncWorld:
-        assert self._source is not None
+    async def _copy(self, scratch: Path, **options: Any) -> AsyncWorld:
+        directory = self._source or self.require_world().dir
         try:
-            return await copy_world(self._source, directory, is_whole=self._is_whole, **options)
+            return await copy_world(directory, scratch, is_whole=self._is_whole, **options)
         except (ConfigError, MissingFilesError, OSError) as error:  # it has changed meanwhile
             raise CouldNotRun(f"the world cannot be copied again: {error}") from None
 
@@ -325,12 +321,21 @@ class Instances:
 
     async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
         """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
-        return await try_start(
-            world,
-            resume,
-            name=self.next_name(),
-            env=self.env,
-            health_timeout=self.health_timeout,
+        return await try_start(world, partial(self.begin, world, resume=resume))
+
+    async def begin(
+        self, world: AsyncWorld, timeout: float | None = None, **options: Any
+    ) -> StartedWorld:
+        """Start an instance of a world or of a variant of it, with the variables of all instances.
+
+        Args:
+            world: The world.
+            timeout: Seconds until it must be ready; None means the usual time.
+            **options: Further options of the start.
+        """
+        timeout = timeout or self.options.health_timeout
+        return await world.start(
+            name=self.next_name(), env=self.env, health_timeout=timeout, **options
         )
 
     @asynccontextmanager
@@ -358,9 +363,7 @@ class Instances:
         if self._probe_failure is not None:
             raise self._probe_failure
         try:
-            started = await self._require_start().start(
-                name=self.next_name(), env=self.env, health_timeout=self.health_timeout
-            )
+            started = await self.begin(self._require_start())
         except WorldStartError as error:
             self._probe_failure = error
             if not self._has_started:

@@ -14,8 +14,9 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.config.arguments import SECONDS, check_count, checked
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
-from clawblox.config.world_toml import CONFIG_NAME
+from clawblox.config.world_toml import CONFIG_NAME, read_world_config
 from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
@@ -43,8 +44,14 @@ from clawblox.system.request import parse_address
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.private_copies import MissingFilesError, copy_world, has_files_beside
-from clawblox.world.sources import digest_sources, is_source
+from clawblox.world.private_copies import (
+    MissingFilesError,
+    TrialOptions,
+    copy_world,
+    has_files_beside,
+    place_world,
+)
+from clawblox.world.sources import digest_sources, find_world_dir, is_source
 
 SEEDS: Final = 2**32
 _SIDE_BY_SIDE: Final = 5
@@ -66,6 +73,23 @@ _log = OwnLog(__name__)
 
 OnResult = Callable[[CheckResult], None]
 """Called with each result, as soon as it is known."""
+
+
+@attrs.frozen(kw_only=True)
+class CheckOptions(TrialOptions):
+    """How a world is checked.
+
+    Attributes:
+        seed: Seed of all choices; None draws one.
+        strict: Whether recommendations, and checks that could not run, count too.
+        check_timeout: Longest time for one check, in seconds.
+    """
+
+    seed: int | None = attrs.field(
+        default=None, validator=checked(check_count, at_least=0, optional=True)
+    )
+    strict: bool = False
+    check_timeout: float = attrs.field(default=DEFAULT_CHECK_TIMEOUT_S, validator=SECONDS)
 
 
 async def check_world(
@@ -107,15 +131,13 @@ async def check_world(
     Cancellation: every instance is stopped and every file removed.
     """
     begun = time.monotonic()
+    options = CheckOptions(
+        seed=seed, in_place=in_place, health_timeout=health_timeout, check_timeout=check_timeout
+    )
     selected = select_checks(CHECKS, names)
     chosen_seed = secrets.randbelow(SEEDS) if seed is None else seed
-    async with _open_lab(
-        str(target),
-        chosen_seed,
-        health_timeout,
-        in_place=in_place,
-        needs_start=any(check.needs_start for check in selected),
-    ) as lab:
+    needs_start = any(check.needs_start for check in selected)
+    async with _open_lab(str(target), options, chosen_seed, needs_start=needs_start) as lab:
         bodies = BodyFiles(bodies_dir)
         results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
         name = lab.config.get("name", str(target))
@@ -137,18 +159,18 @@ async def check_world(
 
 @asynccontextmanager
 async def _open_lab(
-    target: str, seed: int, health_timeout: float, *, in_place: bool, needs_start: bool
+    target: str, options: CheckOptions, seed: int, *, needs_start: bool
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(scratch_directory(_SCRATCH))
-        make_lab = partial(Lab, scratch=scratch, seed=seed, health_timeout=health_timeout)
+        make_lab = partial(Lab, options=options, scratch=scratch, seed=seed)
         if target.startswith(_ADDRESS):
             parse_address(target)
             lab = make_lab(None, url=target)
             stack.push_async_callback(lab.close)
         else:
-            opening = _Opening(stack, scratch, make_lab, in_place=in_place, needs_start=needs_start)
-            lab = await opening.open(target)
+            opening = _Opening(stack, scratch, make_lab, needs_start)
+            lab = await opening.open(target, in_place=options.in_place)
         yield lab
 
 
@@ -159,63 +181,66 @@ class _Opening:
     stack: AsyncExitStack
     scratch: Path
     make_lab: Callable[..., Lab]
-    in_place: bool = attrs.field(kw_only=True)
-    needs_start: bool = attrs.field(kw_only=True)
+    needs_start: bool
 
-    async def open(self, target: str) -> Lab:
+    async def open(self, target: str, *, in_place: bool) -> Lab:
         """Return the world, in a copy with the files of its repository if it needs them to start.
 
         Raises:
             ConfigError: The target is not a world, or its directory cannot be copied.
         """
+        directory = await run_blocking(find_world_dir, target)
         try:
-            source = AsyncWorld(dir=target, run_dir=self.scratch / "run")
+            await run_blocking(read_world_config, directory)
         except ConfigError as error:
             if error.path is None or error.path.name != CONFIG_NAME:
                 raise
             return self.make_lab(None, fault=str(error))
-        if self.in_place:
+        if in_place:
             await anyio.sleep(COARSE_S)  # what was written until now is no change of the world's
-            lab = await self._enter(source, source)
-            if self.needs_start:
-                await _starts(lab)
-            return lab
         try:
-            lab = await self._enter(await copy_world(source, self.scratch), source)
+            world = await place_world(directory, self.scratch, in_place=in_place)
         except MissingFilesError as error:
             failure = WorldStartError(str(error), hint=_IN_PLACE_HINT)
-            return await self._enter(source, source, start_failure=failure)
-        if not self.needs_start or await _starts(lab):
+            world = await place_world(directory, self.scratch, in_place=True)
+            return await self._enter(world, start_failure=failure)
+        lab = await self._enter(world, source=None if in_place else directory)
+        if not self.needs_start or await _starts(lab) or in_place:
             return lab
-        whole = await self._open_whole(source)
+        whole = await self._open_whole(directory)
         if whole is None and lab.start_failure is not None and lab.start_failure.hint is None:
             lab.start_failure.hint = _COPY_HINT
         return whole or lab
 
-    async def _open_whole(self, source: AsyncWorld) -> Lab | None:
+    async def _open_whole(self, directory: Path) -> Lab | None:
         """Return the world in a copy with the files of its repository, if it starts so."""
-        if not await has_files_beside(source):
+        if not await has_files_beside(directory):
             return None
         scratch = self.scratch / _WHOLE_NAME
         await run_blocking(make_private_dir, scratch)
         try:
-            world = await copy_world(source, scratch, is_whole=True)
+            world = await copy_world(directory, scratch, is_whole=True)
         except MissingFilesError:
             return None
-        lab = await self._enter(world, source, scratch=scratch, is_whole=True)
+        lab = await self._enter(world, source=directory, scratch=scratch, is_whole=True)
         return lab if await _starts(lab) else None
 
     async def _enter(
-        self, world: AsyncWorld, source: AsyncWorld, *, scratch: Path | None = None, **fields: Any
+        self,
+        world: AsyncWorld,
+        *,
+        source: Path | None = None,
+        scratch: Path | None = None,
+        **fields: Any,
     ) -> Lab:
         scratch = scratch or self.scratch
         try:
             files = await run_checked(lambda check: digest_sources(world.dir, check=check))
         except OSError as error:
             message = f"cannot be read: {error.filename} {error.strerror}"
-            raise ConfigError(message, key="dir", value=str(source.dir)) from error
+            raise ConfigError(message, key="dir", value=str(source or world.dir)) from error
         await self.stack.enter_async_context(world)
-        skip = (lambda path: not is_source(path)) if self.in_place else lambda _path: False
+        skip = (lambda _path: False) if source else (lambda path: not is_source(path))
         disk = DiskSearch(world.dir, skip, scratch / "run")
         await run_blocking(disk.begin)
         listeners = await run_blocking(list_listeners)

@@ -9,14 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clawblox.experiment import layout
-from clawblox.experiment.history.state import AttemptState, GenerationState
-from clawblox.experiment.live.preparing import find_attempt
-from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
-from clawblox.replay.attempt_places import AttemptPlace, RecordedAttempt
+import attrs
+
+from clawblox.replay.results import AttemptPlace
+from clawblox.rundir.experiments import find_experiment_part
 from clawblox.world.recorded_worlds import find_forger
+
+if TYPE_CHECKING:
+    from clawblox.experiment.history.state import AttemptState, GenerationState
+    from clawblox.experiment.reading.record import ExperimentRecord
+
+
+@attrs.frozen
+class RecordedAttempt:
+    """An attempt whose world has run.
+
+    Attributes:
+        place: Its place in the experiment.
+        run_dir: Its run directory; None if it is gone.
+        origin: Name of the attempt from whose checkpoint it began; empty for a fresh world.
+        env: Values of the environment variables that the plan gives to its world; none if another
+            user or an agent can have written the plan.
+    """
+
+    place: AttemptPlace
+    run_dir: Path | None
+    origin: str = ""
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+
+def is_experiment(directory: Path) -> bool:
+    """Return whether a directory is that of an experiment, and no run directory of one."""
+    part = find_experiment_part(directory)
+    return part is not None and part.experiment == directory.resolve()
 
 
 def list_attempts(directory: Path) -> Sequence[RecordedAttempt]:
@@ -30,6 +57,11 @@ def list_attempts(directory: Path) -> Sequence[RecordedAttempt]:
             is a link.
         OSError: A directory cannot be read.
     """
+    # Here, because a run needs nothing of experiments, which take long to import.
+    from clawblox.experiment import layout
+    from clawblox.experiment.live.preparing import find_attempt
+    from clawblox.experiment.reading.record import read_experiment
+
     record = read_experiment(directory)
     record.require_no_links()
     begun = sorted(_list_begun(record), key=lambda attempt: attempt[0])

@@ -1,18 +1,27 @@
-"""The results of the last verified replay of a run or an experiment, in its directory. Blocks."""
+"""The results of the last verified replay of a run or an experiment, in its directory. Blocks.
+
+They have digests of the recordings and worlds that were judged, which show later whether they are
+still about what is there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from clawblox.replay.judged_files import read_recordings
-from clawblox.replay.verified_run import VerifiedRun, parse_run
+from clawblox.errors import ClawbloxError
+from clawblox.replay.attempts import is_experiment, list_attempts
+from clawblox.replay.results import VerifiedRun, parse_run
 from clawblox.rundir.manifest_entries import is_printable
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.world.kept_reports import KeptReport, keep_report, read_kept
+from clawblox.rundir.recordings import list_recordings, read_digest
+from clawblox.world.kept_reports import OWN, KeptReport, keep_report, read_kept
+from clawblox.world.world_files import MAX_FILES, WorldFiles, read_world_files
 
 VERIFY_NAME: Final = "verify.json"
 """Name of the file, in ``.clawblox`` of the run or the experiment."""
@@ -55,3 +64,52 @@ def _parse(document: Mapping[str, Any], directory: Path) -> VerifiedRun:
     if not all(is_printable(str(replay.recording)) for replay in replays):
         raise ValueError("a recording has no path")
     return attrs.evolve(run, replays=tuple(replays))
+
+
+def digest_judged(directory: Path, worlds: Iterable[str]) -> dict[str, WorldFiles | None]:
+    """Return the digests of the recordings of a run or an experiment, and of its worlds.
+
+    Takes about a second for each gigabyte.
+
+    Args:
+        directory: The directory of the run or the experiment; the file of a recording has none.
+        worlds: The directories or addresses of the worlds; nothing is read at an address.
+    """
+    if not directory.is_dir():
+        return {}
+    directory = resolve_run_dir(directory)
+    judged: dict[str, WorldFiles | None] = {OWN: read_recordings(directory)}
+    for world in map(os.path.realpath, filter(os.path.isdir, worlds)):
+        # Where one has the other, they move together.
+        place = os.path.relpath(world, directory) if directory.is_relative_to(world) else world
+        judged[place] = read_world_files(Path(world))
+    return judged
+
+
+def read_recordings(directory: Path) -> WorldFiles | None:
+    """Return the digests of the recordings of a run or an experiment; None if they are not known.
+
+    Args:
+        directory: The directory of the run or the experiment, resolved.
+    """
+    try:
+        files = dict(_digest_recordings(directory))
+    except (ClawbloxError, OSError):
+        return None
+    return WorldFiles(files) if len(files) <= MAX_FILES else None
+
+
+def _digest_recordings(directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield each recording that can be read, by its path, with its digest."""
+    for run_dir in _find_run_dirs(directory):
+        with suppress(ClawbloxError):  # no manifest: it has no recording
+            for found in list_recordings(run_dir):
+                with suppress(ClawbloxError):
+                    digest = read_digest(found, run_dir)
+                    yield os.path.relpath(found.path, directory), digest
+
+
+def _find_run_dirs(directory: Path) -> list[Path]:
+    if not is_experiment(directory):
+        return [directory]
+    return [one.run_dir for one in list_attempts(directory) if one.run_dir is not None]

@@ -1,23 +1,28 @@
-"""The recordings that are verified: their worlds, and which of them may continue which. Blocks.
+"""The recordings that are verified: their worlds and saves, and which may continue which. Blocks.
 
 A recording continues an earlier one of its own instance, or of the instance whose save it began
-from. The manifests have the digests of all saves, and of those that each life began from.
+from. The manifests have the digests of all saves, and of those that each life began from. A
+manifest may come from a stranger: the file of a save counts only with the digest that the manifest
+has, and only as data.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import attrs
 
 from clawblox.errors import ClawbloxError, ConfigError, ManifestError, RecordingError, UsageError
+from clawblox.foreign_values import parse_document
 from clawblox.instance.launch import find_variables
-from clawblox.replay.attempt_places import AttemptPlace, RecordedAttempt, is_experiment
-from clawblox.replay.saved_starts import find_save
+from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS
+from clawblox.replay.attempts import RecordedAttempt, is_experiment, list_attempts
+from clawblox.replay.results import AttemptPlace
 from clawblox.results import DataStoreBackend
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.lives import Origin
@@ -34,8 +39,9 @@ from clawblox.rundir.recordings import (
     opened_recording,
     refuse_archive,
 )
-from clawblox.world.async_world import AsyncWorld
+from clawblox.system.regular_files import read_regular
 from clawblox.world.recorded_worlds import find_recorded_world
+from clawblox.world.sources import find_world_dir
 from clawblox.world.world_files import parse_world_files, read_world_files
 
 _BACKENDS: Final = get_args(DataStoreBackend)
@@ -83,6 +89,11 @@ class ReplaySource:
     saves: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     save: Origin | None = None
+
+    @property
+    def ticks(self) -> int:
+        """Number of its ticks."""
+        return self.last_tick - self.first_tick
 
     def is_same_instance(self, other: ReplaySource) -> bool:
         """Return whether the same instance made both recordings."""
@@ -172,9 +183,6 @@ def no_recording(run: Path, number: int | None, recordings: Sequence[FoundRecord
 def _find_in_experiment(directory: Path, options: SourceOptions) -> list[ReplaySource]:
     if options.number is not None:
         raise UsageError("a recording has a number in its run: give the run directory with it")
-    # Here, because a run needs nothing of experiments, which take long to import.
-    from clawblox.replay.attempts import list_attempts
-
     attempts = list_attempts(directory)
     if not attempts:
         raise UsageError(f"no world of the experiment in {directory} has run")
@@ -285,7 +293,7 @@ def find_changed_files(found: FoundRecording, sha256: object, world: str) -> tup
     if not isinstance(sha256, str):
         return None
     with suppress(ClawbloxError):  # a directory that is not a world is refused later
-        now = read_world_files(AsyncWorld(dir=world).dir)
+        now = read_world_files(find_world_dir(world))
         if now is None:
             return None
         if now.sha256 == sha256:
@@ -307,3 +315,40 @@ def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None
     named = (backend for name in (recorded, option) for backend in _BACKENDS if backend == name)
     backend: DataStoreBackend | None = next(named, None)
     return "none" if backend == "postgres" else backend
+
+
+def find_save(origins: Iterable[Origin], time: object) -> Origin | None:
+    """Return the save that a recording began from; None unless exactly one can be it.
+
+    Args:
+        origins: The saves that lives of its instance began from.
+        time: Simulation time at which it begins, in seconds.
+    """
+    saves = {origin.sha256: origin for origin in origins if origin.time in (None, time)}
+    return next(iter(saves.values())) if len(saves) == 1 and None not in saves else None
+
+
+def read_saved_start(save: Origin) -> dict[str, Any] | None:
+    """Return the snapshot in a save as recordings have it, without ids of sessions and their key.
+
+    Args:
+        save: The save, with its digest.
+
+    Returns:
+        None if the file is gone, has another content, or is not a snapshot of the kit.
+    """
+    try:
+        content = read_regular(save.path, max_bytes=MAX_START_BYTES)
+        if hashlib.sha256(content).hexdigest() != save.sha256:
+            return None
+        snapshot = parse_document(content, max_members=MAX_START_MEMBERS)
+        return {
+            **{key: value for key, value in snapshot.items() if key != "ended_sessions"},
+            "ids": {"issued": snapshot["ids"]["issued"]},
+            "sessions": [
+                {"agent_id": session["agent_id"], "name": session["name"]}
+                for session in snapshot["sessions"]
+            ],
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None

@@ -19,7 +19,8 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIMEOUT_S
+from clawblox.config.arguments import SECONDS
+from clawblox.config.options import DEFAULT_STALL_TIMEOUT_S, to_env
 from clawblox.conformance.live import LiveWorld
 from clawblox.conformance.start_failures import summarize_start
 from clawblox.errors import ConfigError, RecordingError, WorldError, WorldStartError
@@ -32,14 +33,19 @@ from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import ReplayPlan, find_obstacle, write_script
 from clawblox.replay.progress import ReplayProgress
-from clawblox.replay.saved_starts import read_saved_start
-from clawblox.results import DataStoreBackend
+from clawblox.replay.sources import ReplaySource, read_saved_start
 from clawblox.rundir.lives import Origin
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
 from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.private_copies import MissingFilesError, copy_world, has_files_beside
+from clawblox.world.private_copies import (
+    MissingFilesError,
+    TrialOptions,
+    has_files_beside,
+    place_world,
+)
+from clawblox.world.sources import find_world_dir
 
 _ASK_EVERY_S: Final = 0.1
 _GRACE_S: Final = 1.0
@@ -60,63 +66,50 @@ OnProgress: TypeAlias = Callable[[ReplayProgress], None]
 
 
 @attrs.frozen(kw_only=True)
-class ReplayOptions:
-    """Options for the replay of a recording.
+class VerifyOptions(TrialOptions):
+    """How recordings are verified.
 
     Attributes:
-        in_place: Whether the world runs in its own directory instead of a private copy.
-        env: Additional environment variables.
-        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
-        health_timeout: Seconds until the new process must be ready.
-        stall_timeout: Seconds without any progress after which the replay is given up.
+        env: Additional environment variables of the world.
+        stall_timeout: Seconds without any progress after which a replay is given up.
     """
 
-    in_place: bool = False
-    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    datastore: DataStoreBackend | None = None
-    health_timeout: float = DEFAULT_HEALTH_TIMEOUT_S
-    stall_timeout: float = DEFAULT_STALL_TIMEOUT_S
+    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
+    stall_timeout: float = attrs.field(default=DEFAULT_STALL_TIMEOUT_S, validator=SECONDS)
 
 
 async def replay_recording(
-    recording: Path,
-    world_dir: str | Path,
-    options: ReplayOptions,
+    source: ReplaySource,
+    options: VerifyOptions,
     *,
-    run_dir: Path | None = None,
     digest_ticks: Collection[int] = (),
-    save: Origin | None = None,
     on_progress: OnProgress = lambda _progress: None,
 ) -> ReplayProgress:
     """Repeat a recording in a new process of its world, and compare what the recording has.
 
     Args:
-        recording: The file of the recording, absolute.
-        world_dir: The directory of the world, or the address of one in a GitHub repository.
-        options: Options for its replay.
-        run_dir: The run directory that the file is in; no link below it is followed. None where a
-            person has named the file.
+        source: The recording, without an obstacle.
+        options: Options for its replay; those of the source hold its variables.
         digest_ticks: Ticks for which digests of the state are wanted.
-        save: The save that it began from; None for a fresh world, or if that is not known.
         on_progress: Called now and then.
 
     Returns:
         How far it came; also for a recording that cannot be verified.
 
     Raises:
-        ConfigError: ``world_dir`` is not a world, or cannot be copied.
+        ConfigError: Its world is not a world, or cannot be copied.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
         OSError: A file cannot be written.
 
     Cancellation: the process is ended, and every file removed.
     """
-    write = partial(_write_script, digest_ticks=digest_ticks, save=save)
-    replay = partial(_replay, recording, world_dir, options, run_dir, write, on_progress)
     try:
+        replay = partial(_replay, source, options, digest_ticks, on_progress)
         try:
             return await replay()
         except WorldStartError as error:
-            if options.in_place or not await has_files_beside(AsyncWorld(dir=world_dir)):
+            directory = await run_blocking(find_world_dir, source.world)
+            if options.in_place or not await has_files_beside(directory):
                 raise
             with suppress(MissingFilesError, WorldStartError):  # the first error says more
                 progress = await replay(is_whole=True)
@@ -140,11 +133,9 @@ async def replay_recording(
 
 
 async def _replay(
-    recording: Path,
-    world_dir: str | Path,
-    options: ReplayOptions,
-    run_dir: Path | None,
-    write_plan: Callable[[RecordingReader, Path], ReplayPlan],
+    source: ReplaySource,
+    options: VerifyOptions,
+    digest_ticks: Collection[int],
     on_progress: OnProgress,
     *,
     is_whole: bool = False,
@@ -152,30 +143,32 @@ async def _replay(
     """Repeat a recording once, with the files of the world's repository if it needs them."""
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(scratch_directory("clawblox-verify-"))
-        opened = opened_recording(recording, run_dir)
+        opened = opened_recording(source.found.path, source.run_dir)
         reader = await run_blocking(stack.enter_context, opened)
         if (obstacle := await run_blocking(_prepare, reader, scratch)) is not None:
             return ReplayProgress("impossible", obstacle)
-        world = AsyncWorld(dir=world_dir, run_dir=scratch / "run")
-        if not options.in_place:
-            world = await copy_world(world, scratch, is_whole=is_whole)
+        directory = await run_blocking(find_world_dir, source.world)
+        in_place = options.in_place
+        world = await place_world(directory, scratch, in_place=in_place, is_whole=is_whole)
+        if not in_place:
             await run_blocking(_keep_game_id, reader, world.dir)
-        script, run = scratch / "script.jsonl", scratch / "run"
-        plan = await run_blocking(write_plan, reader, script)
+        script = scratch / "script.jsonl"
+        plan = await run_blocking(_write_script, reader, script, digest_ticks, source.save)
         if plan.is_empty:
             return ReplayProgress("impossible", plan.obstacle)
         await stack.enter_async_context(world)
         started = await world.start(
             name=_NAME,
-            env={**options.env, REPLAY_ENV: str(script)},
+            env={**source.env, REPLAY_ENV: str(script)},
             record=True,
-            datastore=options.datastore,
+            datastore=source.datastore,
             health_timeout=options.health_timeout,
         )
         stack.push_async_callback(_stop, world)
         live = LiveWorld(started.url, started)
         stack.callback(live.close)
-        made = stack.enter_context(NewRecording(run / "recordings", reader.size))
+        new = NewRecording(started.run_dir / "recordings", reader.size)
+        made = stack.enter_context(new)
         comparison = await run_blocking(Comparison, reader, plan)
         follower = _Follower(live, made, comparison, plan)
         return await follower.follow(world, options.stall_timeout, on_progress)
@@ -217,7 +210,7 @@ def _keep_game_id(reader: RecordingReader, world: Path) -> None:
 
 
 def _write_script(
-    reader: RecordingReader, script: Path, *, digest_ticks: Collection[int], save: Origin | None
+    reader: RecordingReader, script: Path, digest_ticks: Collection[int], save: Origin | None
 ) -> ReplayPlan:
     saved = None if save is None else read_saved_start(save)
     with script.open("xb") as file:

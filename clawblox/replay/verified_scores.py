@@ -30,16 +30,50 @@ from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.experiment.session.rescoring import Rescoring, find_end
 from clawblox.foreign_values import parse_document, whole_number
 from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_history
-from clawblox.replay.checked_scores import CheckedScore, ExpectedEnd, ReachedWorld
 from clawblox.replay.progress import StateDigest
+from clawblox.replay.results import CheckedScore, VerifiedReplay
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
 from clawblox.system.scratch import scratch_directory, temporary_directory
-from clawblox.world.async_world import AsyncWorld
-from clawblox.world.private_copies import MissingFilesError, copy_world
+from clawblox.world.private_copies import MissingFilesError, place_world
 from clawblox.world.recorded_worlds import find_forger
+from clawblox.world.sources import find_world_dir
 
 _NOT_REACHED: Final = "no replay has reached the state of its last checkpoint"
+
+
+@attrs.frozen
+class ExpectedEnd:
+    """The checkpoint at the end of a committed generation.
+
+    Attributes:
+        chain: Its chain.
+        generation: Its generation.
+        attempt: Name of the attempt that made it.
+        recorded: The scores that the journal has.
+        state: The state of the world in it; None if it has none that can be compared.
+        problem: Why not; empty if it has one.
+    """
+
+    chain: str
+    generation: int
+    attempt: str
+    recorded: Mapping[str, float]
+    state: StateDigest | None
+    problem: str = ""
+
+
+@attrs.frozen
+class _ReachedWorld:
+    """The world of a replay that has reached the end of a generation.
+
+    Attributes:
+        world: Its directory, or its address in a GitHub repository.
+        has_repository_files: Whether it starts only with the other files of its git repository.
+    """
+
+    world: str
+    has_repository_files: bool = False
 
 
 def find_ends(directory: Path, score: Score | None) -> Sequence[ExpectedEnd]:
@@ -111,7 +145,7 @@ class _Scores:
 async def check_scores(
     directory: Path,
     ends: Sequence[ExpectedEnd],
-    worlds: Mapping[str, ReachedWorld],
+    replays: Sequence[VerifiedReplay],
     *,
     score: Score | None = None,
     in_place: bool = False,
@@ -122,8 +156,7 @@ async def check_scores(
         directory: The directory of the experiment, resolved. Run directories are made in it, and
             removed again; its journal is not written.
         ends: The ends of its generations.
-        worlds: The worlds by the name of the attempt: only of attempts whose replay has reached the
-            end with a checked start.
+        replays: The results of the replays of its recordings.
         score: The score function; None means that of the plan.
         in_place: Whether worlds run in their own directories instead of private copies.
 
@@ -137,6 +170,7 @@ async def check_scores(
     Cancellation: every process is ended, and every directory removed.
     """
     record = await run_blocking(read_experiment, directory)
+    worlds = _find_reached(replays, ends)
     facts: dict[tuple[str, int], Mapping[str, Any]] = {}
     for world in dict.fromkeys(worlds.values()):
         chosen = {(end.chain, end.generation) for end in ends if worlds.get(end.attempt) == world}
@@ -148,9 +182,23 @@ async def check_scores(
     return [_judge(end, facts.get((end.chain, end.generation))) for end in ends]
 
 
+def _find_reached(
+    replays: Sequence[VerifiedReplay], ends: Sequence[ExpectedEnd]
+) -> Mapping[str, _ReachedWorld]:
+    """Return the worlds by attempt where the replay has reached the end of the generation."""
+    states = {end.attempt: end.state for end in ends if end.state is not None}
+    return {
+        replay.attempt.name: _ReachedWorld(replay.world, replay.progress.has_repository_files)
+        for replay in replays
+        if replay.attempt is not None
+        and replay.status == "equal"
+        and states.get(replay.attempt.name) in replay.progress.digests
+    }
+
+
 async def _score(
     record: ExperimentRecord,
-    reached: ReachedWorld,
+    reached: _ReachedWorld,
     chosen: set[tuple[str, int]],
     score: Score | None,
     *,
@@ -158,9 +206,9 @@ async def _score(
 ) -> Mapping[tuple[str, int], Mapping[str, Any]]:
     """Return the data of the scores of some generations, which have the same world."""
     async with scratch_directory("clawblox-verify-") as scratch:
-        world = AsyncWorld(dir=reached.place)
-        if not in_place:
-            world = await copy_world(world, scratch, is_whole=reached.has_repository_files)
+        directory = await run_blocking(find_world_dir, reached.world)
+        is_whole = reached.has_repository_files
+        world = await place_world(directory, scratch, in_place=in_place, is_whole=is_whole)
         workshop = LiveWorkshop(record.directory, record.plan.layout, {})
         sink = _Scores(record.state)
         scoring = Rescoring(

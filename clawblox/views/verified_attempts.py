@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from clawblox.printable import printable
-from clawblox.replay.attempt_places import AttemptPlace
-from clawblox.replay.checked_scores import CheckedScore
-from clawblox.replay.verified_run import Link, VerifiedReplay, VerifiedRun
+from clawblox.replay.results import AttemptPlace, CheckedScore, Link, VerifiedReplay, VerifiedRun
 from clawblox.views.formatting import format_table
 from clawblox.views.verified_runs import describe_replay
 

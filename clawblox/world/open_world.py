@@ -15,7 +15,6 @@ from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import (
     check_path,
-    check_read_path,
     is_world_url,
 )
 from clawblox.config.world_toml import WorldConfig, read_world_config
@@ -37,6 +36,7 @@ from clawblox.world.fleet import Fleet
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave
 from clawblox.world.settling import settle_sessions
+from clawblox.world.sources import find_world_dir
 
 
 class OpenWorld(WorldMetadata):
@@ -66,7 +66,7 @@ class OpenWorld(WorldMetadata):
         self._autosave: Autosave | None = None
         self._residence: Residence[Fleet]
         if not is_world_url(self._source):
-            self._config_read = read_world_config(check_read_path(dir, "dir"))
+            self._config_read = read_world_config(find_world_dir(dir))
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
@@ -105,9 +105,7 @@ class OpenWorld(WorldMetadata):
     @property
     def _config(self) -> WorldConfig:
         if self._config_read is None:
-            from clawblox.config.download import fetch_world  # here, since few worlds need it
-
-            self._config_read = read_world_config(fetch_world(self._source))
+            self._config_read = read_world_config(find_world_dir(self._source))
         return self._config_read
 
     @property

@@ -18,7 +18,9 @@ import attrs
 import tomlkit
 
 from clawblox.concurrency.threads import run_blocking, run_checked
-from clawblox.config.world_toml import CONFIG_NAME
+from clawblox.config.arguments import SECONDS
+from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
+from clawblox.config.world_toml import CONFIG_NAME, read_world_config
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.repository_files import UnlistedRepositoryError, find_repository, list_beside
 from clawblox.world.sources import copy_sources
@@ -30,6 +32,22 @@ _HINT: Final = "replace it by what it leads to, or run the world in place with i
 _BREAK: Final = re.compile(r"[\s=:;,'\"()<>|&]+")
 _MAX_TEXTS: Final = 1000
 """Number of texts of a ``world.toml`` that are searched for paths."""
+
+
+@attrs.frozen(kw_only=True)
+class TrialOptions:
+    """The options with which a command starts a world for itself.
+
+    Attributes:
+        in_place: Whether the world runs in its own directory instead of a private copy.
+        health_timeout: Seconds until an instance must be ready.
+
+    Raises:
+        ConfigError: A value is invalid; the error names the option and the value.
+    """
+
+    in_place: bool = False
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
 
 
 class MissingFilesError(Exception):
@@ -45,8 +63,20 @@ class _Extent:
     beside: Collection[str] = ()
 
 
+async def place_world(
+    directory: Path, scratch: Path, *, in_place: bool, is_whole: bool = False
+) -> AsyncWorld:
+    """Return a world that runs in a private copy, or in place; its run directory is private.
+
+    It is not open yet. Arguments and errors are those of :func:`copy_world`.
+    """
+    if in_place:
+        return AsyncWorld(dir=directory, run_dir=scratch / _RUN_NAME)
+    return await copy_world(directory, scratch, is_whole=is_whole)
+
+
 async def copy_world(
-    source: AsyncWorld,
+    directory: Path,
     scratch: Path,
     *,
     name: str = "",
@@ -56,7 +86,7 @@ async def copy_world(
     """Make a private copy of a world; it is not open yet, and its run directory is private too.
 
     Args:
-        source: The world.
+        directory: The directory of the world.
         scratch: The directory for the copy and its run directory; the caller removes it.
         name: Name of this copy in ``scratch``, which no other has; empty for the main one.
         is_whole: Whether the copy gets the files of the repository although ``world.toml`` names
@@ -71,20 +101,20 @@ async def copy_world(
 
     Cancellation: the copy stays incomplete.
     """
-    paths = await run_blocking(find_paths_above, source.dir, source.config)
-    extent = _Extent(source.dir)
+    config = (await run_blocking(read_world_config, directory)).config
+    paths = await run_blocking(find_paths_above, directory, config)
+    extent = _Extent(directory)
     if paths or is_whole:
-        extent = await run_blocking(_find_extent, source.dir, paths)
+        extent = await run_blocking(_find_extent, directory, paths)
     target = scratch / (name or _COPY_NAME)
     await run_checked(partial(_copy, extent, target, paths, change))
     run_dir = scratch / (f"{name}-{_RUN_NAME}" if name else _RUN_NAME)
     return AsyncWorld(dir=target / extent.world, run_dir=run_dir)
 
 
-async def has_files_beside(world: AsyncWorld) -> bool:
-    """Return whether a world is in a git repository, below its top."""
-    top = await run_blocking(find_repository, world.dir)
-    return top not in (None, world.dir)
+async def has_files_beside(directory: Path) -> bool:
+    """Return whether the directory of a world is in a git repository, below its top."""
+    return await run_blocking(find_repository, directory) not in (None, directory)
 
 
 def find_paths_above(directory: Path, config: Mapping[str, Any]) -> list[str]:

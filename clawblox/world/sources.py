@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path, PurePath
 from typing import Final
 
+from clawblox.config.arguments import check_read_path, is_world_url
 from clawblox.errors import ConfigError
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.copy_tree import copy_tree
@@ -26,6 +28,22 @@ _CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
 HISTORY: Final = ".git"
 """The entry of a git repository's top directory with its history."""
 _HINT: Final = "replace it by what it leads to"
+
+
+def find_world_dir(given: str | Path) -> Path:
+    """Return the directory of a world, resolved; a world at an address is downloaded.
+
+    Args:
+        given: The directory, or the address of one in a GitHub repository.
+
+    Raises:
+        ClawbloxError: It is not a path, or the world cannot be downloaded.
+    """
+    if isinstance(given, str) and is_world_url(given):
+        from clawblox.config.download import fetch_world  # here, since few worlds need it
+
+        return fetch_world(given)
+    return Path(os.path.realpath(check_read_path(given, "dir")))
 
 
 def is_result(path: str) -> bool:

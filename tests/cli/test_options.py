@@ -11,14 +11,14 @@ import pytest
 
 from clawblox.cli.field_options import FieldOption
 from clawblox.cli.options import (
-    CheckOptions,
     OrchestratorOptions,
     ResumeOptions,
     StopOptions,
-    VerifyOptions,
 )
 from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
+from clawblox.conformance.runner import CheckOptions
 from clawblox.errors import ConfigError
+from clawblox.replay.verified_replay import VerifyOptions
 from clawblox.results import RestartMode
 from clawblox.team.record import AgentRunOptions
 from tests.cli.commands import find_command, find_options

@@ -15,8 +15,8 @@ import pytest
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.kept_verification import read_verification
 from clawblox.replay.progress import Divergence, ReplayProgress
+from clawblox.replay.results import Link
 from clawblox.replay.sources import no_recording
-from clawblox.replay.verified_run import Link
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.formatting import format_json
 from clawblox.views.verified_runs import describe_replay, sum_up

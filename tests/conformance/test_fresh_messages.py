@@ -9,13 +9,14 @@ import pytest
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.fresh.messages import Order, Result, decode_result, encode
 from clawblox.protocol import OPERATOR_TOKEN_ENV
+from clawblox.world.private_copies import TrialOptions
 
 ORDER = Order(
     world="/world",
     run_dir="/run",
     name="w001",
     env={},
-    health_timeout=1.0,
+    options=TrialOptions(),
     is_realtime=False,
     agents=(),
     is_alone=True,

@@ -13,6 +13,7 @@ from clawblox.conformance.checks.hygiene import look_at_token_on_disk
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.registry import Failed
+from clawblox.world.private_copies import TrialOptions
 from tests.provable import make_provable_world
 from tests.support import make_world, wait_until_async
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
-        lab = Lab(world, scratch=tmp_path, seed=1, health_timeout=60.0)
+        lab = Lab(world, options=TrialOptions(), scratch=tmp_path, seed=1)
         async with lab.probe() as probe:
             assert probe.started is not None
             os.kill(probe.started.pid, signal.SIGKILL)
@@ -39,7 +40,7 @@ async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
     directory = make_provable_world(tmp_path, clock="lockstep", defect="file-had-token")
     async with AsyncWorld(dir=directory, run_dir=tmp_path / "run") as world:
         disk = DiskSearch(directory, lambda _path: False, tmp_path / "run")
-        lab = Lab(world, scratch=tmp_path, seed=1, health_timeout=60.0, disk=disk)
+        lab = Lab(world, options=TrialOptions(), scratch=tmp_path, seed=1, disk=disk)
         for _ in range(2):
             async with lab.start() as live:
                 assert live.started is not None

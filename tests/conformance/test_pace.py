@@ -22,6 +22,7 @@ from clawblox.conformance.pace import SLOWEST, Pace, has_time_for
 from clawblox.conformance.registry import Check, TooLittleSeen
 from clawblox.conformance.runner import _run_check
 from clawblox.system.request import Answer
+from clawblox.world.private_copies import TrialOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -179,7 +180,7 @@ async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
         await anyio.sleep_forever()
         return ""
 
-    lab = Lab(None, url="http://127.0.0.1:1", scratch=tmp_path, seed=1, health_timeout=1.0)
+    lab = Lab(None, options=TrialOptions(), url="http://127.0.0.1:1", scratch=tmp_path, seed=1)
     live = LiveWorld("http://127.0.0.1:1")
     live.pace.note(0.0, 10.0)
     live.pace.note(1.0, 20.0)

@@ -55,7 +55,7 @@ def check(world: Path, *names: str, **options: Any) -> Report:
 
 def copy(world: Path, scratch: Path, **options: Any) -> AsyncWorld:
     async def make() -> AsyncWorld:
-        return await copy_world(AsyncWorld(dir=world), scratch, **options)
+        return await copy_world(world, scratch, **options)
 
     return anyio.run(make)
 

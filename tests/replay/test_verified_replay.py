@@ -15,7 +15,7 @@ from clawblox.engine.world.world_state import REVISION
 from clawblox.errors import ConfigError, UsageError
 from clawblox.recording.blocks import Block, Track, encode_block, require_zstandard
 from clawblox.replay import VerifiedReplay, VerifiedRun
-from clawblox.replay.verified_run import Link, parse_run
+from clawblox.replay.results import Link, parse_run
 from clawblox.rundir.manifest import manifest_path
 from clawblox.views.verified_runs import describe_replay
 from tests.conformance.lives import (

@@ -14,7 +14,6 @@ import click
 
 from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
-from clawblox.cli.options import CheckOptions
 from clawblox.cli.parameters import FILE, PATH, examples, existing_path, json_option, world_argument
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.terminal.output import table_width
@@ -24,6 +23,7 @@ from clawblox.conformance import CHECKS, Check, CheckResult, Report, check_world
 from clawblox.conformance.kept_check import keep_check
 from clawblox.conformance.registry import select_checks
 from clawblox.conformance.report import is_counted, mark_expected, parse_expected
+from clawblox.conformance.runner import CheckOptions
 from clawblox.errors import UsageError
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular

@@ -13,7 +13,6 @@ import click
 
 from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
-from clawblox.cli.options import VerifyOptions
 from clawblox.cli.parameters import PATH, examples, existing_path, json_option, recording_option
 from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
@@ -22,8 +21,9 @@ from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
-from clawblox.replay.attempt_places import is_experiment
+from clawblox.replay.attempts import is_experiment
 from clawblox.replay.kept_verification import keep_verification
+from clawblox.replay.verified_replay import VerifyOptions
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up

@@ -425,7 +425,7 @@ async def look_at_flags(lab: Lab) -> str:
         async def start() -> None:
             nonlocal reason
             try:
-                await world.start(port=environment, env=lab.env, health_timeout=lab.patience)
+                await lab.begin(world, lab.patience, port=environment)
                 reason = f"it served on WORLD_PORT={environment}, not on --port {flag}"
             except WorldExitedBeforeReadyError as error:
                 line = error.log_lines[-1] if error.log_lines else str(error.exit)

@@ -50,7 +50,7 @@ async def live(order: Order) -> Result:
                 name=order.name,
                 resume=order.save or None,
                 env=order.env,
-                health_timeout=order.health_timeout,
+                health_timeout=order.options.health_timeout,
             )
         except WorldStartError as error:
             result.fault, result.reason = "start", describe_start("did not start", error)

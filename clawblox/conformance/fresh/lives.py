@@ -199,7 +199,7 @@ def _order(lab: Lab, players: Sequence[Player], *, is_realtime: bool) -> Order:
         run_dir="",
         name=lab.next_name(),
         env=dict(lab.env),
-        health_timeout=lab.health_timeout,
+        options=lab.options,
         is_realtime=is_realtime,
         agents=tuple(Agent(player.name, player.session, player.agent_id) for player in players),
         is_alone=False,

@@ -13,6 +13,7 @@ import msgspec
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.live import LiveWorld, Player, Step
 from clawblox.conformance.masking import find_secrets
+from clawblox.world.private_copies import TrialOptions
 
 MAX_RESULT_BYTES: Final = 1 << 30
 _METHODS: Final = ("GET", "POST")
@@ -48,7 +49,7 @@ class Order:
         run_dir: Directory of the run.
         name: Name of the instance.
         env: Further variables of the world.
-        health_timeout: Seconds until the world must be ready.
+        options: Options for the start of the world.
         is_realtime: Whether the world runs by itself.
         agents: Its agents; without sessions they join first.
         save: Snapshot to restore; empty starts a fresh world, which is saved after ``warm``.
@@ -64,7 +65,7 @@ class Order:
     run_dir: str
     name: str
     env: dict[str, str]
-    health_timeout: float
+    options: TrialOptions
     is_realtime: bool
     agents: tuple[Agent, ...]
     save: str = ""

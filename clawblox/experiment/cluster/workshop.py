@@ -36,7 +36,7 @@ from clawblox.experiment.inputs import digest_world
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, require_record
 from clawblox.experiment.live.live_workshop import LiveWorkshop
-from clawblox.experiment.live.plan_faults import find_world, place_program
+from clawblox.experiment.live.plan_faults import place_program
 from clawblox.experiment.live.survey import Survey, check_program_here, survey_plan
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.plan.parts import AgentSpec
@@ -56,7 +56,7 @@ from clawblox.system.regular_files import read_regular
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import ANSWER_FILE, SESSION_FILE
-from clawblox.world.sources import copy_sources
+from clawblox.world.sources import copy_sources, find_world_dir
 
 _RETRY_S: Final = 5.0
 """Seconds after which another host is asked for when one could not be started."""
@@ -344,7 +344,7 @@ class RemoteWorkshop(LiveWorkshop):
         name = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
         if not await call_host(caller, "has", name):
             copy = place / "world"
-            await run_checked(lambda check: copy_sources(find_world(given), copy, check=check))
+            await run_checked(lambda check: copy_sources(find_world_dir(given), copy, check=check))
             await _send_tree(caller, "world", copy, place)
         return name
 

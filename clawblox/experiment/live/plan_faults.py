@@ -32,7 +32,7 @@ from clawblox.instance.environment import fill_command
 from clawblox.instance.launch import plan_launch
 from clawblox.protocol import RECORD_ENV
 from clawblox.system.regular_files import read_regular
-from clawblox.world.sources import is_source
+from clawblox.world.sources import find_world_dir, is_source
 
 _RECORDING: Final = (RECORD_ENV.encode(), b"clawblox.server", b"clawblox.engine")
 """Names of which the source of a world that can record itself has one."""
@@ -48,19 +48,6 @@ def world_options(spec: WorldSpec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in _START_OPTIONS}
 
 
-def find_world(given: Path | str) -> Path:
-    """Return the directory of a world; one that is an address is downloaded.
-
-    Raises:
-        ClawbloxError: It cannot be downloaded.
-    """
-    if not isinstance(given, str):
-        return given
-    from clawblox.config.download import fetch_world  # here, since few worlds need it
-
-    return fetch_world(given)
-
-
 # -- worlds ---------------------------------------------------------------------------------------
 
 
@@ -71,7 +58,7 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
         specs.setdefault(chain.plan.world, set()).update(chain.plan.agents)
     for spec, agents in specs.items():
         try:
-            config = read_world_config(find_world(spec.dir))
+            config = read_world_config(find_world_dir(spec.dir))
         except ClawbloxError as error:
             as_plan = ConfigError(error.message, key="world.dir", value=spec.dir, hint=error.hint)
             yield error if isinstance(error, ConfigError) and error.key else as_plan
@@ -155,7 +142,7 @@ def find_hook_faults(plan: Plan) -> Iterator[ConfigError]:
 
 def find_world_notes(spec: WorldSpec) -> Iterator[str]:
     """Yield what a world may lack, as far as its files tell."""
-    config = read_world_config(find_world(spec.dir))
+    config = read_world_config(find_world_dir(spec.dir))
     if spec.record and not _mentions_recording(config):
         yield (
             f"world.record is true, and nothing in {spec.dir_name} shows that it can record itself:"

@@ -39,7 +39,7 @@ from clawblox.rundir.manifest_entries import objects_in, read_text
 from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.clock import utc_now
 from clawblox.system.files import has_digest
-from clawblox.world.async_world import AsyncWorld
+from clawblox.world.sources import find_world_dir
 
 
 def find_archive(chain_dir: Path, checkpoint: CheckpointRef) -> Path | None:
@@ -238,7 +238,7 @@ class Preparation:
     def _fill_workspaces(self, directory: Path, names: Sequence[str]) -> list[list[str]]:
         """Fill the workspaces; return what each of them lacks."""
         plan = self.order.chain.plan
-        world = read_world_config(AsyncWorld(plan.world.dir).dir)
+        world = read_world_config(find_world_dir(plan.world.dir))
         return [
             fill_workspace(
                 AgentDir(directory / "agents" / name).workspace,

@@ -10,7 +10,7 @@ from clawblox.conformance.kept_check import read_check
 from clawblox.conformance.report import Report
 from clawblox.errors import ClawbloxError
 from clawblox.replay.kept_verification import read_verification
-from clawblox.replay.verified_run import VerifiedRun
+from clawblox.replay.results import VerifiedRun
 from clawblox.views.check_page import draw_report
 from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.verified_attempts import format_attempts

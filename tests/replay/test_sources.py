@@ -13,7 +13,7 @@ import pytest
 
 from clawblox import AsyncWorld
 from clawblox.replay import VerifiedReplay
-from clawblox.replay.saved_starts import find_save, read_saved_start
+from clawblox.replay.sources import find_save, read_saved_start
 from clawblox.rundir.lives import Origin
 from clawblox.views.verified_runs import describe_replay
 from tests.conformance.lives import dice_world, play, verified

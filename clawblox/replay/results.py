@@ -1,0 +1,245 @@
+"""Results of verified replays, as values and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from clawblox.replay.progress import ReplayProgress
+from clawblox.rundir.recordings import Damage
+from clawblox.rundir.requests import to_path
+from clawblox.typed_values import converter
+from clawblox.world.world_files import WorldFiles
+
+LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]
+StartCheck: TypeAlias = Literal["seed", "earlier", "save"]
+Status: TypeAlias = Literal[
+    "equal", "equal_unchecked_start", "different", "incomplete", "impossible"
+]
+
+
+@attrs.frozen
+class AttemptPlace:
+    """An attempt in its experiment.
+
+    Attributes:
+        chain: Its chain.
+        generation: Its generation, from 1.
+        number: Its number among the attempts at the generation, from 1.
+        name: Its name.
+        outcome: How it ended, such as ``committed`` or ``failed``; empty while it is under way.
+    """
+
+    chain: str
+    generation: int
+    number: int
+    name: str
+    outcome: str = ""
+
+
+@attrs.frozen
+class Link:
+    """Connection between the start of a recording and an earlier recording.
+
+    That is one of the same instance, or of the one whose save this one began from.
+
+    Attributes:
+        kind: ``continues`` if the replay of the earlier one reaches the state with which this one
+            begins; ``differs`` if it has other states at that tick; ``unknown`` if no replay
+            reaches that tick.
+        tick: The tick at which this recording begins.
+        number: Number of the earlier recording; None if it is unknown, and where this one differs
+            from the save that it began from.
+        instance: Name of its instance in a run of many; empty for the only one.
+        attempt: Its attempt, in an experiment.
+        save: Digest of the save by which another instance continues it, or from which this one
+            differs; empty for the same instance.
+    """
+
+    kind: LinkKind
+    tick: int
+    number: int | None = None
+    instance: str = ""
+    attempt: AttemptPlace | None = None
+    save: str = ""
+
+    def leads_to(self, other: VerifiedReplay) -> bool:
+        """Return whether this names a recording."""
+        place = self.number, self.instance, self.attempt
+        return place == (other.number, other.instance, other.attempt)
+
+
+@attrs.frozen
+class VerifiedReplay:
+    """The result of a verified replay of one recording.
+
+    Attributes:
+        recording: The file.
+        number: Its number in the run, counted from 1; 0 for a recording in another format.
+        instance: Name of its instance in a run of many; empty for the only one.
+        progress: Progress of the replay, and its outcome.
+        seconds: Duration in seconds of real time.
+        link: How it is connected with an earlier recording; None if it begins a fresh world, has
+            none before it, or begins with another seed.
+        world: The directory or address of the world that repeats it; empty if it is not repeated.
+        start_checked_by: What shows that the first state is genuine: ``seed`` if a fresh world
+            began again with its seed and reached it, ``earlier`` if the replay of an earlier
+            recording with a checked start reached it, ``save`` if it is that of the save that the
+            world began from; None if nothing does.
+        attempt: The attempt that made it, in an experiment.
+        damage: How its file has changed since its writer closed it: ``incomplete``, ``changed``, or
+            None if it has not, or its manifest has no digest.
+        changed_files: Files of its world that changed since, by relative path: ``.`` where only
+            that is known; None where nothing is.
+    """
+
+    recording: Path
+    number: int
+    instance: str
+    progress: ReplayProgress
+    seconds: float = 0.0
+    link: Link | None = None
+    world: str = ""
+    start_checked_by: StartCheck | None = None
+    attempt: AttemptPlace | None = None
+    damage: Damage | None = None
+    changed_files: tuple[str, ...] | None = None
+
+    @property
+    def status(self) -> Status:
+        """The result in a word; a recording is ``equal`` only with a checked start."""
+        if self.is_different:
+            return "different"
+        if self.progress.outcome != "equal":
+            return "impossible"
+        if self.damage is not None:
+            return "incomplete"
+        return "equal" if self.start_checked_by else "equal_unchecked_start"
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the file, the replay, or the link to an earlier recording has a difference."""
+        if self.damage == "changed":
+            return True
+        has_other_start = self.link is not None and self.link.kind == "differs"
+        return self.progress.outcome == "different" or has_other_start
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        return {
+            "recording": str(self.recording),
+            "number": self.number,
+            "instance": self.instance,
+            "attempt": None if self.attempt is None else attrs.asdict(self.attempt),
+            "world": self.world,
+            "damage": self.damage,
+            "changed_files": self.changed_files,
+            **self.progress.document(),
+            "outcome": self.status,
+            "start_checked_by": self.start_checked_by,
+            "seconds": round(self.seconds, 3),
+            "link": None if self.link is None else attrs.asdict(self.link),
+        }
+
+
+@attrs.frozen
+class CheckedScore:
+    """The scores of a generation, recorded and computed again.
+
+    Attributes:
+        chain: Its chain.
+        generation: Its generation.
+        attempt: Name of the attempt that made its last checkpoint.
+        recorded: The scores that the journal has.
+        computed: The scores of a world that was started from the replayed end.
+        reason: Why some were not computed; empty if all were.
+    """
+
+    chain: str
+    generation: int
+    attempt: str
+    recorded: Mapping[str, float]
+    computed: Mapping[str, float] = attrs.field(factory=dict)
+    reason: str = ""
+
+    @property
+    def differences(self) -> Sequence[str]:
+        """The names of the scores that were computed and are others."""
+        return [name for name, new in self.computed.items() if self.recorded.get(name) != new]
+
+
+@attrs.frozen
+class VerifiedRun:
+    """The results of the verified replays of a run.
+
+    Attributes:
+        replays: The results, in the order of the recordings.
+        is_strict: Whether a recording with an unchecked start counts as not verified.
+        scores: The scores of an experiment, computed again. Other scores are no differences.
+        judged: The files that were judged, before the first replay, as a kept report has them;
+            none for the file of a recording.
+    """
+
+    replays: tuple[VerifiedReplay, ...]
+    is_strict: bool = False
+    scores: tuple[CheckedScore, ...] = ()
+    judged: Mapping[str, WorldFiles | None] = attrs.field(factory=dict, repr=False, eq=False)
+
+    @property
+    def exit_status(self) -> int:
+        """Status of the command: 0 all equal, 1 a difference, 3 one could not be verified."""
+        statuses = {replay.status for replay in self.replays}
+        if "different" in statuses:
+            return 1
+        passing = {"equal"} if self.is_strict else {"equal", "equal_unchecked_start"}
+        return 0 if statuses <= passing else 3
+
+    def document(self) -> dict[str, Any]:
+        """Return the results as a JSON object."""
+        is_equal = all(replay.status == "equal" for replay in self.replays)
+        recordings = [replay.document() for replay in self.replays]
+        return {
+            "equal": is_equal,
+            "strict": self.is_strict,
+            "recordings": recordings,
+            "scores": [
+                {**attrs.asdict(score), "differences": [*score.differences]}
+                for score in self.scores
+            ],
+        }
+
+
+_to_run = converter(VerifiedRun, dec_hook=to_path)
+
+
+def parse_run(document: Mapping[str, Any]) -> VerifiedRun:
+    """Return the results that a document of :meth:`VerifiedRun.document` has.
+
+    Args:
+        document: The document, whatever is in it.
+
+    Raises:
+        ValueError: The outcome of a recording does not follow from its result.
+        msgspec.ValidationError: No results have this document.
+    """
+    recordings = document.get("recordings")
+    if isinstance(recordings, list):
+        recordings = [_nest_progress(recording) for recording in recordings]
+    members = {"is_strict": document.get("strict"), "scores": document.get("scores")}
+    run = _to_run({"replays": recordings, **members})
+    written = [recording.get("outcome") for recording in document["recordings"]]
+    if written != [replay.status for replay in run.replays]:
+        raise ValueError("an outcome does not follow from the result of its recording")
+    return run
+
+
+def _nest_progress(document: object) -> object:
+    """Return the fields of a replay, whose progress is among them in its document."""
+    if not isinstance(document, dict):
+        return document
+    ended = "impossible" if document.get("reason") else "equal"
+    outcome = "different" if document.get("divergence") is not None else ended
+    return {**document, "progress": {**document, "outcome": outcome}}
