@@ -85,7 +85,48 @@ OPTIONAL_WORD: Final = checked(check_word, optional=True)
 
 
 @attrs.frozen(kw_only=True)
-class AgentOptions:
+class CommonAgentOptions:
+    """The options of an agent that the plans of experiments have too.
+
+    Attributes:
+        model: Model to use; None leaves the choice to the program.
+        binary: The program: a path, or a name to look up in PATH; None means the usual name.
+        permission_mode: The program's own name for what it may do without asking; None means
+            everything.
+        sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it
+            is user 0 of this machine, or whose system calls are not filtered.
+        claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
+        bare: Whether Claude Code skips hooks and the files that it would read by itself.
+        auto_continue: Whether the agent is asked to continue after each turn, until it is stopped.
+        max_restarts: Number of restarts allowed within ``restart_window``; the agent fails when
+            more are needed.
+        stall_timeout: Seconds of silence within a turn after which the program is restarted; None
+            waits forever.
+        request_rate: Requests per second to the world, after a burst; None sets no limit.
+    """
+
+    model: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
+    binary: Path | None = attrs.field(default=None, converter=to_binary)
+    permission_mode: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
+    sandbox: SandboxChoice = attrs.field(
+        default=False, validator=checked(check_choice, choices=(True, False, "strict"))
+    )
+    claude_native_sandbox: bool = attrs.field(default=False, validator=checked(check_flag))
+    bare: bool = attrs.field(default=False, validator=checked(check_flag))
+    auto_continue: bool = attrs.field(default=True, validator=checked(check_flag))
+    max_restarts: int = attrs.field(
+        default=DEFAULT_MAX_RESTARTS, validator=checked(check_count, at_least=0)
+    )
+    stall_timeout: float | None = attrs.field(
+        default=DEFAULT_STALL_TIMEOUT_S, validator=OPTIONAL_SECONDS
+    )
+    request_rate: float | None = attrs.field(
+        default=DEFAULT_REQUEST_RATE, validator=OPTIONAL_AMOUNT
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AgentOptions(CommonAgentOptions):
     """The arguments of ``AsyncAgent`` and ``Agent``.
 
     Attributes:
@@ -93,25 +134,11 @@ class AgentOptions:
             ``command``.
         name: Full name of the agent.
         dir: Directory of the agent. Files already in its ``workspace`` are kept.
-        model: Model to use; None leaves the choice to the program.
-        binary: The program: a path, or a name to look up in PATH; None means the usual name.
-        permission_mode: The program's own name for what it may do without asking; None means
-            everything.
         tmux: tmux session for a window that shows the agent, created if needed; None opens no
             window.
-        sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it
-            is user 0 of this machine, or whose system calls are not filtered.
-        claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
-        bare: Whether Claude Code skips hooks and the files that it would read by itself.
-        auto_continue: Whether the agent is asked to continue after each turn, until it is stopped.
         budget: Limits of usage over all starts, after which the agent is stopped; None sets no
             limit.
-        max_restarts: Number of restarts allowed within ``restart_window``; the agent fails when
-            more are needed.
         restart_window: Length of that window in seconds.
-        stall_timeout: Seconds of silence within a turn after which the program is restarted; None
-            waits forever.
-        request_rate: Requests per second to the world, after a burst; None sets no limit.
         command: What to run for the drivers ``command`` (a table) and ``acp`` (a list of words);
             None for the others.
 
@@ -122,32 +149,14 @@ class AgentOptions:
     agent: str = attrs.field(validator=checked(check_name))
     name: str = attrs.field(validator=checked(check_name))
     dir: Path = attrs.field(converter=_to_dir)
-    model: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
-    binary: Path | None = attrs.field(default=None, converter=to_binary)
-    permission_mode: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
     tmux: str | None = attrs.field(default=None, validator=OPTIONAL_WORD)
-    sandbox: SandboxChoice = attrs.field(
-        default=False, validator=checked(check_choice, choices=(True, False, "strict"))
-    )
-    claude_native_sandbox: bool = attrs.field(default=False, validator=checked(check_flag))
-    bare: bool = attrs.field(default=False, validator=checked(check_flag))
-    auto_continue: bool = attrs.field(default=True, validator=checked(check_flag))
     budget: Budget | None = attrs.field(
         default=None,
         validator=checked(
             check_kind, kind=Budget, expected="a Budget, such as Budget(turns=20)", optional=True
         ),
     )
-    max_restarts: int = attrs.field(
-        default=DEFAULT_MAX_RESTARTS, validator=checked(check_count, at_least=0)
-    )
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=SECONDS)
-    stall_timeout: float | None = attrs.field(
-        default=DEFAULT_STALL_TIMEOUT_S, validator=OPTIONAL_SECONDS
-    )
-    request_rate: float | None = attrs.field(
-        default=DEFAULT_REQUEST_RATE, validator=OPTIONAL_AMOUNT
-    )
     command: Mapping[str, Any] | Sequence[str] | None = None
 
     @contextmanager

@@ -129,15 +129,30 @@ def _to_dir(value: str | Path | None) -> Path | None:
 
 
 @attrs.frozen(kw_only=True)
-class SharedOptions:
+class CommonOptions:
+    """The options of a start that the plans of experiments have too.
+
+    Attributes:
+        host: Address to which the world binds.
+        health_timeout: Seconds from spawning the world until it must be ready.
+        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+    """
+
+    host: str = attrs.field(default=DEFAULT_HOST, converter=check_host)
+    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
+    datastore: DataStoreBackend | None = attrs.field(
+        default=None, validator=_check_literal(DataStoreBackend, optional=True)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class SharedOptions(CommonOptions):
     """The options of every start, of one instance or of many.
 
     Attributes:
         record: Whether the world records.
         env: Additional environment variables.
-        host: Address to which the world binds.
         base_path: Prefix of its routes.
-        health_timeout: Seconds from spawning the world until it must be ready.
         detach: Whether the instance keeps running when this orchestrator ends.
         restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts it
             again with the same options, ``checkpoint`` restores its last good save, or starts it
@@ -153,7 +168,6 @@ class SharedOptions:
         labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
             ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables and
             metrics, and select instances: ``clawblox ps --filter seed=3``.
-        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
     Raises:
         ConfigError: A value is invalid; the error names the option and the value.
@@ -161,18 +175,13 @@ class SharedOptions:
 
     record: bool = attrs.field(default=False, converter=bool)
     env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
-    host: str = attrs.field(default=DEFAULT_HOST, converter=check_host)
     base_path: str = attrs.field(default="", converter=_to_base_path)
-    health_timeout: float = attrs.field(default=DEFAULT_HEALTH_TIMEOUT_S, validator=SECONDS)
     detach: bool = attrs.field(default=False, converter=bool)
     restart: RestartMode = attrs.field(default="never", validator=_check_literal(RestartMode))
     max_restarts: int = attrs.field(default=DEFAULT_MAX_RESTARTS, validator=COUNT)
     restart_window: float = attrs.field(default=DEFAULT_RESTART_WINDOW_S, validator=SECONDS)
     reseed: int | None = attrs.field(default=None, validator=checked(check_seed, optional=True))
     labels: Labels = attrs.field(default=None, converter=check_labels)
-    datastore: DataStoreBackend | None = attrs.field(
-        default=None, validator=_check_literal(DataStoreBackend, optional=True)
-    )
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as keyword arguments for the call that accepts them."""

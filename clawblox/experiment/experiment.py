@@ -66,8 +66,8 @@ class Experiment:
         env: Values of the environment variables that the plan names, and of the logins of programs
             that this process does not have; None means those of this process. They are never
             written to disk.
-        accept: Names of the changes of the plan or its files that are accepted: ``duration``,
-            ``budget``, ``save``, ``stop``, ``version``, ``world``, ``prompts``, ``templates``.
+        accept: Changes that are accepted: ``duration``, ``save``, ``stop``, ``world``, ``prompts``,
+            ``templates``; of agents, also ``budget``, ``version`` and limits, by their keys.
         retry_failed: Whether chains that have failed are tried again.
         resume_from: An archive of this package or of the public generation scripts, from which the
             only chain continues its generation; None for none.

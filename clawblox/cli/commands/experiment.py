@@ -281,7 +281,8 @@ to generations that begin later. Other changes, such as another driver, need a n
     "--accept",
     multiple=True,
     metavar="FIELD",
-    help="Accept a change of this field: duration, save, stop, budget, version, world, prompts "
+    help="Accept a change of this field: duration, save, stop, budget, version, "
+    "max_restarts, stall_timeout, request_rate, world, prompts "
     "or templates; can be repeated.",
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed chains again.")

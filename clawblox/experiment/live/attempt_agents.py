@@ -265,6 +265,9 @@ def make_agent(spec: AgentSpec, name: str, directory: Path, tmux: str | None = N
         claude_native_sandbox=spec.claude_native_sandbox,
         bare=spec.bare,
         auto_continue=spec.auto_continue,
+        max_restarts=spec.max_restarts,
+        stall_timeout=spec.stall_timeout,
+        request_rate=spec.request_rate,
         command=spec.command,
     )
 

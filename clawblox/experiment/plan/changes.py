@@ -16,40 +16,23 @@ from typing import Any, Final
 from clawblox.config.arguments import check_known
 from clawblox.errors import PlanChangedError
 from clawblox.experiment.plan.naming import original_name
-from clawblox.experiment.plan.parts import USUAL_SAVING_S
+from clawblox.experiment.plan.parts import USUAL_SAVING_S, AgentSpec
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.plan_file import map_paths
-from clawblox.experiment.plan.programs import HOOKS, map_program
-from clawblox.experiment.plan.values import to_plain
+from clawblox.experiment.plan.programs import map_program
+from clawblox.experiment.plan.values import amendments, chain_fields, find_resume_rule, to_plain
 from clawblox.results import PlanChange, PlanChangeKind
 
 PROMPTS: Final = "prompts"
 TEMPLATES: Final = "templates"
 WORLD: Final = "world"
 
-_OF_PLAN: Final = (
-    *("name", "generations", "repeats", "seeds", "labels", "limits", "retry", "sweep"),
-    *("conditions", "order", "prices", "layout", "run_prefix", "tmux", "prune", "score"),
-    *("cluster", "naming", *HOOKS),
-)
-"""Fields that are the same for all chains."""
-_OF_CHAINS: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
-
-_FREE: Final = frozenset(
-    [
-        *("repeats", "seeds", "labels", "limits", "retry", "checkpoint", "sweep", "conditions"),
-        *("order", "prices", "cluster", "tmux", "prune", "score", *HOOKS),
-        *("world.port", "world.port_wait", "world.host", "world.health_timeout"),
-        *("agents.*.binary", "agents.*.env"),
-    ]
-)
-"""Fields that have no influence on what is measured, or whose changes concern new chains only."""
-_AMENDMENTS: Final = frozenset(["duration", "save", "stop", "agents.*.budget", "agents.*.version"])
 _PLACES: Final = ("name", "layout", "run_prefix")
 """Fields that name the files of the experiment, so that even an unused plan keeps them."""
 _FILES: Final = {"agents.*.template": TEMPLATES, "agents.*.system_prompt": PROMPTS}
 """Fields with the path of a file, with the name under which its content is compared."""
-_ACCEPTABLE: Final = ("duration", "save", "stop", "budget", "version", WORLD, PROMPTS, TEMPLATES)
+ACCEPTABLE: Final = (*amendments(Plan), *amendments(AgentSpec), WORLD, PROMPTS, TEMPLATES)
+"""The names of the amendments that may be accepted."""
 
 
 def compare(old: Plan, new: Plan) -> tuple[PlanChange, ...]:
@@ -73,8 +56,7 @@ def require_acceptable(
 
     Args:
         changes: All changes.
-        accept: The accepted amendments: ``duration``, ``save``, ``stop``, ``budget``, ``version``,
-            ``world``, ``prompts`` or ``templates``.
+        accept: Names of the accepted amendments, of :data:`ACCEPTABLE`.
         has_worked: Whether anything has been done by the old plan; before, almost all of it may be
             mended.
 
@@ -83,7 +65,7 @@ def require_acceptable(
         ConfigError: ``accept`` has an unknown name.
     """
     for name in accept:
-        check_known(name, "accept", names=_ACCEPTABLE)
+        check_known(name, "accept", names=ACCEPTABLE)
     refused = [
         change
         for change in changes
@@ -99,7 +81,7 @@ def require_acceptable(
 
 
 def _compare_plans(old: Plan, new: Plan) -> Iterator[PlanChange]:
-    before, after = _select(old, _OF_PLAN), _select(new, _OF_PLAN)
+    before, after = _select(old, of_chains=False), _select(new, of_chains=False)
     for field, previous, value in _differences("", before, after):
         is_longer = field == "generations" and value > previous
         yield PlanChange(field, previous, value, "free" if is_longer else _find_kind(field))
@@ -125,7 +107,7 @@ def _compare_conditions(old: Plan, new: Plan) -> Iterator[PlanChange]:
     if old_names != new_names:
         yield PlanChange("agents", old_names, new_names, "never")
         return
-    before, after = _select(old, _OF_CHAINS), _select(new, _OF_CHAINS)
+    before, after = _select(old, of_chains=True), _select(new, of_chains=True)
     for tables in (before, after):
         tables["agents"] = dict(zip(old_names, tables["agents"], strict=True))
     if old.save is not None and new.save is not None:
@@ -166,13 +148,14 @@ def _has_moved(field: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - plain 
     return bool(old == new)
 
 
-def _select(plan: Plan, fields: Collection[str]) -> dict[str, Any]:
+def _select(plan: Plan, *, of_chains: bool) -> dict[str, Any]:
     def name_copies(field: str, path: str) -> str:
         return original_name(Path(path).name) if field in ("template", "system_prompt") else path
 
     tables = map_paths(to_plain(plan), name_copies)
     tables["score"] = plan.score
-    return {field: tables[field] for field in fields if field in tables}
+    names = chain_fields(Plan)
+    return {field: value for field, value in tables.items() if (field in names) is of_chains}
 
 
 def _differences(parent: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401
@@ -186,14 +169,7 @@ def _differences(parent: str, old: Any, new: Any) -> Iterator[tuple[str, Any, An
 
 
 def _find_kind(field: str) -> PlanChangeKind:
-    steps = _generalise(field).split(".")
-    for count in range(len(steps), 0, -1):
-        name = ".".join(steps[:count])
-        if name in _FREE:
-            return "free"
-        if name in _AMENDMENTS:
-            return "amendment"
-    return "never"
+    return find_resume_rule(Plan, _generalise(field).split("."))
 
 
 def _generalise(field: str) -> str:

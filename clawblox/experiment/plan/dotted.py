@@ -14,13 +14,11 @@ import attrs
 
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.parts import AgentSpec
-from clawblox.experiment.plan.values import PART, FrozenMapping, fields_by_key
+from clawblox.experiment.plan.values import PART, FrozenMapping, chain_fields, fields_by_key
 from clawblox.spelling import nearest_name
 
-SETTABLE: Final = ("world", "agents", "duration", "save", "checkpoint", "inherit", "stop")
-"""The fields of a plan that may differ between conditions."""
 _WHOLE: Final = ("world", "agents")
-"""Those of which only parts may be set."""
+"""The fields of which only parts may be set."""
 _ALL: Final = "*"
 
 
@@ -28,7 +26,7 @@ def set_value(
     plan: Any,  # noqa: ANN401 - a plan, as in sweep
     path: str,
     value: object,
-    fields: Sequence[str] = SETTABLE,
+    fields: Sequence[str] = (),
 ) -> Any:  # noqa: ANN401
     """Return the plan with another value at ``path``.
 
@@ -36,14 +34,15 @@ def set_value(
         plan: The plan.
         path: The path.
         value: The value, or its plain form.
-        fields: The fields of the plan that may be set.
+        fields: The fields of the plan that may be set; by default those of its conditions.
 
     Raises:
         ConfigError: There is no such path, or the value is invalid there.
     """
     first, *rest = path.split(".")
     unknown = partial(_unknown_path, plan, path, fields)
-    if first not in fields or (first in _WHOLE and not rest):
+    settable = fields or chain_fields(type(plan))
+    if first not in settable or (first in _WHOLE and not rest):
         raise unknown()
     if first == "agents":
         agents = list(plan.agents)
@@ -107,12 +106,13 @@ def _set_below(
 
 
 def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> ConfigError:  # noqa: ANN401
-    known = [*_known_paths(plan, fields), *_agent_paths(path)]
+    settable = fields or chain_fields(type(plan))
+    known = [*_known_paths(plan, settable), *_agent_paths(path)]
     likely = nearest_name(path, known)
-    others = [field for field in fields if field not in _WHOLE]
+    others = [field for field in settable if field not in _WHOLE]
     hint = f"fields of the agents and the world may be set, and {', '.join(others)}"
     first = path.partition(".")[0]
-    is_common = fields is SETTABLE and first not in fields and first in fields_by_key(type(plan))
+    is_common = not fields and first not in settable and first in fields_by_key(type(plan))
     why = f": {first} is the same in all conditions" if is_common else ""
     problem = f"unknown path; did you mean {likely!r}?" if likely else f"no such path{why}"
     return ConfigError(problem, key=path, hint=None if likely else hint)

@@ -17,11 +17,11 @@ import attrs
 
 from clawblox import protocol
 from clawblox.agents.options import (
+    DEFAULT_RESTART_WINDOW_S,
     DRIVER_NAMES,
     OPTIONAL_WORD,
-    SandboxChoice,
+    CommonAgentOptions,
     check_word,
-    to_binary,
 )
 from clawblox.agents.prompts import check_prompt
 from clawblox.agents.usage import Budget
@@ -35,8 +35,6 @@ from clawblox.config.arguments import (
     check_count,
     check_duration,
     check_env,
-    check_flag,
-    check_host,
     check_kind,
     check_known,
     check_path,
@@ -46,24 +44,30 @@ from clawblox.config.arguments import (
     is_world_url,
     mismatch,
 )
-from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_HOST
+from clawblox.config.options import CommonOptions
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.programs import find_program, map_program
 from clawblox.experiment.plan.values import (
+    AMENDMENT,
+    DURATION,
+    FLAG,
+    FREE,
     KEY,
+    OPTIONAL_DURATION,
     PART,
     build,
     check_display_name,
     check_names,
     check_not_negative,
     freeze,
+    inherit_fields,
+    join_keys,
     to_duration,
     to_frozen,
     to_number,
     to_optional,
     to_optional_duration,
 )
-from clawblox.results import DataStoreBackend
 
 DEFAULT_SAVE_PROMPT: Final = (
     "You will be reset in 5 minutes. Update your workspace memory files now."
@@ -83,10 +87,7 @@ OnChainFailure: TypeAlias = Literal["keep_others", "stop_all"]
 
 _CONDITION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,37}")
 
-_FLAG: Final = checked(check_flag)
 _PROMPT: Final = checked(check_prompt)
-DURATION: Final = checked(check_duration)
-"""Validates a field with seconds above 0."""
 _ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
 _NO_LIMIT: Final = {HINT: LEFT_OUT}
 _OWN_PROGRAM: Final = 'a program of your own has driver = "command", and the program in command'
@@ -96,7 +97,7 @@ def _seconds_or_none(default: float | None, **metadata: str) -> Any:  # noqa: AN
     return attrs.field(
         default=default,
         converter=to_optional_duration,
-        validator=checked(check_duration, optional=True),
+        validator=OPTIONAL_DURATION,
         metadata=metadata,
     )
 
@@ -115,10 +116,6 @@ def _to_system_prompt(value: str | Path | None) -> Path | None:
     return None if path is None else check_path(path, "system_prompt").absolute()
 
 
-def _to_binary(value: str | Path | None) -> Path | None:
-    return to_binary(to_optional(value))
-
-
 def _to_command(
     value: Mapping[str, Any] | Sequence[str] | None,
 ) -> Mapping[str, Any] | Sequence[str] | None:
@@ -131,8 +128,12 @@ def _check_command(value: object, key: str) -> None:
         raise mismatch(key, "a table or a list of words", value)
 
 
-@attrs.frozen
-class AgentSpec:
+@attrs.frozen(
+    field_transformer=inherit_fields(
+        binary=FREE, max_restarts=AMENDMENT, stall_timeout=AMENDMENT, request_rate=AMENDMENT
+    )
+)
+class AgentSpec(CommonAgentOptions):
     """An agent of every world of an experiment.
 
     Attributes:
@@ -140,8 +141,6 @@ class AgentSpec:
             ``command``.
         name: Display name, unique in the plan. The plan replaces None by ``Eko``, ``Moa``, … by
             position.
-        model: Model to use; None leaves the choice to the program.
-        binary: The program: a path, or a name to look up in PATH; None means the usual name.
         template: Directory with the files of its workspace in the first generation; None means an
             empty workspace.
         system_prompt: File with its system prompt; None means ``system_prompt.md`` of the world,
@@ -150,12 +149,6 @@ class AgentSpec:
         env: Names of the environment variables that it gets. The values are those of the process
             that runs the experiment, and are never written to disk.
         version: Version of the program that is required; None accepts any.
-        sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a weaker sandbox.
-        claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
-        permission_mode: The program's own name for what it may do without asking; None means
-            everything.
-        bare: Whether Claude Code skips hooks and the files that it would read by itself.
-        auto_continue: Whether the agent is asked to continue after each turn.
         budget: Limits of usage per generation; None sets no limit.
         command: What to run for the drivers ``command`` and ``acp``; None for the others. A program
             with a slash is relative to the directory of the plan if it is there, else to the
@@ -174,34 +167,27 @@ class AgentSpec:
         converter=to_optional,
         validator=checked(check_display_name, optional=True),
     )
-    model: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
-    )
-    binary: Path | None = attrs.field(default=None, kw_only=True, converter=_to_binary)
     template: Path | None = attrs.field(default=None, kw_only=True, converter=_to_template)
     system_prompt: Path | None = attrs.field(
         default=None, kw_only=True, converter=_to_system_prompt
     )
     prompt: str = attrs.field(default=DEFAULT_PROMPT, kw_only=True, validator=_PROMPT)
     env: Sequence[str] = attrs.field(
-        default=(), kw_only=True, converter=freeze, validator=checked(check_names)
+        default=(),
+        kw_only=True,
+        converter=freeze,
+        validator=checked(check_names),
+        metadata=FREE,
     )
     version: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
-    )
-    sandbox: SandboxChoice = attrs.field(
-        default=False,
+        default=None,
         kw_only=True,
-        validator=checked(check_choice, choices=(True, False, "strict")),
+        converter=to_optional,
+        validator=OPTIONAL_WORD,
+        metadata=AMENDMENT,
     )
-    claude_native_sandbox: bool = attrs.field(default=False, kw_only=True, validator=_FLAG)
-    permission_mode: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
-    )
-    bare: bool = attrs.field(default=False, kw_only=True, validator=_FLAG)
-    auto_continue: bool = attrs.field(default=True, kw_only=True, validator=_FLAG)
     budget: Budget | None = attrs.field(
-        default=None, kw_only=True, converter=_to_budget, metadata={PART: Budget}
+        default=None, kw_only=True, converter=_to_budget, metadata={PART: Budget} | AMENDMENT
     )
     command: Mapping[str, Any] | Sequence[str] | None = attrs.field(
         default=None,
@@ -217,6 +203,28 @@ class AgentSpec:
             ConfigError: A value is invalid.
         """
         return attrs.evolve(self, **changes)
+
+
+_NOT_IN_PLANS: Final = {
+    "agent": "the key of its driver is 'driver'",
+    "dir": "the experiment gives each agent a directory in each of its runs",
+    "tmux": "the key 'tmux' of the plan names the sessions of worlds and agents",
+    "restart_window": f"'max_restarts' counts within {DEFAULT_RESTART_WINDOW_S:g} s in all plans",
+}
+"""The options of agents that plans refuse, with the reasons."""
+
+
+def build_agent(given: object, key: str) -> AgentSpec:
+    """Return an agent of a plan, built from its plain form unless it already is one.
+
+    Raises:
+        ConfigError: As for ``values.build``; it explains which options of agents plans lack.
+    """
+    for name in given if isinstance(given, Mapping) else ():
+        if name in _NOT_IN_PLANS:
+            problem = "must be left out of plans"
+            raise ConfigError(problem, key=join_keys(key, name), hint=_NOT_IN_PLANS[name])
+    return build(AgentSpec, given, key)
 
 
 def _to_world_dir(value: str | Path) -> Path | str:
@@ -241,8 +249,8 @@ def _to_world_env(value: Mapping[str, str] | None) -> Mapping[str, str]:
     return to_frozen(env)  # type: ignore[no-any-return]
 
 
-@attrs.frozen
-class WorldSpec:
+@attrs.frozen(field_transformer=inherit_fields(host=FREE, health_timeout=FREE))
+class WorldSpec(CommonOptions):
     """The world of an experiment.
 
     Attributes:
@@ -251,30 +259,21 @@ class WorldSpec:
         env: Additional environment variables. They are part of the plan, so none may be secret.
         port: Port of the world; None leases a free one for each.
         port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
-        host: Address to which the world binds.
-        health_timeout: Seconds from spawning the world until it must be ready.
-        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
     dir: Path | str = attrs.field(converter=_to_world_dir)
-    record: bool = attrs.field(default=True, kw_only=True, validator=_FLAG)
+    record: bool = attrs.field(default=True, kw_only=True, validator=FLAG)
     env: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, converter=_to_world_env)
-    port: int | None = attrs.field(default=None, kw_only=True, converter=_to_port)
+    port: int | None = attrs.field(default=None, kw_only=True, converter=_to_port, metadata=FREE)
     port_wait: float = attrs.field(
-        default=0.0, kw_only=True, converter=to_duration, validator=_ANY_SECONDS
-    )
-    host: str = attrs.field(default=DEFAULT_HOST, kw_only=True, converter=check_host)
-    health_timeout: float = attrs.field(
-        default=DEFAULT_HEALTH_TIMEOUT_S, kw_only=True, converter=to_duration, validator=DURATION
-    )
-    datastore: DataStoreBackend | None = attrs.field(
-        default=None,
+        default=0.0,
         kw_only=True,
-        converter=to_optional,
-        validator=checked(check_choice, choices=("sqlite", "postgres", "none"), optional=True),
+        converter=to_duration,
+        validator=_ANY_SECONDS,
+        metadata=FREE,
     )
 
     @property
@@ -301,7 +300,7 @@ class Save:
     prompt: str = attrs.field(default=DEFAULT_SAVE_PROMPT, validator=_PROMPT)
     before: float | None = _seconds_or_none(None)
     budget: Budget | None = attrs.field(default=None, converter=_to_budget, metadata={PART: Budget})
-    full: bool = attrs.field(default=False, validator=_FLAG)
+    full: bool = attrs.field(default=False, validator=FLAG)
 
 
 @attrs.frozen(kw_only=True)
@@ -330,9 +329,9 @@ class Checkpoints:
     )
     idle_quiet: float = attrs.field(default=5.0, converter=to_duration, validator=_ANY_SECONDS)
     idle_wait: float = attrs.field(default=60.0, converter=to_duration, validator=_ANY_SECONDS)
-    boundary: bool = attrs.field(default=True, validator=_FLAG)
-    end: bool = attrs.field(default=True, validator=_FLAG)
-    required: bool = attrs.field(default=True, validator=_FLAG)
+    boundary: bool = attrs.field(default=True, validator=FLAG)
+    end: bool = attrs.field(default=True, validator=FLAG)
+    required: bool = attrs.field(default=True, validator=FLAG)
 
 
 @attrs.frozen(kw_only=True)
@@ -347,8 +346,8 @@ class Inherit:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    workspace: bool = attrs.field(default=True, validator=_FLAG)
-    world: bool = attrs.field(default=False, validator=_FLAG)
+    workspace: bool = attrs.field(default=True, validator=FLAG)
+    world: bool = attrs.field(default=False, validator=FLAG)
 
 
 @attrs.frozen(kw_only=True)

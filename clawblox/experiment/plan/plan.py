@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -14,7 +16,6 @@ from clawblox.agents.options import OPTIONAL_WORD, check_word
 from clawblox.config.arguments import (
     check_choice,
     check_count,
-    check_flag,
     check_kind,
     check_labels,
     check_path,
@@ -27,7 +28,6 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.plan.cluster import Cluster, require_fit, to_cluster
 from clawblox.experiment.plan.naming import NAMINGS, chain_name, display_name, safe_name
 from clawblox.experiment.plan.parts import (
-    DURATION,
     MAX_SAVING_SHARE,
     USUAL_SAVING_S,
     AgentSpec,
@@ -40,6 +40,7 @@ from clawblox.experiment.plan.parts import (
     Save,
     Stop,
     WorldSpec,
+    build_agent,
 )
 from clawblox.experiment.plan.plan_file import (
     build_all,
@@ -56,6 +57,11 @@ from clawblox.experiment.plan.sweep import (
     normalise_sweep,
 )
 from clawblox.experiment.plan.values import (
+    AMENDMENT,
+    DURATION,
+    FLAG,
+    FREE,
+    OF_CHAINS,
     PART,
     FrozenMapping,
     build,
@@ -65,6 +71,7 @@ from clawblox.experiment.plan.values import (
     to_duration,
     to_frozen,
     to_function,
+    to_labels,
     to_optional,
     to_plain,
     to_seeds,
@@ -77,12 +84,10 @@ Order: TypeAlias = Literal["breadth", "depth"]
 Layout: TypeAlias = Literal["chains", "flat"]
 """Whether chains have directories of their own, or the only chain uses the experiment's."""
 
-_MAX_NAME_CHARS: Final = 64
+_NAME: Final = re.compile(r"[^.-].{0,63}", re.DOTALL)
 _MAX_AGENT_NAME_CHARS: Final = 128
 _LONGEST_RUN_SUFFIX: Final = "-g001-r20260101T000000Z-w0-a00"
-_DEFAULT_DURATION_S: Final = 3600.0
 
-_SWEEP: Final = "a mapping of dotted paths to lists of values"
 _HOOK: Final = checked(check_hook_target, optional=True)
 
 
@@ -93,16 +98,14 @@ def _to_world(value: WorldSpec | Mapping[str, Any] | str | Path) -> WorldSpec:
 
 def _to_agents(value: Iterable[AgentSpec | Mapping[str, Any]]) -> tuple[AgentSpec, ...]:
     given = to_tuple(value, "agents", "a list of agents")
-    agents = [build(AgentSpec, agent, f"agents.{index}") for index, agent in enumerate(given)]
+    agents = [build_agent(agent, f"agents.{index}") for index, agent in enumerate(given)]
     return tuple(
         agent if agent.name is not None else agent.but(name=display_name(index))
         for index, agent in enumerate(agents)
     )
 
 
-def _to_conditions(
-    value: Iterable[Condition | Mapping[str, Any]],
-) -> tuple[Condition, ...]:
+def _to_conditions(value: Iterable[Condition | Mapping[str, Any]]) -> tuple[Condition, ...]:
     given = to_tuple(value, "conditions", "a list of conditions")
     return tuple(build(Condition, item, f"conditions.{i}") for i, item in enumerate(given))
 
@@ -149,14 +152,9 @@ def _to_retry(value: Retry | Mapping[str, Any]) -> Retry:
     return build(Retry, value, "retry")
 
 
-def _to_labels(value: Labels | None) -> Labels:
-    return to_frozen(check_labels(value))  # type: ignore[no-any-return]
-
-
 def _check_name(value: object, key: str) -> None:
-    is_name = isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS
-    if not is_name or value.startswith((".", "-")):  # type: ignore[attr-defined]
-        expected = f"1 to {_MAX_NAME_CHARS} characters, the first neither '.' nor '-'"
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        expected = "1 to 64 characters, the first neither '.' nor '-'"
         raise mismatch(key, expected, value)
 
 
@@ -213,60 +211,80 @@ class Plan:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    world: WorldSpec = attrs.field(converter=_to_world)
-    agents: Sequence[AgentSpec] = attrs.field(converter=_to_agents)
+    world: WorldSpec = attrs.field(converter=_to_world, metadata={PART: WorldSpec} | OF_CHAINS)
+    agents: Sequence[AgentSpec] = attrs.field(
+        converter=_to_agents, metadata={PART: AgentSpec} | OF_CHAINS
+    )
     name: str = attrs.field(
         default=None, kw_only=True, converter=_to_name, validator=_OPTIONAL_NAME
     )
     generations: int = attrs.field(default=1, kw_only=True, validator=checked(check_count))
     duration: float = attrs.field(
-        default=_DEFAULT_DURATION_S, kw_only=True, converter=to_duration, validator=DURATION
+        default=3600.0,
+        kw_only=True,
+        converter=to_duration,
+        validator=DURATION,
+        metadata=AMENDMENT | OF_CHAINS,
     )
     repeats: int = attrs.field(
-        default=1, kw_only=True, validator=checked(check_count, at_most=MAX_CHAINS)
+        default=1, kw_only=True, validator=checked(check_count, at_most=MAX_CHAINS), metadata=FREE
     )
-    seeds: Sequence[int] = attrs.field(default=(), kw_only=True, converter=to_seeds)
-    labels: Labels = attrs.field(factory=dict, kw_only=True, converter=_to_labels)
+    seeds: Sequence[int] = attrs.field(default=(), kw_only=True, converter=to_seeds, metadata=FREE)
+    labels: Labels = attrs.field(factory=dict, kw_only=True, converter=to_labels, metadata=FREE)
     save: Save | None = attrs.field(
-        factory=Save, kw_only=True, converter=_to_save, metadata={PART: Save}
+        factory=Save,
+        kw_only=True,
+        converter=_to_save,
+        metadata={PART: Save} | AMENDMENT | OF_CHAINS,
     )
     checkpoint: Checkpoints = attrs.field(
-        factory=Checkpoints, kw_only=True, converter=_to_checkpoint
+        factory=Checkpoints, kw_only=True, converter=_to_checkpoint, metadata=FREE | OF_CHAINS
     )
-    inherit: Inherit = attrs.field(factory=Inherit, kw_only=True, converter=_to_inherit)
-    stop: Stop = attrs.field(factory=Stop, kw_only=True, converter=_to_stop)
-    limits: Limits = attrs.field(factory=Limits, kw_only=True, converter=_to_limits)
-    retry: Retry = attrs.field(factory=Retry, kw_only=True, converter=_to_retry)
+    inherit: Inherit = attrs.field(
+        factory=Inherit, kw_only=True, converter=_to_inherit, metadata=OF_CHAINS
+    )
+    stop: Stop = attrs.field(
+        factory=Stop, kw_only=True, converter=_to_stop, metadata=AMENDMENT | OF_CHAINS
+    )
+    limits: Limits = attrs.field(factory=Limits, kw_only=True, converter=_to_limits, metadata=FREE)
+    retry: Retry = attrs.field(factory=Retry, kw_only=True, converter=_to_retry, metadata=FREE)
     score: str | None = attrs.field(
         default=None,
         kw_only=True,
         converter=to_function,
         validator=checked(check_function, optional=True),
+        metadata=FREE,
     )
     sweep: Mapping[str, Sequence[Any]] = attrs.field(
         factory=dict,
         kw_only=True,
         converter=to_frozen,
-        validator=checked(check_kind, kind=Mapping, expected=_SWEEP),
+        validator=checked(
+            check_kind, kind=Mapping, expected="a mapping of dotted paths to lists of values"
+        ),
+        metadata=FREE,
     )
     conditions: Sequence[Condition] = attrs.field(
-        default=(), kw_only=True, converter=_to_conditions
+        default=(), kw_only=True, converter=_to_conditions, metadata=FREE
     )
     on_pause: HookTarget | None = attrs.field(
-        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK
+        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK, metadata=FREE
     )
     on_failure: HookTarget | None = attrs.field(
-        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK
+        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK, metadata=FREE
     )
     on_done: HookTarget | None = attrs.field(
-        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK
+        default=None, kw_only=True, converter=to_hook_target, validator=_HOOK, metadata=FREE
     )
     order: Order = attrs.field(
         default="breadth",
         kw_only=True,
         validator=checked(check_choice, choices=("breadth", "depth")),
+        metadata=FREE,
     )
-    prices: Mapping[str, Price] = attrs.field(factory=dict, kw_only=True, converter=_to_prices)
+    prices: Mapping[str, Price] = attrs.field(
+        factory=dict, kw_only=True, converter=_to_prices, metadata=FREE
+    )
     layout: Layout = attrs.field(
         default="chains", kw_only=True, validator=checked(check_choice, choices=("chains", "flat"))
     )
@@ -274,12 +292,16 @@ class Plan:
         default=None, kw_only=True, converter=_to_name, validator=_OPTIONAL_NAME
     )
     cluster: Cluster | None = attrs.field(
-        default=None, kw_only=True, converter=to_cluster, metadata={PART: Cluster}
+        default=None, kw_only=True, converter=to_cluster, metadata={PART: Cluster} | FREE
     )
     tmux: str | None = attrs.field(
-        default=None, kw_only=True, converter=to_optional, validator=OPTIONAL_WORD
+        default=None,
+        kw_only=True,
+        converter=to_optional,
+        validator=OPTIONAL_WORD,
+        metadata=FREE,
     )
-    prune: bool = attrs.field(default=True, kw_only=True, validator=checked(check_flag))
+    prune: bool = attrs.field(default=True, kw_only=True, validator=FLAG, metadata=FREE)
     naming: int = attrs.field(
         default=NAMINGS[-1], kw_only=True, validator=checked(check_choice, choices=NAMINGS)
     )
@@ -292,13 +314,9 @@ class Plan:
         if self.seeds and self.repeats != 1:
             raise ConfigError("must be left out with seeds", key="repeats", value=self.repeats)
         if self.inherit.world and not self.checkpoint.end:
+            problem = "must be true where worlds are inherited"
             hint = "leave out checkpoint.end, or set inherit.world to false"
-            raise ConfigError(
-                "must be true where worlds are inherited",
-                key="checkpoint.end",
-                value=False,
-                hint=hint,
-            )
+            raise ConfigError(problem, key="checkpoint.end", value=False, hint=hint)
         if self.cluster is not None:
             require_fit(self.tmux, self.world.port, self.world.host, DEFAULT_HOST)
         if self.sweep or self.conditions:
@@ -412,9 +430,8 @@ class Plan:
 
     @classmethod
     def _parse(cls, text: str, base: Path, file: Path | None) -> Self:
-        tables = resolve_paths(parse_toml(text, file), base)
-        known = fields_by_key(cls)
-        return build_all(tables, lambda given: build(cls, given, ""), text, file, known)
+        given = resolve_paths(parse_toml(text, file), base)
+        return build_all(given, partial(build, cls, key=""), text, file, fields_by_key(cls))
 
     def dumps(self, *, base: str | os.PathLike[str] | None = None) -> str:
         """Return the plan as a TOML document with every value; ``loads`` is the inverse.

@@ -11,21 +11,50 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
 
 from clawblox import protocol
-from clawblox.config.arguments import check_path, check_seed, mismatch, parse_duration
+from clawblox.config.arguments import (
+    OPTIONAL_SECONDS,
+    SECONDS,
+    check_duration,
+    check_flag,
+    check_labels,
+    check_path,
+    check_seed,
+    checked,
+    mismatch,
+    parse_duration,
+)
 from clawblox.errors import ConfigError
+from clawblox.results import Labels, PlanChangeKind
 from clawblox.spelling import nearest_name
 
 KEY: Final = "key"
 """Metadata of a field: its key in plain form, where it differs from its name."""
 PART: Final = "part"
-"""Metadata of a field: the class of its value."""
+"""Metadata of a field: the class of its value, or of the values in its list."""
+_RESUME: Final = "resume"
+FREE: Final = {_RESUME: "free"}
+"""Metadata of a field that a resume may change: it has no influence on what is measured, or on
+new chains only."""
+AMENDMENT: Final = {_RESUME: "amendment"}
+"""Metadata of a field that a resume may change if its change is accepted by name."""
+_OF_CHAINS: Final = "of_chains"
+OF_CHAINS: Final = {_OF_CHAINS: True}
+"""Metadata of a field of a plan that may differ between conditions."""
+FLAG: Final = checked(check_flag)
+"""Validates a field with a truth value."""
+DURATION: Final = checked(check_duration)
+"""Validates a field with seconds above 0."""
+OPTIONAL_DURATION: Final = checked(check_duration, optional=True)
+"""Validates a field with seconds above 0, or None."""
+_DURATIONS: Final[Mapping[Any, Any]] = {SECONDS: DURATION, OPTIONAL_SECONDS: OPTIONAL_DURATION}
+"""The validators of durations in plans, by those of options."""
 
 _Part = TypeVar("_Part", bound=attrs.AttrsInstance)
 _WORD: Final = r"[^\W\d]\w*"
@@ -76,6 +105,68 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - any value
         case list() | tuple():
             return tuple(map(freeze, value))
     return value
+
+
+# -- fields ---------------------------------------------------------------------------------------
+
+
+def chain_fields(plan: type[attrs.AttrsInstance]) -> tuple[str, ...]:
+    """Return the keys of the fields of a plan that may differ between conditions."""
+    return tuple(key for key, field in fields_by_key(plan).items() if _OF_CHAINS in field.metadata)
+
+
+def amendments(kind: type[attrs.AttrsInstance]) -> tuple[str, ...]:
+    """Return the keys of the fields of a part whose changes a resume may accept by name."""
+    fields = fields_by_key(kind).items()
+    return tuple(key for key, field in fields if field.metadata.get(_RESUME) == "amendment")
+
+
+def find_resume_rule(kind: type[attrs.AttrsInstance], steps: Sequence[str]) -> PlanChangeKind:
+    """Return whether a resume may change the value at a path, by the metadata of its fields.
+
+    Args:
+        kind: Class of a plan, or of a part.
+        steps: The keys of the path, ``*`` for an agent.
+    """
+    for step in steps:
+        field = fields_by_key(kind).get(step)
+        if field is not None and _RESUME in field.metadata:
+            return field.metadata[_RESUME]  # type: ignore[no-any-return]
+        kind = kind if field is None else field.metadata.get(PART, kind)
+    return "never"
+
+
+def inherit_fields(
+    **metadata: Mapping[str, str],
+) -> Callable[[type, list[attrs.Attribute[Any]]], list[attrs.Attribute[Any]]]:
+    """Return a ``field_transformer`` for a part that inherits the options of a world or an agent.
+
+    The part's own fields come first. The inherited ones also take their plain form: durations as
+    text, and False for None.
+
+    Args:
+        **metadata: Metadata of inherited fields, by name.
+    """
+
+    def transform(part: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+        own = [field for field in fields if field.name in part.__annotations__]
+        inherited = (field for field in fields if field.name not in part.__annotations__)
+        return own + [_take_plain(field, metadata.get(field.name, {})) for field in inherited]
+
+    return transform
+
+
+def _take_plain(field: attrs.Attribute[Any], metadata: Mapping[str, str]) -> attrs.Attribute[Any]:
+    converters: list[Any] = [field.converter] if field.converter else []
+    if field.validator in _DURATIONS:
+        converters.insert(0, to_duration)
+    if "None" in str(field.type):
+        converters.insert(0, to_optional)
+    return field.evolve(
+        converter=attrs.converters.pipe(*converters) if converters else None,
+        validator=_DURATIONS.get(field.validator, field.validator),
+        metadata=metadata,
+    )
 
 
 # -- from and to plain values ---------------------------------------------------------------------
@@ -204,6 +295,15 @@ def to_number(value: Any) -> Any:  # noqa: ANN401 - any value
 def to_frozen(value: Any) -> Any:  # noqa: ANN401 - any value
     """Return the value frozen; an empty mapping for None."""
     return FrozenMapping({}) if value is None else freeze(value)
+
+
+def to_labels(value: Labels | None) -> Labels:
+    """Return labels frozen.
+
+    Raises:
+        ConfigError: A label is invalid.
+    """
+    return to_frozen(check_labels(value))  # type: ignore[no-any-return]
 
 
 def to_tuple(value: Any, key: str, expected: str) -> tuple[Any, ...]:  # noqa: ANN401

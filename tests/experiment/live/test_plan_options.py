@@ -115,13 +115,16 @@ def test_an_agent_has_every_option_of_the_plan(tmp_path: Path) -> None:
         bare=True,
         auto_continue=False,
         sandbox=True,
+        max_restarts=1,
+        stall_timeout=None,
+        request_rate=7.0,
     )
     agent = make_agent(spec, "Eko-a0", tmp_path / "Eko-a0", "gen-g001")
     specified, known = (
         {field.name for field in attrs.fields(kind)} for kind in (AgentSpec, AgentOptions)
     )
     names = specified & known - {"name", "budget"}  # budgets are set before each start
-    assert len(names) == 8
+    assert len(names) == 11
     for name in names:
         assert str(getattr(agent._options, name)) == str(getattr(spec, name)), name
     assert (agent.driver, agent.name, agent.dir) == ("claude", "Eko-a0", tmp_path / "Eko-a0")

@@ -154,6 +154,9 @@ FIELDS: dict[type, dict[str, tuple[str, dict[str, Any]]]] = {
         "bare": ("never", {"bare": True}),
         "auto_continue": ("never", {"auto_continue": False}),
         "budget": ("amendment", {"budget": Budget(turns=3)}),
+        "max_restarts": ("amendment", {"max_restarts": 0}),
+        "stall_timeout": ("amendment", {"stall_timeout": None}),
+        "request_rate": ("amendment", {"request_rate": 5}),
         "command": ("never", {"command": {"argv": ["false"]}}),
     },
 }

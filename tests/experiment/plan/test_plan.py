@@ -213,3 +213,43 @@ def test_limits_that_would_let_no_world_start_are_refused(
     with pytest.raises(ConfigError, match="at least 2") as caught:
         Plan("worlds/panda", agents, limits=limits)
     assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("agent", "the key of its driver is 'driver'"),
+        ("dir", "the experiment gives each agent a directory"),
+        ("tmux", "the key 'tmux' of the plan"),
+        ("restart_window", "'max_restarts' counts within 600 s"),
+    ],
+)
+def test_option_of_agents_that_plans_lack_is_refused_with_the_reason(
+    option: str, reason: str
+) -> None:
+    text = f'[world]\ndir = "w"\n[[agents]]\ndriver = "claude"\n{option} = "x"\n'
+    with pytest.raises(ConfigError, match=rf"agents.0.{option}: must be left out") as raised:
+        Plan.loads(text)
+    assert reason in str(raised.value)
+
+
+def test_restarts_silence_and_request_rate_of_agents_are_fields_of_plans() -> None:
+    limits = 'max_restarts = 0\nstall_timeout = "20m"\nrequest_rate = false\n'
+    text = f'[world]\ndir = "w"\n[[agents]]\ndriver = "claude"\n{limits}'
+    plan = Plan.loads(text)
+    (agent,) = plan.agents
+    assert (agent.max_restarts, agent.stall_timeout, agent.request_rate) == (0, 1200.0, None)
+    assert Plan.loads(plan.dumps()) == plan
+    with pytest.raises(
+        ConfigError, match=r"agents\.0\.stall_timeout: must be seconds, above 0, or a"
+    ):
+        Plan.loads(text.replace('"20m"', "0"))
+
+
+def test_options_that_plans_inherit_take_their_plain_forms() -> None:
+    world = WorldSpec("w", health_timeout="2m", datastore=False)  # type: ignore[arg-type]
+    assert (world.health_timeout, world.datastore) == (120.0, None)
+    agent = AgentSpec("claude", model=False, binary=False)
+    assert (agent.model, agent.binary) == (None, None)
+    with pytest.raises(ConfigError, match="health_timeout: must be seconds, above 0, or a dur"):
+        WorldSpec("w", health_timeout=float("inf"))
