@@ -15,7 +15,7 @@ import pytest
 from click.core import ParameterSource
 
 from clawblox.cli.commands.generations import command as generations
-from clawblox.cli.running.generation_plans import GenerationOptions
+from clawblox.experiment.harness.options import GenerationOptions
 from tests.agents.standins import install, misbehave
 from tests.support import free_port, make_world, marked_processes, wait_until
 

@@ -12,6 +12,7 @@ click. The commands' summaries are here for the same reason.
 - ``experiment_dirs``: errors where a run directory was meant, or that of an experiment.
 - ``parameters``: parameters that several commands share.
 - ``options``, ``field_options``, ``option_help``: command options made from the option classes.
+- ``plan_options``: options that set fields of a plan.
 - ``starter``: the world that ``clawblox init`` writes.
 """
 

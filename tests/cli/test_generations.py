@@ -13,9 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
+from clawblox.cli.commands.generations import clear_directory, open_generations
 from clawblox.cli.commands.generations import command as generations
-from clawblox.cli.running.generation_plans import GenerationOptions, make_room, open_generations
 from clawblox.errors import ConfigError, RunLockedError, UsageError
+from clawblox.experiment.harness.options import GenerationOptions
 from clawblox.experiment.harness.script_files import RecordedOptions
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.plan import Plan
@@ -262,16 +263,16 @@ def test_force_renames_what_stands_once_nothing_is_missing(
     (directory / "runs").mkdir(parents=True)
     words = ("--no-sandbox", "--no-claude-native-sandbox")
     with pytest.raises(UsageError, match="--force renames it"):
-        anyio.run(make_room, parse(*words))
+        clear_directory(parse(*words))
     with pytest.raises(ConfigError, match="system_prompt: must be an existing file"):
-        anyio.run(make_room, parse(*words, "--force", "--system-prompt", "none.md"))
+        clear_directory(parse(*words, "--force", "--system-prompt", "none.md"))
     assert directory.is_dir()
-    anyio.run(make_room, parse(*words, "--force"))
+    clear_directory(parse(*words, "--force"))
     (replaced,) = directory.parent.iterdir()
     assert re.fullmatch(r"e1\.replaced-\d{8}T\d{6}Z", replaced.name)
     assert (replaced / "runs").is_dir()
     assert capsys.readouterr().err == f"{directory} is now {replaced}\n"
-    anyio.run(make_room, parse(*words, "--force"))
+    clear_directory(parse(*words, "--force"))
     assert capsys.readouterr().err == ""
 
 

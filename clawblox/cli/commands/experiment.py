@@ -25,20 +25,19 @@ from clawblox.cli.parameters import (
     existing_experiment,
     show,
 )
+from clawblox.cli.plan_options import (
+    add_cluster,
+    apply_score,
+    cluster_option,
+    naming_lines,
+    score_option,
+    settings_option,
+)
 from clawblox.cli.running.experiment_run import (
     make_call,
     pause_on_term_option,
     run_experiment,
     running_options,
-)
-from clawblox.cli.running.plan_settings import (
-    add_cluster,
-    apply_score,
-    apply_settings,
-    cluster_option,
-    naming_lines,
-    score_option,
-    settings_option,
 )
 from clawblox.cli.running.smoke_run import run_smoke, smoke_directory
 from clawblox.cli.terminal.output import note
@@ -49,6 +48,7 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import WORK, Line
 from clawblox.experiment.live.survey import Stage, Survey
 from clawblox.experiment.plan import Plan
+from clawblox.experiment.plan.settings import apply_settings
 from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.reading.record import read_experiment

@@ -18,7 +18,6 @@ from clawblox.cli.parameters import (
     json_option,
 )
 from clawblox.cli.running.experiment_choice import choose_experiments
-from clawblox.cli.running.plan_settings import load_function
 from clawblox.cli.terminal.output import ask, note, table_width
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.cli.terminal.warnings import configure_logging
@@ -27,6 +26,7 @@ from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.schedule.score_functions import load_function
 from clawblox.experiment.tables.results import MEANS, Results, join_results
 from clawblox.experiment.tables.rows import Row
 from clawblox.printable import printable

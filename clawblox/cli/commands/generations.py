@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, Final
 
@@ -13,22 +14,46 @@ from clawblox.cli.field_options import SectionedCommand, add_options, section_op
 from clawblox.cli.parameters import DIR, FILE, SECONDS, count_type, examples
 from clawblox.cli.running.background import background_option
 from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
-from clawblox.cli.running.generation_plans import (
-    BACKENDS,
-    GenerationDuration,
-    GenerationOptions,
-    make_room,
-    open_generations,
-)
-from clawblox.errors import UsageError
+from clawblox.cli.terminal.output import note
+from clawblox.config.arguments import check_duration, mismatch
+from clawblox.errors import ConfigError, UsageError
+from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.harness import BACKENDS, GenerationOptions, find_env, make_room
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.parts import DEFAULT_SAVE_PROMPT
 from clawblox.experiment.plan.sweep import MAX_CHAINS
 from clawblox.system.clock import utc_now
+from clawblox.views.formatting import shorten_path
 
 _MAX_GENERATIONS: Final = 10**6
 _MAX_AGENTS: Final = 1000
 _COUNT: Final = count_type(1, _MAX_GENERATIONS)
+_DURATION: Final = re.compile(r"[1-9][0-9]*[smh]?")
+
+
+class _GenerationDuration(click.ParamType[float]):
+    """A whole number of seconds, minutes or hours, as the public script takes it."""
+
+    name = "duration"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's own
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the seconds.
+
+        Raises:
+            click.BadParameter: It is no such duration.
+        """
+        text = str(value).strip()
+        if not _DURATION.fullmatch(text):
+            self.fail(f"must be a duration like 3600, 60m or 1h, not {text!r}", param, ctx)
+        try:
+            return check_duration(text, "")
+        except ConfigError as error:
+            self.fail(error.message, param, ctx)
 
 
 def _option(
@@ -66,7 +91,7 @@ _OPTIONS: Final = (
     _chain(
         "--generation-duration",
         default="30m",
-        type=GenerationDuration(),
+        type=_GenerationDuration(),
         metavar="DURATION",
         help="Time of a generation, the time for saving included: 3600, 60m or 1h.",
     ),
@@ -315,5 +340,54 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
         starter_fd=starter_fd,
     )
     if options.is_new and not call.is_spawned:
-        anyio.run(make_room, options)
+        clear_directory(options)
     return anyio.run(run_experiment, call, partial(open_generations, options))
+
+
+def open_generations(options: GenerationOptions) -> Experiment:
+    """Return the experiment that the options begin or continue, not open yet. Blocks.
+
+    Args:
+        options: The options.
+
+    Raises:
+        ConfigError: The value of an option is wrong.
+        ClawbloxError: There is nothing to continue.
+    """
+    if not options.is_new and options.archive is None:
+        _require_begun(options)
+    plan = options.choose_plan()
+    return Experiment(
+        plan,
+        dir=options.directory,
+        env=find_env(plan),
+        accept=options.accepted,
+        retry_failed=not options.is_new,
+        resume_from=options.archive,
+        grace_seconds=options.values["grace_seconds"],
+    )
+
+
+def _require_begun(options: GenerationOptions) -> None:
+    """Refuse to continue an experiment that does not exist."""
+    if options.directory.is_dir():
+        return
+    results = options.directory.parent
+    names = sorted(path.name for path in results.glob("*/") if not path.name.startswith("."))
+    hint = f"there are: {', '.join(names)}" if names else f"{shorten_path(results)} has none"
+    if "experiment_id" not in options.given:
+        raise ConfigError("must be given with --resume", key="--experiment-id", hint=hint)
+    raise mismatch("--experiment-id", "an experiment that exists", options.name, hint=hint)
+
+
+def clear_directory(options: GenerationOptions) -> None:
+    """Check what a new experiment needs, and replace the one in its place with --force."""
+    directory = options.directory
+    if directory.exists() and not options.values["force"]:
+        raise UsageError(
+            f"the directory of the experiment exists: {shorten_path(directory)}",
+            hint="--resume continues it, --force renames it and begins anew; for another "
+            "experiment: --experiment-id",
+        )
+    if (place := anyio.run(make_room, options)) is not None:
+        note(f"{shorten_path(directory)} is now {shorten_path(place)}")

@@ -139,7 +139,7 @@ def command(
 
 def _load_score(text: str) -> Score:
     # Here, because a run needs nothing of experiments, which take long to import.
-    from clawblox.cli.running.plan_settings import load_function
+    from clawblox.experiment.schedule.score_functions import load_function
 
     return load_function(text, "--score")
 

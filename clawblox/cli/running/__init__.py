@@ -22,7 +22,5 @@
 - ``experiment_choice``: the experiment or run that a command means without an argument.
 - ``smoke_run``: runs each condition of a plan for a minute.
 - ``experiment_status``: looks at an experiment that any process runs.
-- ``generation_plans``: the experiments of ``generations``.
-- ``plan_settings``: fields of plans that ``--set`` and ``--score`` set.
 - ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 """

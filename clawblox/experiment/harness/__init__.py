@@ -2,5 +2,20 @@
 
 - ``script_files``: reads what the scripts record, and checks all of it.
 - ``takeover``: records that in the journal of an experiment.
+- ``options``: plans from the options of the public script.
 - ``login_file``: the login of Claude Code in a file.
 """
+
+from __future__ import annotations
+
+from clawblox.experiment.harness.options import BACKENDS, GenerationOptions, find_env, make_room
+from clawblox.experiment.harness.takeover import check_takeover, take_over
+
+__all__ = [
+    "BACKENDS",
+    "GenerationOptions",
+    "check_takeover",
+    "find_env",
+    "make_room",
+    "take_over",
+]

@@ -29,53 +29,89 @@ from clawblox.experiment.history.lines import About, Line, LineType
 from clawblox.experiment.history.state import IMPORTED, ExperimentState
 from clawblox.experiment.live.ended_attempts import set_aside
 from clawblox.experiment.plan.naming import is_name, safe_name
-from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.tables.chain_files import moved_attempts
 from clawblox.rundir.claims import find_owner
 from clawblox.system.clock import utc_now
 from clawblox.system.files import digest_file, make_private_dir
 
 
-def import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_dir: Path) -> None:
+def check_takeover(directory: Path, plan: Plan, archive: Path | None) -> bool:
+    """Refuse what cannot be taken over, before anything is recorded; return whether anything can.
+
+    Args:
+        directory: The directory of the experiment.
+        plan: Its plan.
+        archive: The archive from which its only chain continues; None for none.
+
+    Raises:
+        CheckpointError: The archive cannot be read, or is not sound.
+        ConfigError: A table is not valid, or does not fit the plan, or the archive does not.
+    """
+    checks = [_check(chain, place, archive) for chain, place in _places(directory, plan, archive)]
+    return any(checks)
+
+
+def take_over(
+    journal: Journal,
+    state: ExperimentState,
+    directory: Path,
+    plan: Plan,
+    archive: Path | None,
+) -> None:
+    """Record what the scripts have done in the directories of the chains. Idempotent.
+
+    A directory of theirs is renamed if a chain needs its name.
+
+    Args:
+        journal: The journal, open.
+        state: The state of the experiment, which is kept up to date.
+        directory: The directory of the experiment.
+        plan: The plan in force.
+        archive: The archive from which the only chain continues; None for none.
+
+    Raises:
+        CheckpointError: The archive cannot be read, or is not sound.
+        ConfigError: A table is not valid, a workspace is missing, or the archive does not fit.
+        RunLockedError: A script still runs the next generation of a chain.
+        OSError: A line cannot be written, or a file cannot be copied or renamed.
+    """
+    for chain, place in _places(directory, plan, archive):
+        _import_rows(journal, state, chain, place)
+        if archive is not None:
+            _import_archive(journal, state, chain, place, archive)
+        prefix = layout.run_prefix(plan.name, chain.name, plan.layout, given=plan.run_prefix)
+        _set_aside_unknown(state, chain, place, prefix)
+
+
+def _places(directory: Path, plan: Plan, archive: Path | None) -> list[tuple[Chain, Path]]:
+    """Return the chains of a plan with their directories."""
+    chains = plan.chains()
+    if archive is not None and len(chains) > 1:
+        message = f"must be left out for an experiment of {len(chains)} chains"
+        raise ConfigError(message, key="resume_from", value=str(archive))
+    return [(chain, layout.chain_dir(directory, chain.name, plan.layout)) for chain in chains]
+
+
+def _check(chain: Chain, chain_dir: Path, archive: Path | None) -> bool:
+    generations = _read_generations(chain, chain_dir)
+    if archive is not None:
+        _require_names(chain_dir, archive)
+        _find_point(chain, archive, last=max((g.number for g in generations), default=0))
+    return bool(generations) or archive is not None
+
+
+def _import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_dir: Path) -> None:
     """Record the complete generations of a chain's table that the journal does not have.
 
     A generation that the scripts completed once more, from an older archive, counts as they
     completed it: their later generations continue from there.
-
-    Args:
-        journal: The journal, open.
-        state: The state of the experiment.
-        chain: The chain.
-        chain_dir: Its directory.
-
-    Raises:
-        ConfigError: The table is not valid, or a workspace is missing.
-        OSError: A line cannot be written.
     """
     recorded = _recorded_runs(journal.lines, chain.name)
     for generation in _read_generations(chain, chain_dir):
         number, data = generation.number, generation.data
         if (number, data["run_id"]) not in recorded:
             state.apply(journal.append("imported", data, About(chain.name, number)))
-
-
-def check_imports(chain: Chain, chain_dir: Path, archive: Path | None) -> bool:
-    """Refuse what cannot be taken over, before anything is recorded; return whether anything can.
-
-    Args:
-        chain: The chain.
-        chain_dir: Its directory.
-        archive: The archive from which it continues; None for none.
-
-    Raises:
-        CheckpointError: The archive cannot be read, or is not sound.
-        ConfigError: The table is not valid, or does not fit the plan, or the archive does not.
-    """
-    generations = _read_generations(chain, chain_dir)
-    if archive is not None:
-        _require_names(chain_dir, archive)
-        _find_point(chain, archive, last=max((g.number for g in generations), default=0))
-    return bool(generations) or archive is not None
 
 
 def _read_generations(chain: Chain, chain_dir: Path) -> Sequence[ImportedGeneration]:
@@ -94,24 +130,12 @@ def _recorded_runs(lines: Sequence[Line], chain: str) -> set[tuple[int | None, s
     }
 
 
-def import_archive(
+def _import_archive(
     journal: Journal, state: ExperimentState, chain: Chain, chain_dir: Path, archive: Path
 ) -> None:
-    """Let a chain continue from an archive of the public scripts or of this package. Idempotent.
+    """Let a chain continue from an archive of the public scripts or of this package.
 
     An archive outside the directory of the chain is copied into it.
-
-    Args:
-        journal: The journal, open.
-        state: The state of the experiment.
-        chain: The chain.
-        chain_dir: Its directory.
-        archive: The archive.
-
-    Raises:
-        CheckpointError: The archive cannot be read, or is not sound.
-        ConfigError: It is of a generation that is complete, or has other agents.
-        OSError: It cannot be copied, or a line cannot be written.
     """
     generations = state.chain(chain.name).generations.values()
     last = max((generation.number for generation in generations if generation.is_over), default=0)
@@ -227,19 +251,8 @@ def _require_names(chain_dir: Path, archive: Path) -> None:
         )
 
 
-def set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:
-    """Rename what an interrupted script left of the next generation, whose name is needed.
-
-    Args:
-        state: The state of the experiment.
-        chain: The chain.
-        chain_dir: Its directory.
-        prefix: The prefix of its runs.
-
-    Raises:
-        RunLockedError: A script still runs that generation.
-        OSError: The directory cannot be renamed.
-    """
+def _set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:
+    """Rename what an interrupted script left of the next generation, whose name is needed."""
     own = state.chain(chain.name)
     number = 1 if own.latest is None else own.latest.number + own.latest.is_over
     attempt = layout.attempt_name(prefix, number)

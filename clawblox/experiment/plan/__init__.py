@@ -9,6 +9,7 @@
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
 - ``dotted``: the fields that conditions set, by dotted paths.
+- ``settings``: other values for some fields of a plan.
 - ``naming``: names that stay the same when a plan is extended.
 - ``programs``: the programs of commands.
 - ``values``: frozen values and their plain form.

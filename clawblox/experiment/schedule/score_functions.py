@@ -23,7 +23,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Final
 
 from clawblox.errors import ConfigError
-from clawblox.experiment.plan.values import split_function
+from clawblox.experiment.plan.values import check_function, split_function, to_function
 from clawblox.foreign_values import clean_text
 from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
 from clawblox.rundir.manifest import MANIFEST_NAME
@@ -97,6 +97,20 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
             hint=others if nearest is None else f"did you mean {nearest!r}?",
         )
     return function  # type: ignore[no-any-return]
+
+
+def load_function(text: str, key: str) -> Callable[..., Any]:
+    """Return a function that is given as ``MODULE:FUNC``; the directory is the current one. Blocks.
+
+    Args:
+        text: The text.
+        key: The option or argument, for errors.
+
+    Raises:
+        ConfigError: It is no such text, or the function cannot be imported.
+    """
+    check_function(text, key)
+    return load_score(str(to_function(text)), key)
 
 
 def describe_error(error: BaseException) -> str:

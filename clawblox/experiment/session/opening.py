@@ -12,22 +12,17 @@ from typing import Any
 
 import attrs
 
-from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.harness.takeover import (
-    check_imports,
-    import_archive,
-    import_rows,
-    set_aside_unknown,
-)
+from clawblox.errors import UsageError
+from clawblox.experiment.harness import check_takeover, take_over
 from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
 from clawblox.experiment.history.lines import WORK, About, Line
 from clawblox.experiment.history.machine import Over, last_generation, next_step
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
-from clawblox.experiment.layout import INPUTS_DIR, chain_dir, run_prefix
+from clawblox.experiment.layout import INPUTS_DIR
 from clawblox.experiment.links import require_no_link
 from clawblox.experiment.plan.changes import compare, require_acceptable
-from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.save_times import require_time_to_work
 from clawblox.experiment.reading.record import read_plans, read_record
 from clawblox.results import PlanChange
@@ -85,9 +80,7 @@ def open_experiment(
         if plan is None:
             hint = "give the directory of an experiment, by default experiments/<name>"
             raise UsageError(f"there is no experiment in {directory}", hint=hint)
-        places = _places(directory, plan, resume_from)
-        imports = [check_imports(chain, place, resume_from) for chain, place in places]
-        if not any(imports):
+        if not check_takeover(directory, plan, resume_from):
             require_time_to_work(plan)
         _begin(journal, directory, plan, check)
     else:
@@ -96,7 +89,7 @@ def open_experiment(
     plans, state = list(record.plans), record.state
     record.require_no_links()
     _end_killed_session(journal, state)
-    _import(journal, state, directory, plans[-1], resume_from)
+    take_over(journal, state, directory, plans[-1], resume_from)
     if retry_failed:
         _retry_failed(journal, state, plans[-1])
     return OpenExperiment(journal=journal, plans=plans, state=state)
@@ -189,31 +182,6 @@ def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
     elapsed_s = 0.0 if begun is None or ended is None else (ended - begun).total_seconds()
     facts = {"reason": "killed", "elapsed_s": max(0.0, elapsed_s)}
     state.apply(journal.append("session.ended", facts))
-
-
-def _import(
-    journal: Journal,
-    state: ExperimentState,
-    directory: Path,
-    plan: Plan,
-    resume_from: Path | None,
-) -> None:
-    """Record what the public scripts have done in the directories of the chains."""
-    for chain, place in _places(directory, plan, resume_from):
-        import_rows(journal, state, chain, place)
-        if resume_from is not None:
-            import_archive(journal, state, chain, place, resume_from)
-        prefix = run_prefix(plan.name, chain.name, plan.layout, given=plan.run_prefix)
-        set_aside_unknown(state, chain, place, prefix)
-
-
-def _places(directory: Path, plan: Plan, resume_from: Path | None) -> list[tuple[Chain, Path]]:
-    """Return the chains of a plan with their directories."""
-    chains = plan.chains()
-    if resume_from is not None and len(chains) > 1:
-        message = f"must be left out for an experiment of {len(chains)} chains"
-        raise ConfigError(message, key="resume_from", value=str(resume_from))
-    return [(chain, chain_dir(directory, chain.name, plan.layout)) for chain in chains]
 
 
 def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from clawblox.cli.running.plan_settings import naming_lines
+from clawblox.cli.plan_options import naming_lines
 from clawblox.errors import ConfigError
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan

@@ -1,24 +1,19 @@
-"""Experiments of ``clawblox generations``, whose options are those of the public script."""
+"""Plans of chains of generations, from the options of the public generation script."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import click
 
 from clawblox.agents.drivers import DRIVERS
-from clawblox.cli.running.plan_settings import apply_settings
-from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import check_duration, mismatch
-from clawblox.errors import ConfigError, UsageError
+from clawblox.config.arguments import mismatch
+from clawblox.errors import ConfigError
 from clawblox.experiment import layout
-from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.harness.login_file import read_login
 from clawblox.experiment.harness.script_files import (
     ImportedChain,
@@ -31,10 +26,10 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
 from clawblox.experiment.plan.naming import safe_name
+from clawblox.experiment.plan.settings import apply_settings
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.replacing import set_experiment_aside
 from clawblox.rundir.experiments import JOURNAL_NAME
-from clawblox.views.formatting import shorten_path
 
 RESULTS_DIR: Final = "results"
 """Directory below the world's with its experiments."""
@@ -43,7 +38,6 @@ BACKENDS: Final = tuple(name for name in DRIVERS if name not in ("acp", "command
 """The drivers that need no further description of their program."""
 
 _USUAL_TEMPLATE: Final = Path("agent/template/agent")
-_DURATION: Final = re.compile(r"[1-9][0-9]*[smh]?")
 
 _SCRIPT_MODELS: Final = {"claude": "claude-opus-4-8", "codex": "gpt-5.5"}
 """Models that the public script uses unless one is given, by driver."""
@@ -78,31 +72,6 @@ _OFF_AT_ZERO: Final = {"save_time": "save", "checkpoint_every": "checkpoint.ever
 """Options whose 0 turns something off, with the field."""
 
 
-class GenerationDuration(click.ParamType[float]):
-    """A whole number of seconds, minutes or hours, as the public script takes it."""
-
-    name = "duration"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's own
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float:
-        """Return the seconds.
-
-        Raises:
-            click.BadParameter: It is no such duration.
-        """
-        text = str(value).strip()
-        if not _DURATION.fullmatch(text):
-            self.fail(f"must be a duration like 3600, 60m or 1h, not {text!r}", param, ctx)
-        try:
-            return check_duration(text, "")
-        except ConfigError as error:
-            self.fail(error.message, param, ctx)
-
-
 @attrs.frozen(kw_only=True)
 class GenerationOptions:
     """The options of ``clawblox generations``.
@@ -132,7 +101,13 @@ class GenerationOptions:
     @property
     def is_new(self) -> bool:
         """Whether the experiment begins."""
-        return self.values["resume_from"] is None and not self.values["resume"]
+        return self.archive is None and not self.values["resume"]
+
+    @property
+    def archive(self) -> Path | None:
+        """The archive from which a generation continues; None for none."""
+        archive = self.values["resume_from"]
+        return None if archive is None else Path(archive)
 
     @property
     def accepted(self) -> set[str]:
@@ -162,6 +137,28 @@ class GenerationOptions:
     def chains(self) -> int:
         """Number of chains, which run at the same time."""
         return int(self.values["parallel"])
+
+    def choose_plan(self) -> Plan:
+        """Return the plan with which the experiment begins or continues. Blocks.
+
+        Raises:
+            ConfigError: The value of an option is wrong.
+            ClawbloxError: There is nothing to continue.
+        """
+        if self.is_new:
+            return self.new_plan()
+        directory = self.directory
+        if _has_run_here(directory):
+            return self.changed_plan(read_experiment(directory).plan)
+        if self.chains > 1:
+            hint = "leave out --parallel; a chain of the public script is a single one"
+            raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
+        archive, imported = self.archive, None
+        point = None if archive is None else find_resume_point(archive, agents=self.agents)
+        has_table = layout.table_path(directory).exists()
+        if point is None or (has_table and point.generation > 1):
+            imported = read_chain(directory, agents=self.agents)
+        return self.new_plan(imported, read_options(directory, imported, archive))
 
     def new_plan(
         self, imported: ImportedChain | None = None, recorded: RecordedOptions | None = None
@@ -263,10 +260,7 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
     return error.but(key=key)
 
 
-# -- experiments --------------------------------------------------------------------------------
-
-
-async def make_room(options: GenerationOptions) -> None:
+async def make_room(options: GenerationOptions) -> Path | None:
     """Check everything that a new experiment needs, and rename what is in its place with --force.
 
     Nothing is changed where something is missing.
@@ -274,94 +268,40 @@ async def make_room(options: GenerationOptions) -> None:
     Args:
         options: The options.
 
+    Returns:
+        The new path of what was in its place; None if there was nothing.
+
     Raises:
         ConfigError: The value of an option is wrong, or something is missing.
-        UsageError: The directory exists, and is not to be replaced.
         RunLockedError: Another process runs the experiment that is to be replaced.
         ClawbloxError: It cannot be renamed.
 
     Cancellation: ends the programs of the checks; what is there was renamed or not.
     """
-    directory, plan, env = await run_blocking(_plan_new, options)
+
+    def prepare() -> tuple[Path, Plan, Mapping[str, str] | None]:
+        plan = options.new_plan()
+        return options.directory, plan, find_env(plan)
+
+    directory, plan, env = await run_blocking(prepare)
     try:
         await survey_plan(plan, directory, env)
     except ConfigError as error:
         raise _in_options(error, {path: name for name, path in _PATHS.items()}) from error
-    if options.values["force"] and (place := await set_experiment_aside(directory)) is not None:
-        note(f"{shorten_path(directory)} is now {shorten_path(place)}")
+    return await set_experiment_aside(directory) if options.values["force"] else None
 
 
-def _plan_new(options: GenerationOptions) -> tuple[Path, Plan, Mapping[str, str] | None]:
-    """Return the directory and the plan of a new experiment, with the variables of its agents."""
-    directory = options.directory
-    if not options.values["force"]:
-        _require_new(directory)
-    plan = options.new_plan()
-    return directory, plan, _find_env(plan)
+def find_env(plan: Plan) -> Mapping[str, str] | None:
+    """Return the variables of agents, if one of them is in a file; None for the environment.
 
-
-def open_generations(options: GenerationOptions) -> Experiment:
-    """Return the experiment that the options begin or continue, not open yet. Blocks.
-
-    Args:
-        options: The options.
+    Blocks.
 
     Raises:
-        ConfigError: The value of an option is wrong.
-        ClawbloxError: There is nothing to continue.
+        ConfigError: The file cannot be read.
     """
-    archive = options.values["resume_from"]
-    plan = _choose_plan(options, None if archive is None else Path(archive))
-    return Experiment(
-        plan,
-        dir=options.directory,
-        env=_find_env(plan),
-        accept=options.accepted,
-        retry_failed=not options.is_new,
-        resume_from=archive,
-        grace_seconds=options.values["grace_seconds"],
-    )
-
-
-def _choose_plan(options: GenerationOptions, archive: Path | None) -> Plan:
-    if options.is_new:
-        return options.new_plan()
-    if archive is None:
-        _require_begun(options)
-    if _has_run_here(options.directory):
-        return options.changed_plan(read_experiment(options.directory).plan)
-    if options.chains > 1:
-        hint = "leave out --parallel; a chain of the public script is a single one"
-        raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
-    return _plan_where_the_script_ended(options, archive)
-
-
-def _find_env(plan: Plan) -> Mapping[str, str] | None:
-    """Return the variables of agents, if one of them is in a file; None for the environment."""
     login = read_login(os.environ) if any(spec.driver == "claude" for spec in plan.agents) else {}
     names = {name for spec in plan.agents for name in spec.env if name in os.environ}
     return {**{name: os.environ[name] for name in names}, **login} if login else None
-
-
-def _require_new(directory: Path) -> None:
-    if directory.exists():
-        raise UsageError(
-            f"the directory of the experiment exists: {shorten_path(directory)}",
-            hint="--resume continues it, --force renames it and begins anew; for another "
-            "experiment: --experiment-id",
-        )
-
-
-def _require_begun(options: GenerationOptions) -> None:
-    """Refuse to continue an experiment that does not exist."""
-    if options.directory.is_dir():
-        return
-    results = options.directory.parent
-    names = sorted(path.name for path in results.glob("*/") if not path.name.startswith("."))
-    hint = f"there are: {', '.join(names)}" if names else f"{shorten_path(results)} has none"
-    if "experiment_id" not in options.given:
-        raise ConfigError("must be given with --resume", key="--experiment-id", hint=hint)
-    raise mismatch("--experiment-id", "an experiment that exists", options.name, hint=hint)
 
 
 def _has_run_here(directory: Path) -> bool:
@@ -369,13 +309,3 @@ def _has_run_here(directory: Path) -> bool:
     if not (directory / JOURNAL_NAME).exists():
         return False
     return any(line.type == "session.begun" for line in read_lines(directory))
-
-
-def _plan_where_the_script_ended(options: GenerationOptions, archive: Path | None) -> Plan:
-    directory = options.directory
-    point = None if archive is None else find_resume_point(archive, agents=options.agents)
-    has_table = layout.table_path(directory).exists()
-    imported = None
-    if point is None or (has_table and point.generation > 1):
-        imported = read_chain(directory, agents=options.agents)
-    return options.new_plan(imported, read_options(directory, imported, archive))

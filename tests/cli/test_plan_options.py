@@ -7,9 +7,10 @@ from typing import Any
 import click
 import pytest
 
-from clawblox.cli.running.plan_settings import add_cluster, apply_settings, parse_settings
+from clawblox.cli.plan_options import add_cluster, parse_settings
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import AgentSpec, Cluster, Plan, Price
+from clawblox.experiment.plan.settings import apply_settings
 
 
 def make_plan() -> Plan:

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import attrs
 import click
 
 from clawblox.config.toml_text import read_toml_text
-from clawblox.config.toml_words import in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.plan.dotted import set_value
-from clawblox.experiment.plan.plan_file import join_faults, locate_fault
-from clawblox.experiment.plan.values import check_function, to_function
-from clawblox.experiment.schedule.score_functions import load_score
-
-_FIELDS: Final = tuple(
-    field.name
-    for field in attrs.fields(Plan)
-    if field.name not in ("name", "layout", "sweep", "conditions")
-)
+from clawblox.experiment.plan.plan_file import locate_fault
+from clawblox.experiment.schedule.score_functions import load_function
 
 
 def parse_settings(
@@ -45,44 +35,6 @@ def _parse_value(text: str) -> Any:  # noqa: ANN401 - any value of TOML
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
     return values["value"] if len(values) == 1 else text
-
-
-def apply_settings(plan: Plan, settings: Mapping[str, Any]) -> Plan:
-    """Return a plan with other values for some fields.
-
-    Args:
-        plan: The plan.
-        settings: The values by dotted path, such as ``limits.worlds`` or ``agents.*.model``.
-
-    Raises:
-        ConfigError: Paths are unknown, or values are invalid; the key is the whole path, or another
-            field of the plan that the value does not fit.
-    """
-    faults: list[ConfigError] = []
-    for path, value in settings.items():
-        try:
-            plan = set_value(plan, path, value, _FIELDS)
-        except ConfigError as error:
-            key = error.key or path
-            is_other = key.partition(".")[0] not in path.split(".")
-            faults.append(in_toml(error, value).but(key=key if is_other else path))
-    if faults:
-        raise join_faults(faults)
-    return plan
-
-
-def load_function(text: str, key: str) -> Callable[..., Any]:
-    """Return a function that is given as ``MODULE:FUNC``; the directory is the current one. Blocks.
-
-    Args:
-        text: The text.
-        key: The option or argument, for errors.
-
-    Raises:
-        ConfigError: It is no such text, or the function cannot be imported.
-    """
-    check_function(text, key)
-    return load_score(str(to_function(text)), key)
 
 
 def apply_score(plan: Plan, text: str | None) -> Plan:
