@@ -171,6 +171,16 @@ class AsyncAgent:
         return self._options.dir
 
     @property
+    def options(self) -> AgentOptions:
+        """The arguments of the constructor, with the present budget; frozen."""
+        return self._options
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its ``async with`` block runs."""
+        return self._tasks is not None
+
+    @property
     def driver(self) -> str:
         """Name of the driver of the agent's program."""
         return self._options.agent

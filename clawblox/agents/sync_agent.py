@@ -12,6 +12,7 @@ from pathlib import Path
 
 from clawblox.agents.access.grant import Grant
 from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.options import AgentOptions
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentState, SandboxLevel, Usage
 from clawblox.concurrency.synchronous import (
@@ -67,6 +68,8 @@ class Agent(OpenTwin[AsyncAgent]):
 
     name: Mirrored[str] = mirrored(AsyncAgent.name)
     dir: Mirrored[Path] = mirrored(AsyncAgent.dir)
+    options: Mirrored[AgentOptions] = mirrored(AsyncAgent.options)
+    is_open: Mirrored[bool] = mirrored(AsyncAgent.is_open)
     driver: Mirrored[str] = mirrored(AsyncAgent.driver)
     sandbox: Mirrored[SandboxLevel] = mirrored(AsyncAgent.sandbox)
     visible_workspace_dir: Mirrored[Path] = mirrored(AsyncAgent.visible_workspace_dir)

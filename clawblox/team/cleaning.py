@@ -41,13 +41,10 @@ from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import find_partials, has_digest
 from clawblox.system.trees import remove_tree, tree_size
-from clawblox.team.pointer import read_pointer
+from clawblox.team.pointer import CHECKPOINTS_DIR, read_pointer
 
 FileKind: TypeAlias = Literal["autosave", "save", "archive", "half-written"]
 """Kinds of files: a save at an interval, another save, an archive made at an interval, others."""
-
-CHECKPOINTS_DIR: Final = "checkpoints"
-"""Directory of a run's archives, and of an instance's saves."""
 
 _ARCHIVE_NAME: Final = re.compile(rf"t(\d{{6,9}})(?:-(\d{{1,9}}))?{re.escape(ARCHIVE_SUFFIX)}")
 """Names that the checkpointer gives to archives of its interval."""

@@ -11,6 +11,8 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import publish_changed
 from clawblox.system.regular_files import read_regular
 
+CHECKPOINTS_DIR: Final = "checkpoints"
+"""Directory of a run's archives, and of an instance's saves."""
 POINTER_NAME: Final = "checkpoint.json"
 _MAX_BYTES: Final = 1 << 20
 

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 from clawblox.agents.narration import narrate
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import AgentTurn
+from clawblox.agents.usage import Budget
 from clawblox.agents.values import Usage
 from clawblox.foreign_values import parse_json
 from clawblox.system.clock import parse_utc
-from clawblox.team.record import RunAgent
 from clawblox.views.formatting import count_words, format_cost, format_count, format_seconds
 from clawblox.views.observations import format_value
 
@@ -73,14 +73,14 @@ def explain_state(agent: AgentStatus, last: AgentTurn | None) -> str:
     return f"{place}: {one_line(reason, _MAX_REASON)}" if reason else place
 
 
-def describe_budget(agent: RunAgent, usage: Usage) -> str:
-    """Return what of its budget the agent of a run has used; empty without a budget."""
-    options, tokens = agent.options, format_count(usage.tokens) or "0"
+def describe_budget(budget: Budget, usage: Usage) -> str:
+    """Return what of its budget the agent of a run has used; empty if it has no limit."""
+    tokens = format_count(usage.tokens) or "0"
     limits = (
-        (agent.turn_limit, f"{usage.turns} of {agent.turn_limit} turns"),
-        (options.max_tokens, f"{tokens} of {format_count(options.max_tokens or 0)} tokens"),
-        (options.max_usd, f"{format_cost(usage.cost_usd or 0)} of ${options.max_usd}"),
-        (options.max_minutes, f"{options.max_minutes} minutes"),
+        (budget.turns, f"{usage.turns} of {budget.turns} turns"),
+        (budget.tokens, f"{tokens} of {format_count(budget.tokens or 0)} tokens"),
+        (budget.usd, f"{format_cost(usage.cost_usd or 0)} of ${budget.usd}"),
+        (budget.minutes, f"{budget.minutes} minutes"),
     )
     return ", ".join(words for limit, words in limits if limit)
 

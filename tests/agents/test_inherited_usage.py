@@ -16,7 +16,8 @@ from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.interrupted import Interruption
-from clawblox.team.run_resume import RunResume
+from clawblox.team.record import TeamRecord, Texts
+from clawblox.team.resume import TeamResume
 from tests.agents.test_branches import begin, make_agent
 from tests.agents.test_sessions import KEYS
 from tests.support import HANG_S
@@ -95,8 +96,14 @@ async def test_an_agent_inherits_nothing_more_in_its_own_directory_and_as_a_bran
 
         archive = await async_save_checkpoint(tmp_path / "b.ckpt", agents={"Eko": loaded.dir})
         found = Interruption((), {})
-        resume = RunResume(run_dir=tmp_path / "2", archive=archive, instance="w", found=found)
-        assert await run_blocking(resume.restore, {"Eko": loaded.dir})
+        resume = TeamResume(
+            run_dir=tmp_path / "2",
+            archive=archive,
+            instance="w",
+            found=found,
+            record=TeamRecord(agents=(loaded.options,), texts=(Texts(),), checkpoint_every=0.0),
+        )
+        assert await run_blocking(resume.restore)
         resumed = await go_on(make_agent(loaded.dir, "claude"))
         assert (resumed.inherited, resumed.own_usage.turns) == (continued.inherited, 3)
 

@@ -13,7 +13,7 @@ from clawblox.agents.values import Usage
 from clawblox.results import ProcessExit
 from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
 from clawblox.rundir.manifest import manifest_path
-from clawblox.team.record import AgentRunOptions, RunAgent, write_run_agent
+from clawblox.team.record import AgentRunOptions, RunAgent
 from clawblox.web.page import Page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.support import write_status
@@ -118,7 +118,8 @@ def test_how_to_go_on_says_that_a_budget_is_used_up_and_which_option_raises_it(
         how = words_of(open_page(tmp_path), "how")
         assert "Ada has used up its budget: raise it to let the agent go on." in how
         assert "Raise its" not in how  # of an agent that a script started, the script must do it
-        write_run_agent(tmp_path, RunAgent(options=AgentRunOptions(agent_name="Ada")))
+        options = AgentRunOptions(agent="claude", agent_name="Ada")
+        RunAgent(options=options).record(tmp_path).write(tmp_path)
         how = words_of(open_page(tmp_path), "how")
         command = f"clawblox run --resume {tmp_path} --max-{option} N"
         assert f"Raise its budget {command}" in how
@@ -165,7 +166,8 @@ def test_how_to_go_on_says_what_brings_the_world_back_without_its_agents(tmp_pat
     how = words_of(open_page(tmp_path), "how")
     assert "Resume it, without agents clawblox resume" in how
     assert "Fork it, without agents clawblox fork" in how
-    write_run_agent(tmp_path, RunAgent(options=AgentRunOptions(agent_name="Ada")))
+    options = AgentRunOptions(agent="claude", agent_name="Ada")
+    RunAgent(options=options).record(tmp_path).write(tmp_path)
     how = words_of(open_page(tmp_path), "how")
     assert "Resume it clawblox resume" in how
     assert "Fork it, without agents clawblox fork" in how

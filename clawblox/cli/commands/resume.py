@@ -104,7 +104,7 @@ def command(
 
             with_agent = find_agent_resume(directory, interruption)
         if with_agent is not None:
-            interruption = with_agent.run.found
+            interruption = with_agent.team.found
         world = _open_its_world(interruption)
         show_interruption(interruption, directory, with_agent)
         if dry_run:
@@ -147,11 +147,11 @@ async def _run_with_agent(
     from clawblox.cli.running.companion import Companion
     from clawblox.cli.running.foreground import Foreground
 
-    aside = await work_with_bar("Loading", resume.restore)
-    if aside is not None:
-        name, place = resume.agent.options.agent_name, shorten_path(aside)
-        click.echo(f"  later work of {name} is set aside in {place}")
-    companion = Companion(world, resume.run.run_dir, resume.agent, is_fresh=False)
+    team = resume.team
+    for name, aside in (await work_with_bar("Loading", team.restore)).items():
+        if aside is not None:
+            click.echo(f"  later work of {name} is set aside in {shorten_path(aside)}")
+    companion = Companion(world, team.run_dir, resume.agent, is_fresh=False)
     companion.resume_words = resume_words(
         world,
         StartOptions(**resume.source.world_options),
@@ -161,13 +161,13 @@ async def _run_with_agent(
 
     async def start_its_own() -> StartedWorld:
         batch = await start()
-        for name in batch.failed.keys() - {resume.run.instance}:
+        for name in batch.failed.keys() - {team.instance}:
             note(f"{name}: {printable(str(batch.failed[name]))}")
-        return batch[resume.run.instance]
+        return batch[team.instance]
 
     foreground = Foreground(
         world,
-        resume.run.run_dir,
+        team.run_dir,
         start_its_own,
         tokens=tokens,
         grace_seconds=grace_seconds,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 import attrs
@@ -16,22 +14,18 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.events import AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
-from clawblox.agents.usage import Budget, Ledger
+from clawblox.agents.usage import Budget, read_usage
 from clawblox.agents.values import AgentResult, StartedAgent
-from clawblox.cli.running.run_agents import CHECKPOINTS_DIR, find_checkpoint
+from clawblox.cli.running.run_agents import find_checkpoint
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
 from clawblox.printable import printable, quote_words
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.team.live_run import LiveRun
-from clawblox.team.record import (
-    AgentRunOptions,
-    RunAgent,
-    find_agent_dir,
-    write_run_agent,
-)
+from clawblox.team.crew import Crew
+from clawblox.team.pointer import CHECKPOINTS_DIR
+from clawblox.team.record import AgentRunOptions, RunAgent
 from clawblox.views.formatting import (
     count_words,
     format_count,
@@ -52,10 +46,6 @@ _HINTS: Final = {
     "binary": "--agent-command 'gemini --acp', or another program that speaks the protocol",
     "command": """--agent-command '{"start": ["my-agent", "--prompt", "{prompt}"], …}'""",
 }
-_OPENING: Final = (
-    "You act in a world through its HTTP API. Its documentation is at {api}: read it first, "
-    "for example with curl."
-)
 
 
 class Companion:
@@ -70,7 +60,7 @@ class Companion:
         is_fresh: Whether the world starts over, so that the agent must be new as well.
 
     Attributes:
-        live: The agent in the world while both run.
+        crew: The agent in the world while both run.
         resume_words: The command line that continues world and agent, without ``--resume``.
 
     Raises:
@@ -81,33 +71,24 @@ class Companion:
     def __init__(
         self, world: AsyncWorld, run_dir: Path, agent: RunAgent, *, is_fresh: bool
     ) -> None:
-        self._world = world
-        self._run_dir = resolve_run_dir(run_dir)
         self._run_agent = agent
-        self._options = options = agent.options
-        self._directory = find_agent_dir(run_dir, options)
-        if is_fresh:
-            _require_new(run_dir, self._directory, options)
-        self.resume_words: Sequence[str] = ()
-        prompt, system = options.prompt, options.system_prompt
-        self._prompt = _read_file(prompt[1:], "prompt") if prompt.startswith("@") else prompt
-        self._system_prompt = None if system is None else _read_file(system, "system_prompt")
         try:
-            self._agent = AsyncAgent(
-                agent=str(options.agent),
-                name=options.agent_name,
-                dir=self._directory.path,
-                model=options.model,
-                tmux=agent.tmux,
-                sandbox="strict" if options.strict_sandbox else options.sandbox,
-                budget=Budget(
-                    tokens=options.max_tokens, usd=options.max_usd, minutes=options.max_minutes
-                ),
-                command=_parse_command(options.agent_command),
-            )
+            self._record = agent.record(run_dir)
+            (options,) = self._record.agents
+            self._directory = AgentDir(options.dir)
+            if is_fresh:
+                _require_new(run_dir, self._directory, options.name)
+            self._texts = self._record.read_texts()
+            self._agent = AsyncAgent(**attrs.asdict(options, recurse=False))
         except ConfigError as error:
             raise _in_words_of_options(error) from error
-        self.live = LiveRun(world, [self._agent], on_checkpoint=_report_checkpoint)
+        self.crew = Crew(
+            world=world,
+            agents=[self._agent],
+            run_dir=resolve_run_dir(run_dir),
+            on_checkpoint=_report_checkpoint,
+        )
+        self.resume_words: Sequence[str] = ()
         self._turn_words: tuple[str, ...] = ()
         self._stack = AsyncExitStack()
         self._has_begun = anyio.Event()
@@ -116,7 +97,7 @@ class Companion:
         self._result: AgentResult | None = None
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self.live)
+        await self._stack.enter_async_context(self.crew)
         self._events = await self._stack.enter_async_context(self._agent.events())
         return self
 
@@ -131,35 +112,21 @@ class Companion:
 
         Cancellation: nothing of the agent is left running.
         """
-        await self._limit_turns()
-        access = await self.live.connect(self._agent, started)
-        await run_blocking(write_run_agent, self._run_dir, self._run_agent)
-        opening = _OPENING.format(api=self._world.api_path(access=access))
-        agent = await self.live.begin(
-            self._agent,
-            initial_prompt=f"{opening}\n\n{self._prompt}",
-            system_prompt=self._system_prompt,
-        )
-        self._headings = [*_describe(agent, self._options, started.run_dir)]
-        if self._options.checkpoint_every:
-            self.live.start_checkpoints(
-                started,
-                dir=started.run_dir / CHECKPOINTS_DIR,
-                every=self._options.checkpoint_every,
-                min_free=self._options.min_free,
-            )
+        limited = await run_blocking(self._limit_turns)
+        record = attrs.evolve(self._record, command_line=limited)
+        (agent,) = await self.crew.begin(started, record, self._texts)
+        self._headings = [*_describe(agent, limited.options, started.run_dir)]
         self._has_begun.set()
 
-    async def _limit_turns(self) -> None:
-        """Set the limit of turns that a person allows from now on, or allowed before."""
-        ledger = await run_blocking(Ledger.load, self._directory.usage_file)
-        before, more = ledger.usage.turns, self._options.max_turns
+    def _limit_turns(self) -> RunAgent:
+        """Set the limit of turns that a person allows from now on, or allowed before. Blocks."""
+        before = read_usage(self._directory.path).turns
+        more = self._run_agent.options.max_turns
         limit = self._run_agent.turn_limit if more is None else before + more
-        self._run_agent = attrs.evolve(self._run_agent, turn_limit=limit, settled=None)
         if limit is not None:
-            budget = attrs.evolve(self._agent.budget or Budget(), turns=limit)
-            self._agent.set_budget(budget)
+            self._agent.set_budget(attrs.evolve(self._agent.budget or Budget(), turns=limit))
             self._turn_words = ("--max-turns", str(limit - before))
+        return attrs.evolve(self._run_agent, turn_limit=limit)
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
         """Print the actions of the agent until it is closed; another call prints the later ones.
@@ -170,7 +137,7 @@ class Companion:
         Cancellation: a line may be printed in part.
         """
         await self._has_begun.wait()
-        await self.live.wait_first_checkpoint()  # a resume can return to everything that is shown
+        await self.crew.wait_first_checkpoint()  # a resume can return to everything that is shown
         while self._headings:  # each is shown once, however often this is called
             await write_line(self._headings.pop(0))
         async for event in self._events:
@@ -182,7 +149,7 @@ class Companion:
 
         Cancellation: the agent keeps running.
         """
-        (self._result,) = await self.live.wait()  # it continues after each turn, so never pauses
+        (self._result,) = await self.crew.wait()  # it continues after each turn, so never pauses
 
     async def stop(self, grace_seconds: float) -> None:
         """Stop the agent and make a checkpoint of its end; does nothing if it has ended.
@@ -192,22 +159,17 @@ class Companion:
 
         Cancellation: it is stopped all the same.
         """
-        (result,) = await self.live.stop(grace_seconds=grace_seconds)
+        (result,) = await self.crew.stop(grace_seconds=grace_seconds)
         if result.state != "new":
             note(_describe_end(result))
-        if not grace_seconds or (saved := await self.live.save_end()) is None:
-            return
-        settled = attrs.evolve(self._run_agent, settled=saved.path.name)
-        try:
-            await run_blocking(write_run_agent, self._run_dir, settled)
-        except OSError as error:
-            _report_checkpoint(error)
+        if grace_seconds:
+            await self.crew.settle()
 
     def suggest_resume(self) -> str | None:
         """Return the line with the command that continues; None without a checkpoint."""
-        if self.live.latest is None:
+        if self.crew.latest is None:
             return None
-        archive = shorten_path(self.live.latest.path)
+        archive = shorten_path(self.crew.latest.path)
         words = [*self.resume_words, *self._turn_words, "--resume", archive]
         return f"with its agent:  {quote_words(words)}"
 
@@ -224,7 +186,7 @@ class Companion:
         raise AgentExitedError(self._result.reason, agent=self._result.name)
 
 
-def _require_new(run_dir: Path, directory: AgentDir, options: AgentRunOptions) -> None:
+def _require_new(run_dir: Path, directory: AgentDir, name: str) -> None:
     """Refuse an agent that has joined a world before, where its world starts over. Blocks.
 
     Raises:
@@ -239,19 +201,9 @@ def _require_new(run_dir: Path, directory: AgentDir, options: AgentRunOptions) -
         words = quote_words(("--resume", shorten_path(run_dir)))
         saved, advice = "this world starts over", f"both continue with {words}; else give"
     raise ClawbloxError(
-        f"The agent {options.agent_name} has acted in '{shown}' before, and {saved}",
+        f"The agent {name} has acted in '{shown}' before, and {saved}",
         hint=f"{advice} another --run-dir, or another --agent-name",
     )
-
-
-def _parse_command(text: str | None) -> Mapping[str, Any] | Sequence[str] | None:
-    """Return the words of a command line, or the table of a JSON object."""
-    if text is None:
-        return None
-    try:
-        return dict(json.loads(text)) if text.lstrip().startswith("{") else shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"it cannot be read: {error}", key="command", value=text) from error
 
 
 def _in_words_of_options(error: ConfigError) -> ConfigError:
@@ -262,15 +214,6 @@ def _in_words_of_options(error: ConfigError) -> ConfigError:
     key = ".".join((_OPTIONS[argument], *members))
     hint = _HINTS["binary"] if argument == "binary" else error.hint or _HINTS.get(argument)
     return error.but(key=key, hint=hint)
-
-
-def _read_file(name: str, key: str) -> str:
-    try:
-        return Path(name).read_text()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        message = f"the file cannot be read: {reason}"
-        raise ConfigError(message, key=key, value=name) from error
 
 
 def _describe(agent: StartedAgent, options: AgentRunOptions, run_dir: Path) -> Iterator[str]:

@@ -120,7 +120,7 @@ class Foreground:
         ):
             with self._starting:
                 if self._companion is not None:
-                    await self._companion.live.check()
+                    await self._companion.crew.check()
                 progress = StartProgress(self._world, self._run_dir, self._tokens.values())
                 started = await progress.accompany(self._start)
                 tasks.start_soon(self._print_output, started)
@@ -176,7 +176,7 @@ class Foreground:
         """End the grace of the stop under way."""
         self._grace_seconds = 0.0
         if self._companion is not None:
-            self._companion.live.kill_now()
+            self._companion.crew.kill_now()
         await self._world.stop_all(grace_seconds=0.0)
 
     async def _print_output(self, started: StartedWorld) -> None:

@@ -6,7 +6,6 @@ Archives and snapshots name no run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,25 +14,19 @@ import attrs
 
 from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.running.run_agents import (
-    CHECKPOINTS_DIR,
     find_checkpoint,
+    read_run_agent,
     require_turns_left,
 )
-from clawblox.concurrency.progress import Report
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.interrupted import Interruption, read_interruption
 from clawblox.rundir.paths import records_journal, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, has_records, read_records
 from clawblox.rundir.snapshot_files import snapshot_places
-from clawblox.team.pointer import POINTER_NAME, read_pointer
-from clawblox.team.record import (
-    RunAgent,
-    find_agent_dir,
-    read_run_agent,
-    write_run_agent,
-)
-from clawblox.team.run_resume import RunResume
+from clawblox.team.pointer import CHECKPOINTS_DIR, POINTER_NAME, read_pointer
+from clawblox.team.record import RunAgent, read_team
+from clawblox.team.resume import TeamResume, find_own_instance
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.recorded_worlds import find_forger
 
@@ -167,38 +160,14 @@ class AgentResume:
     """An agent that is brought back with the instance in which it acts.
 
     Attributes:
-        run: The instance, and the checkpoint that both continue from.
+        team: The instance, and the checkpoint that both continue from.
         source: The options of the run.
         agent: The agent.
     """
 
-    run: RunResume
+    team: TeamResume
     source: ResumeSource
     agent: RunAgent
-
-    def restore(self, report: Report) -> Path | None:
-        """Replace the agent's directory by that in the checkpoint, if it has changed. Blocks.
-
-        Args:
-            report: Called with bytes done and bytes in all.
-
-        Returns:
-            Where the old directory is now; None if it stays.
-
-        Raises:
-            ClawbloxError: The checkpoint cannot be loaded.
-            OSError: A directory cannot be moved; nothing has changed.
-        """
-        archive, name = self.run.archive.name, self.agent.options.agent_name
-        if self.agent.settled == archive:
-            return None
-        directory = find_agent_dir(self.run.run_dir, self.agent.options).path
-        restored = self.run.restore({name: directory}, report)
-        if name not in restored:
-            return None
-        assert self.source.agent is not None
-        write_run_agent(self.run.run_dir, attrs.evolve(self.source.agent, settled=archive))
-        return restored[name]
 
 
 def find_agent_resume(run_dir: Path, interruption: Interruption) -> AgentResume | None:
@@ -215,20 +184,17 @@ def find_agent_resume(run_dir: Path, interruption: Interruption) -> AgentResume 
         ClawbloxError: Nothing of both was saved, or the save is gone; or the agent has had all
             turns that it was allowed.
     """
-    own = [
-        interrupted.record.name
-        for interrupted in interruption.instances
-        if Path(interrupted.record.instance_dir) == run_dir
-    ]
-    if len(own) != 1:
+    instance = find_own_instance(run_dir, interruption)
+    if instance is None:
         return None
-    source = find_resume_source(os.fspath(run_dir), run_dir)
-    if source is None or source.agent is None:
+    source = _find_in_run(run_dir)
+    record = read_team(run_dir)
+    if source.agent is None or record is None:
         return None
     require_turns_left(run_dir, source.agent)
     options = attrs.evolve(source.agent.options, max_turns=None)
     return AgentResume(
-        run=RunResume.find(run_dir, source.path, own[0], interruption),
+        team=TeamResume.find(run_dir, source.path, instance, interruption, record),
         source=source,
         agent=attrs.evolve(source.agent, options=options),
     )

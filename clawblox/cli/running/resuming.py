@@ -73,7 +73,7 @@ def show_interruption(
         click.echo(f"Left alone: {_describe_left(interruption)}")
     agent = None
     if with_agent is not None:
-        agent, checkpoint = with_agent.agent.options.agent_name, with_agent.run.archive.name
+        agent, checkpoint = with_agent.agent.options.agent_name, with_agent.team.archive.name
         click.echo(f"  with its agent {printable(agent)}, both from {printable(checkpoint)}")
     others = [printable(other.name) for other in read_agents(run_dir) if other.name != agent]
     if others:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
+from clawblox.agents.layout import AGENTS_DIR
 from clawblox.agents.status import read_agents
-from clawblox.agents.usage import Ledger
+from clawblox.agents.usage import read_usage
 from clawblox.checkpoint import read_metadata
 from clawblox.errors import ClawbloxError
 from clawblox.printable import quote_words
 from clawblox.rundir.interrupted import Interruption
-from clawblox.team.pointer import read_pointer
-from clawblox.team.record import RunAgent, find_agent_dir, read_run_agent
+from clawblox.team.pointer import CHECKPOINTS_DIR, read_pointer
+from clawblox.team.record import RunAgent, read_team
 from clawblox.views.formatting import count_words, shorten_path, suggest
-
-CHECKPOINTS_DIR: Final = "checkpoints"
 
 
 def find_checkpoint(run_dir: Path) -> Path | None:
@@ -38,8 +36,9 @@ def find_checkpoint(run_dir: Path) -> Path | None:
 
 def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:
     """Yield the command line that restores the agent of a run, if there is one. Blocks."""
-    if read_run_agent(run_dir) is not None:
-        yield suggest("resume", run_dir)
+    if (team := read_team(run_dir)) is not None:
+        if team.command_line is not None:
+            yield suggest("resume", run_dir)
         return
     archive, agents = find_checkpoint(run_dir), read_agents(run_dir)
     worlds = {record.world_dir for record in interruption.records}
@@ -50,6 +49,22 @@ def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:
             words = ["clawblox", "run", shorten_path(Path(world_dir)), "--agent", agent.driver]
             words += ["--agent-name", agent.name, "--resume", shorten_path(archive)]
             yield quote_words(words)
+
+
+def read_run_agent(run_dir: Path) -> RunAgent | None:
+    """Return the agent of ``clawblox run`` in a run directory; None if it had none. Blocks.
+
+    Raises:
+        ClawbloxError: Its record cannot be read; or the agents are those of Python.
+    """
+    team = read_team(run_dir)
+    if team is not None and team.command_line is None:
+        names = ", ".join(agent.name for agent in team.agents)
+        raise ClawbloxError(
+            f"The agents of '{shorten_path(run_dir)}' were started by Python: {names}",
+            hint="clawblox.AsyncTeam.resume(RUN_DIR) continues them with their options",
+        )
+    return None if team is None else team.command_line
 
 
 def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
@@ -65,10 +80,11 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
     """
     if agent.turn_limit is None:
         return
-    used = Ledger.load(find_agent_dir(run_dir, agent.options).usage_file).usage.turns
+    name = agent.options.agent_name
+    used = read_usage(run_dir / AGENTS_DIR / name).turns
     if used >= agent.turn_limit:
         words = quote_words(("clawblox", "run", "--resume", shorten_path(run_dir)))
         raise ClawbloxError(
-            f"The agent {agent.options.agent_name} has had its {count_words(used, 'turn')}",
+            f"The agent {name} has had its {count_words(used, 'turn')}",
             hint=f"to allow it 20 more: {words} --max-turns 20",
         )

@@ -12,7 +12,7 @@ from clawblox.agents.trajectory import AgentTurn, Window, read_window
 from clawblox.errors import ClawbloxError
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc_ms, parse_since
-from clawblox.team.record import read_run_agent
+from clawblox.team.record import read_team
 from clawblox.telemetry.log_segments import log_end
 from clawblox.views.agent_strip import Strip, draw_strip
 from clawblox.views.agent_words import (
@@ -113,9 +113,10 @@ def _draw_facts(view: AgentView) -> Markup:
     inherited = came and f" and {came} inherited"
     budget = ""
     with suppress(ClawbloxError):
-        recorded = read_run_agent(view.run.directory)
-        if recorded is not None and recorded.options.agent_name == agent.name:
-            budget = describe_budget(recorded, agent.usage)
+        team = read_team(view.run.directory)
+        recorded = None if team is None else team.find(agent.name)
+        if recorded is not None and recorded.budget is not None:
+            budget = describe_budget(recorded.budget, agent.usage)
     pairs = (
         ("Program", f"{agent.driver} {context.version[:40]}".rstrip()),
         ("Model", context.model[:60]),

@@ -22,7 +22,7 @@ from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc, utc_now
-from clawblox.team.record import read_run_agent
+from clawblox.team.record import read_team
 from clawblox.views.formatting import (
     count_words,
     format_cost,
@@ -283,9 +283,10 @@ def _find_limit(ask: Ask, agent: AgentStatus) -> str:
 
 
 def _brings_agent(run: RunSummary) -> bool:
-    """Return whether a resume brings the agent back, as for one of ``clawblox run``."""
+    """Return whether ``clawblox resume`` brings the agent back, as for one of ``clawblox run``."""
     with contextlib.suppress(ClawbloxError):
-        return read_run_agent(run.directory) is not None
+        team = read_team(run.directory)
+        return team is not None and team.command_line is not None
     return False
 
 

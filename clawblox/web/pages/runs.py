@@ -12,7 +12,7 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.reading.overview import ExperimentOverview
-from clawblox.team.record import read_run_agent
+from clawblox.team.record import read_team
 from clawblox.views.experiments import describe_driver
 from clawblox.views.formatting import count_words, format_cost, format_labels
 from clawblox.views.html import Child, Markup, element, join, link
@@ -237,8 +237,8 @@ def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
         if run.part is not None:
             rows = ask.site.read_record(run.part.experiment).results().agents()
             return {row.name: row.model for row in rows}
-        if agent := read_run_agent(run.directory):
-            return {agent.options.agent_name: agent.options.model}
+        if team := read_team(run.directory):
+            return {agent.name: agent.model for agent in team.agents}
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Resumes an instance and its agents in their own run directory, from one checkpoint of both.
+"""Resumes a team in its own run directory, from one checkpoint of the world and its agents.
 
 World and agents continue from the same moment. The current directory of an agent is set aside, and
 the directory in the checkpoint takes its place.
@@ -6,7 +6,6 @@ the directory in the checkpoint takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +22,28 @@ from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.scratch import temporary_directory
+from clawblox.team.record import TeamRecord
 
 _SET_ASIDE: Final = "set-aside"
 
 
+def find_own_instance(run_dir: Path, found: Interruption) -> str | None:
+    """Return the interrupted instance that has a run directory to itself, so that agents act in it.
+
+    Args:
+        run_dir: The run directory, resolved.
+        found: The interrupted instances.
+
+    Returns:
+        Its name; None if there is none.
+    """
+    homes = {one.record.name: Path(one.record.instance_dir) for one in found.instances}
+    own = [name for name, home in homes.items() if home == run_dir]
+    return own[0] if len(own) == 1 else None
+
+
 @attrs.frozen(kw_only=True)
-class RunResume:
+class TeamResume:
     """An interrupted instance and its agents, with the checkpoint from which they continue.
 
     Attributes:
@@ -36,15 +51,19 @@ class RunResume:
         archive: The checkpoint.
         instance: Name of the instance.
         found: The interrupted instances; this instance continues from the checkpoint.
+        record: The record of the agents.
     """
 
     run_dir: Path
     archive: Path
     instance: str
     found: Interruption
+    record: TeamRecord
 
     @classmethod
-    def find(cls, run_dir: Path, archive: Path, instance: str, found: Interruption) -> RunResume:
+    def find(
+        cls, run_dir: Path, archive: Path, instance: str, found: Interruption, record: TeamRecord
+    ) -> TeamResume:
         """Prepare to continue an interrupted instance from a checkpoint. Blocks.
 
         Args:
@@ -52,6 +71,7 @@ class RunResume:
             archive: The checkpoint.
             instance: Name of the instance, which is interrupted.
             found: The interrupted instances.
+            record: The record of the agents.
 
         Raises:
             CheckpointError: The archive cannot be read.
@@ -63,17 +83,14 @@ class RunResume:
             for other in found.instances
         )
         found = attrs.evolve(found, instances=instances)
-        return cls(run_dir=run_dir, archive=archive, instance=instance, found=found)
+        return cls(run_dir=run_dir, archive=archive, instance=instance, found=found, record=record)
 
-    def restore(
-        self, agents: Mapping[str, Path], report: Report | None = None
-    ) -> dict[str, Path | None]:
-        """Replace the directories of agents by those in the checkpoint. Blocks.
+    def restore(self, report: Report | None = None) -> dict[str, Path | None]:
+        """Replace the directories of agents by those in the checkpoint, if they have changed.
 
-        A directory is left unchanged if the checkpoint has no conversation of its agent.
+        A directory is left unchanged if the checkpoint has no conversation of its agent. Blocks.
 
         Args:
-            agents: Directories of the agents by name.
             report: Called with bytes done and bytes in all; None for no calls.
 
         Returns:
@@ -83,15 +100,20 @@ class RunResume:
             CheckpointError: The checkpoint cannot be loaded.
             OSError: A directory cannot be moved; it is still at its old path.
         """
+        if self.record.settled == self.archive.name:
+            return {}
         states = read_metadata(self.archive)["agents"]
-        chosen = [name for name in agents if (states.get(name) or {}).get("session_format")]
+        places = {agent.name: agent.dir for agent in self.record.agents}
+        chosen = [name for name in places if (states.get(name) or {}).get("session_format")]
         if not chosen:
             return {}
         make_private_dir(state_dir(self.run_dir))
         with temporary_directory("loading-", parent=state_dir(self.run_dir)) as scratch:
             options = LoadOptions(path=self.archive, run_dir=scratch, progress=report or False)
             loaded = load(options, final_dir=self.run_dir, is_in_place=True).result["agents"]
-            return {name: self._exchange(loaded[name], agents[name]) for name in chosen}
+            replaced = {name: self._exchange(loaded[name], places[name]) for name in chosen}
+        attrs.evolve(self.record, settled=self.archive.name).write(self.run_dir)
+        return replaced
 
     def _exchange(self, loaded: Path, place: Path) -> Path | None:
         if not place.exists():

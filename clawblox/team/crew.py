@@ -1,0 +1,273 @@
+"""Agents in one instance of an open world: connected, begun, saved with it, and stopped.
+
+It prints nothing; ``AsyncTeam`` and ``clawblox run --agent`` drive it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+import anyio
+import attrs
+
+from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.layout import AgentDir
+from clawblox.agents.prompts import AUTO_CONTINUE
+from clawblox.agents.values import STOPPED, AgentResult, StartedAgent
+from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
+from clawblox.config.options import DEFAULT_GRACE_S
+from clawblox.errors import (
+    AgentResumeError,
+    CheckpointError,
+    ClawbloxError,
+    UsageError,
+    WorldExitedError,
+)
+from clawblox.results import SavedCheckpoint, StartedWorld
+from clawblox.team.async_checkpointer import DEFAULT_EVERY_S, AsyncCheckpointer, Outcome
+from clawblox.team.pointer import CHECKPOINTS_DIR
+from clawblox.team.record import TeamRecord, Texts
+from clawblox.world.async_world import AsyncWorld
+
+_TRANSCRIPT_WAIT_S: Final = 10.0
+"""Maximum wait, in seconds, for a program to write the conversation that it has confirmed."""
+_TRANSCRIPT_POLL_S: Final = 0.1
+_OPENING: Final = (
+    "You act in a world through its HTTP API. Its documentation is at {api}: read it first, "
+    "for example with curl."
+)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Crew:
+    """Agents that act in one instance of a world, and joint checkpoints of both.
+
+    Use it as an async context manager within that of the world; leaving it stops the agents.
+
+    Args:
+        world: The world.
+        agents: The agents; the context manager opens those that are not open, and closes them.
+        run_dir: The run directory, resolved.
+        on_checkpoint: Called with each checkpoint, or with the error.
+
+    Attributes:
+        record: The record of the agents; None before :meth:`begin`.
+    """
+
+    _world: AsyncWorld
+    agents: Sequence[AsyncAgent]
+    _run_dir: Path
+    _on_checkpoint: Outcome
+    record: TeamRecord | None = attrs.field(default=None, init=False)
+    _checkpointer: AsyncCheckpointer | None = attrs.field(default=None, init=False)
+    _stack: AsyncExitStack = attrs.field(factory=AsyncExitStack, init=False)
+    _saving: anyio.CancelScope = attrs.field(init=False)
+    _tasks: Tasks = attrs.field(init=False)
+    _is_first_over: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    async def __aenter__(self) -> Self:
+        self._saving = anyio.CancelScope()
+        for agent in self.agents:
+            if not agent.is_open:
+                await self._stack.enter_async_context(agent)
+        self._tasks = await self._stack.enter_async_context(Tasks())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def latest(self) -> SavedCheckpoint | None:
+        """The latest checkpoint of this object; None before the first."""
+        return None if self._checkpointer is None else self._checkpointer.latest
+
+    async def check(self) -> None:
+        """Check that the programs of all agents can work, before anything is started.
+
+        Raises:
+            AgentSetupError: A requirement is missing.
+
+        Cancellation: changes nothing.
+        """
+        for agent in self.agents:
+            await agent.check()
+
+    async def begin(
+        self,
+        started: StartedWorld,
+        record: TeamRecord,
+        texts: Sequence[Texts],
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> list[StartedAgent]:
+        """Connect the agents to an instance, start them one by one, and begin the checkpoints.
+
+        An agent that has a conversation continues it. The first checkpoint is made immediately,
+        whatever the agents are doing.
+
+        Args:
+            started: The instance.
+            record: The record of the agents, which is written when all are connected.
+            texts: The texts by which each begins a conversation.
+            env: Variables for their programs.
+
+        Raises:
+            AgentResumeError: The instance was restored from an archive with the workspace of an
+                agent but without its conversation.
+            ClawbloxError: An agent could not be connected or started.
+
+        Cancellation: what was started is stopped when the block is left.
+        """
+        restored = () if started.loaded is None else started.loaded.agents
+        accesses = []
+        for agent in self.agents:
+            if agent.name in restored:
+                await run_blocking(require_conversation, agent)
+            accesses.append(await self._world.connect(agent, instance=started.name))
+        self.record = attrs.evolve(record, settled=None)
+        await run_blocking(self.record.write, self._run_dir)
+        begun = []
+        for agent, access, (prompt, system_prompt) in zip(
+            self.agents, accesses, texts, strict=True
+        ):
+            if await run_blocking(has_conversation, agent):
+                begun.append(await agent.send(AUTO_CONTINUE, env=env))
+            else:
+                opening = _OPENING.format(api=self._world.api_path(access=access))
+                first = f"{opening}\n\n{prompt}"
+                begun.append(await agent.start(first, system_prompt=system_prompt, env=env))
+        self._checkpointer = AsyncCheckpointer(
+            self._world,
+            self.agents,
+            dir=self._run_dir / CHECKPOINTS_DIR,
+            every=record.checkpoint_every or DEFAULT_EVERY_S,
+            min_free=record.min_free,
+            instance=started.name,
+            on_outcome=self._on_checkpoint,
+        )
+        if record.checkpoint_every:
+            self._tasks.start_soon(self._save_repeatedly, self._checkpointer)
+        else:
+            self._is_first_over.set()
+        return begun
+
+    async def _save_repeatedly(self, checkpointer: AsyncCheckpointer) -> None:
+        with self._saving, contextlib.suppress(UsageError):  # the world was closed meanwhile
+            try:
+                await self._save_first(checkpointer)
+            finally:
+                self._is_first_over.set()
+            await checkpointer.run()
+
+    async def _save_first(self, checkpointer: AsyncCheckpointer) -> None:
+        give_up_at = anyio.current_time() + _TRANSCRIPT_WAIT_S
+        while True:
+            try:
+                self._on_checkpoint(await checkpointer.save(idle_wait=0.0))
+            except ClawbloxError as error:
+                # A program may not have written the beginning of its conversation yet.
+                if type(error) is CheckpointError and anyio.current_time() < give_up_at:
+                    await anyio.sleep(_TRANSCRIPT_POLL_S)
+                    continue
+                self._on_checkpoint(error)
+            return
+
+    async def wait_first_checkpoint(self) -> None:
+        """Wait until the checkpoint that :meth:`begin` has asked for was made or failed.
+
+        Cancellation: changes nothing.
+        """
+        if self._checkpointer is not None:
+            await self._is_first_over.wait()
+
+    async def wait(self) -> list[AgentResult]:
+        """Wait until all agents have ended, and return their results in order.
+
+        Cancellation: the agents keep running.
+        """
+        await self.wait_first_checkpoint()
+        return [await agent.wait() for agent in self.agents]
+
+    async def save(self, *, idle_wait: float | None = None) -> SavedCheckpoint:
+        """Make a checkpoint now; see ``AsyncCheckpointer.save``.
+
+        Raises:
+            UsageError: The agents have not begun.
+            ClawbloxError: The checkpoint failed.
+
+        Cancellation: the archive is complete or absent.
+        """
+        if self._checkpointer is None:
+            raise UsageError("the agents of this team have not begun", hint="await team.start(…)")
+        return await self._checkpointer.save(idle_wait=idle_wait)
+
+    async def stop(
+        self, *, grace_seconds: float = DEFAULT_GRACE_S, reason: str = STOPPED
+    ) -> list[AgentResult]:
+        """Stop the checkpoints and all agents; agents that have ended are unaffected.
+
+        Args:
+            grace_seconds: Seconds between TERM and KILL.
+            reason: Why, in a few words, for their results.
+
+        Returns:
+            How each agent ended, in their order.
+
+        Cancellation: the agents are stopped nevertheless.
+        """
+        self._saving.cancel()
+        async with anyio.create_task_group() as stops:
+            for agent in self.agents:
+                stops.start_soon(partial(agent.stop, grace_seconds=grace_seconds, reason=reason))
+        return [await agent.wait() for agent in self.agents]
+
+    async def settle(self) -> None:
+        """Make a checkpoint of the final state of the agents, and record that it has all of it.
+
+        Nothing is made if the world has ended, or no checkpoints are made at an interval.
+
+        Cancellation: the archive is complete or absent.
+        """
+        if self.record is None or not self.record.checkpoint_every:
+            return
+        try:
+            saved = await self.save()
+            self._on_checkpoint(saved)
+            self.record = attrs.evolve(self.record, settled=saved.path.name)
+            await run_blocking(self.record.write, self._run_dir)
+        except WorldExitedError:
+            pass
+        except (ClawbloxError, OSError) as error:
+            self._on_checkpoint(error)
+
+    def kill_now(self) -> None:
+        """Cut short the grace of a stop that is under way."""
+        for agent in self.agents:
+            agent.kill_now()
+
+
+def has_conversation(agent: AsyncAgent) -> bool:
+    """Return whether an agent has begun a conversation. Blocks."""
+    return AgentDir(agent.dir).id_file(agent.driver).is_file()
+
+
+def require_conversation(agent: AsyncAgent) -> None:
+    """Check that an agent that was restored from an archive has its conversation. Blocks.
+
+    Raises:
+        AgentResumeError: It has its workspace only.
+    """
+    if not has_conversation(agent):
+        raise AgentResumeError(
+            "the archive has its workspace and not its conversation: archives hold no "
+            f"conversations of the driver {agent.driver}",
+            agent=agent.name,
+            hint="clawblox resume RUN_DIR continues it in its own run directory; an agent of "
+            "another name begins a new conversation",
+        )
