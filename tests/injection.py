@@ -310,7 +310,7 @@ def main(kind: str, where: str) -> None:
     else:
         drivers.DRIVERS = {"small": SmallDriver()}  # type: ignore[dict-item, assignment]
         agent_owner.retry_delay = lambda *_: 0.0  # type: ignore[assignment]
-        follow_the_victim(Owner, lambda one: one._order.name == "victim")
+        follow_the_victim(Owner, lambda one: one._order.options.name == "victim")
     injector, fault = run_once(kind, directory / "reference", None)
     print(json.dumps({"entered": injector.entered, "fault": fault}), flush=True)
     for number, line in enumerate(sys.stdin):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import anyio
 import attrs
@@ -15,7 +15,7 @@ import attrs
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import Grant
 from clawblox.agents.access.proxy import Limits as ProxyLimits
-from clawblox.agents.control import make_control_server, open_control
+from clawblox.agents.control import open_control
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Branch
 from clawblox.agents.environment import check_agent_env
@@ -60,14 +60,17 @@ from clawblox.agents.window import AgentWindow
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_env, check_grace, check_path
-from clawblox.config.options import DEFAULT_GRACE_S, build_options
+from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
+from clawblox.protocol import SECRET_NAME
 from clawblox.rundir.control_server import ControlServer
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
+
+_LEAST_SECRET_CHARS: Final = 6
 
 
 class AsyncAgent:
@@ -129,9 +132,28 @@ class AsyncAgent:
         command: Mapping[str, Any] | Sequence[str] | None = None,
     ) -> None:
         self._driver = find_driver(agent)
-        self._options = build_options(AgentOptions, locals())
-        self._driver.name_binary(None if binary is None else str(binary), command)
-        directory = AgentDir(self.dir)
+        self._options = AgentOptions(
+            agent=agent,
+            name=name,
+            dir=dir,
+            model=model,
+            binary=binary,
+            permission_mode=permission_mode,
+            tmux=tmux,
+            sandbox=sandbox,
+            claude_native_sandbox=claude_native_sandbox,
+            bare=bare,
+            auto_continue=auto_continue,
+            budget=budget,
+            max_restarts=max_restarts,
+            restart_window=restart_window,
+            stall_timeout=stall_timeout,
+            request_rate=request_rate,
+            command=command,
+        )
+        path = self._options.binary
+        self._program = self._driver.name_binary(None if path is None else str(path), command)
+        self._directory = directory = AgentDir(self.dir)
         limits = ProxyLimits(requests_per_s=request_rate)
         self._access = AgentAccess(name, directory, is_sandboxed=bool(sandbox), limits=limits)
         enclosure, services = choose_sandbox(self._options, self._driver.program, self._access)
@@ -193,7 +215,7 @@ class AsyncAgent:
     @property
     def visible_workspace_dir(self) -> Path:
         """The agent's working directory, as its program sees it."""
-        return SANDBOX_WORKSPACE if self._options.sandbox else AgentDir(self.dir).workspace
+        return SANDBOX_WORKSPACE if self._options.sandbox else self._directory.workspace
 
     @property
     def state(self) -> AgentState:
@@ -527,16 +549,26 @@ class AsyncAgent:
         start: Start | Branch = Start.BEGIN,
         system_prompt: str | None = "",
     ) -> Order:
-        given = dict(check_env(env))
-        check_agent_env(given, self._driver.program)
+        given = {} if env is None else dict(check_env(env))
+        if given:
+            check_agent_env(given, self._driver.program)
+        variables = {**os.environ, **given}
+        secrets = {
+            value
+            for name, value in variables.items()
+            if SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET_CHARS
+        }
         order = Order(
             options=self._options,
+            directory=self._directory,
             driver=self._driver,
+            program=self._program,
             prompt=prompt,
             start=start,
             system_prompt=system_prompt,
             env=given,
             inherited=dict(os.environ),
+            secrets=tuple(sorted(secrets, key=len, reverse=True)),
             hooks=self._hooks,
             limits=self._limits,
             resume_text=AUTO_CONTINUE,
@@ -580,15 +612,15 @@ class AsyncAgent:
         Raises:
             AgentStartError: Another orchestrator runs the agent.
         """
+        name, directory = self._options.name, self._directory
         if self._owner is not None:
             await self._owner.stop(DEFAULT_GRACE_S)
-        await self._close_control()
-        await end_left_agent(self.dir)
-        control = make_control_server(AgentDir(self.dir), self._record, self.send, self._stop)
-        with self._options.naming_errors():
-            self._control = control if await open_control(control, self.name) else None
+            await self._close_control()
+        await end_left_agent(directory.path)
+        calls = self._record, self.send, self._stop
+        self._control = await open_control(name, directory, *calls)
         if self._control is not None:
-            tasks.start_soon(control.run)
+            tasks.start_soon(self._control.run)
         if self._first_started_at is None:
             self._first_started_at = anyio.current_time()
         order = attrs.evolve(order, options=self._options)  # the budget may be newer

@@ -41,21 +41,29 @@ _NAME: Final = "agent"
 _to_record: Final = converter(AgentRecord)
 
 
-def make_control_server(
+async def open_control(
+    agent: str,
     directory: AgentDir,
     read_record: Callable[[], AgentRecord],
     send: Callable[[str], Awaitable[object]],
     stop: Callable[[float], Awaitable[object]],
-) -> ControlServer:
-    """Return the server of an agent's control socket; the caller opens and runs it.
-
-    Opening it fails while another orchestrator runs the agent.
+) -> ControlServer | None:
+    """Open the control socket of an agent; the caller runs the server.
 
     Args:
+        agent: Full name of the agent.
         directory: The agent's directory.
         read_record: Returns the current record of the agent.
         send: Sends the agent a message.
         stop: Stops the agent, with seconds between TERM and KILL.
+
+    Returns:
+        The server; None if there is no socket, so that other processes cannot send requests.
+
+    Raises:
+        AgentStartError: Another orchestrator runs the agent.
+
+    Cancellation: no socket remains.
     """
 
     async def handle_send(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
@@ -77,33 +85,20 @@ def make_control_server(
         "stop": Operation(handle_stop, takes=["grace_seconds"]),
         "status": Operation(handle_status),
     }
-    return ControlServer(directory.path, _NAME, operations)
-
-
-async def open_control(server: ControlServer, agent: str) -> bool:
-    """Open an agent's control socket.
-
-    Args:
-        server: Result of :func:`make_control_server`.
-        agent: Full name of the agent.
-
-    Returns:
-        Whether the socket is open; without it, other processes cannot send requests.
-
-    Raises:
-        AgentStartError: Another orchestrator runs the agent.
-
-    Cancellation: no socket remains.
-    """
+    server = ControlServer(directory.path, _NAME, operations)
     try:
         await server.open()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            hint = "clawblox agent stop DIR ends it there"
-            raise AgentStartError("another orchestrator runs it", hint=hint) from error
+            raise AgentStartError(
+                "another orchestrator runs it",
+                agent=agent,
+                agent_dir=directory.path,
+                hint="clawblox agent stop DIR ends it there",
+            ) from error
         _log.warning("no control socket", agent=agent, error=str(error))
-        return False
-    return True
+        return None
+    return server
 
 
 async def ask_agent(

@@ -52,5 +52,7 @@ async def end_left_agent(directory: Path) -> None:
     Cancellation: some of them may have ended.
     """
     cookie = await run_blocking(_left_cookie, directory)
-    for reason in (await end_orphans([cookie] if cookie else [])).values():
+    if cookie is None:
+        return
+    for reason in (await end_orphans([cookie])).values():
         raise AgentStartError(f"of its run before, {reason}", agent_dir=directory)

@@ -10,10 +10,10 @@ import anyio
 import attrs
 import pytest
 
-from clawblox.agents.control import ask_agent, make_control_server
+from clawblox.agents.control import ask_agent, open_control
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord
-from clawblox.errors import AgentResumeError, ControlError, UsageError
+from clawblox.errors import AgentResumeError, AgentStartError, ControlError, UsageError
 from clawblox.rundir.control_client import control_dir, request
 
 pytestmark = pytest.mark.anyio
@@ -41,8 +41,9 @@ class FakeAgent:
 @asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[FakeAgent]:
     agent = FakeAgent()
-    server = make_control_server(AgentDir(directory), lambda: agent.record, agent.send, agent.stop)
-    await server.open()
+    calls = (lambda: agent.record), agent.send, agent.stop
+    server = await open_control("Eko", AgentDir(directory), *calls)
+    assert server is not None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
         yield agent
@@ -73,11 +74,10 @@ async def test_an_agent_without_an_orchestrator_answers_nothing(tmp_path: Path) 
 async def test_two_orchestrators_cannot_serve_one_agent(tmp_path: Path) -> None:
     async with served(tmp_path):
         agent = FakeAgent()
-        second = make_control_server(
-            AgentDir(tmp_path), lambda: agent.record, agent.send, agent.stop
-        )
-        with pytest.raises(OSError, match="in use"):
-            await second.open()
+        calls = (lambda: agent.record), agent.send, agent.stop
+        with pytest.raises(AgentStartError, match="another orchestrator runs it") as raised:
+            await open_control("Eko", AgentDir(tmp_path), *calls)
+        assert (raised.value.agent, raised.value.agent_dir) == ("Eko", tmp_path)
 
 
 async def test_the_error_of_an_agent_reaches_the_requester(tmp_path: Path) -> None:

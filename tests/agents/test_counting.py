@@ -139,12 +139,15 @@ class Life:
         options = AgentOptions(agent=self.driver, name="Eko", dir=self.directory.path)
         return Order(
             options=options,
+            directory=self.directory,
             driver=find_driver(self.driver),
+            program=self.driver,
             prompt="x",
             start=Start.CONTINUE,
             system_prompt=None,
             env={},
             inherited={},
+            secrets=(),
             hooks=Hooks(
                 enclosure=Enclosure(),
                 access=AgentAccess("Eko", self.directory, is_sandboxed=False, limits=Limits()),

@@ -13,10 +13,11 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from atif import Trajectory
 
-from clawblox.agents.control import make_control_server
+from clawblox.agents.control import open_control
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord, AgentStatus
 from clawblox.errors import AgentResumeError
+from clawblox.rundir.control_server import ControlServer
 from tests.agents.support import another_process, write_status
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.cli.conftest import Start
@@ -44,15 +45,16 @@ class FakeAgent:
 def served(directory: Path) -> Iterator[FakeAgent]:
     """Run an agent's control socket in a thread, as the orchestrator of an agent does."""
     agent = FakeAgent(write_status(directory))
-    server = make_control_server(AgentDir(directory), lambda: agent.record, agent.send, agent.stop)
+    calls = (lambda: agent.record), agent.send, agent.stop
 
-    async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-        await server.open()
-        task_status.started()
+    async def serve(*, task_status: anyio.abc.TaskStatus[ControlServer]) -> None:
+        server = await open_control("Eko", AgentDir(directory), *calls)
+        assert server is not None
+        task_status.started(server)
         await server.run()
 
     with start_blocking_portal() as portal:
-        future, _ = portal.start_task(serve)
+        future, server = portal.start_task(serve)
         yield agent
         portal.call(server.aclose)
         future.result()

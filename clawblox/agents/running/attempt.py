@@ -290,7 +290,7 @@ class Attempt:
         if is_all:
             lines += reader.finish(self.exit)
         # Kept here, so that a cancelled poll loses no reports.
-        self._unheard += read_reports(self._conversation, lines, self._order.name)
+        self._unheard += read_reports(self._conversation, lines, self._order.options.name)
         return _Heard(reader.position - before, is_all)
 
     async def _search_proof(self, now: float, *, is_last: bool) -> None:
@@ -481,7 +481,7 @@ class Attempt:
             releases.callback(self._let_go)
             if self.process is not None and self.process.has_exited:
                 self.exit = await self.process.wait()
-            with _log.contain("rest of the output not read", agent=self._order.name):
+            with _log.contain("rest of the output not read", agent=self._order.options.name):
                 await self._drain()
 
     def _let_go(self) -> None:

@@ -119,7 +119,7 @@ class Bookkeeping:
         try:
             report = await run_interruptible(read, recorded.interruption.set)
         except OSError as error:
-            _log.warning("usage not read", agent=order.name, error=str(error))
+            _log.warning("usage not read", agent=order.options.name, error=str(error))
             return
         if report is not None:
             self.count(report.data, None, session_id=session_id)
@@ -255,7 +255,7 @@ class Bookkeeping:
         event = AgentEvent(
             seq=self._seq,
             time=format_utc_ms(self._time_ns),
-            subject=self._order.name,
+            subject=self._order.options.name,
             session_id=session_id or self.session_id,
             turn=self.turn,
             kind=kind,
@@ -351,7 +351,8 @@ class Bookkeeping:
         # The id comes first: a reader that sees the session in an event must find its record.
         if self.is_confirmed and self.session_id != self._recorded_id:
             with self._contained("session id"):
-                publish_bytes(self._order.id_file, f"{self.session_id}\n".encode())
+                path = self._order.directory.path / self._order.driver.program.id_file
+                publish_bytes(path, f"{self.session_id}\n".encode())
                 self._recorded_id = self.session_id
         with self._contained("events"):
             self._file.append(events)
@@ -366,14 +367,14 @@ class Bookkeeping:
 
     def _contained(self, what: str) -> AbstractContextManager[None]:
         """Log a failure in the block instead of raising it, so that the next write still runs."""
-        name = self._order.name
+        name = self._order.options.name
         return _log.contain("not written", expected=(OSError,), what=what, agent=name)
 
     def record(self) -> AgentRecord:
         """Return the public record of the agent."""
         hooks = self._order.hooks
         return AgentRecord(
-            name=self._order.name,
+            name=self._order.options.name,
             driver=self._order.options.agent,
             state=self.state,
             cookie=self.cookie,

@@ -89,8 +89,8 @@ def require_connection(order: Order) -> None:
         return
     if (address := access.read_recorded()) is not None:
         raise UsageError(
-            f"the branch {order.name!r} knows its world as {address}, where the original's world"
-            " may answer",
+            f"the branch {order.options.name!r} knows its world as {address}, where the original's"
+            " world may answer",
             hint="connect it to its own world first: world.connect(agent=branch)",
         )
 
@@ -151,7 +151,7 @@ async def make_branch(
     try:
         require_between_turns()  # a message may have begun one meanwhile
         if books.turn != turn:
-            raise UsageError(f"the agent {order.name!r} had a turn while it was copied")
+            raise UsageError(f"the agent {order.options.name!r} had a turn while it was copied")
         with anyio.CancelScope(shield=True):
             await run_blocking(copied.rename, target)
     except BaseException:
@@ -174,8 +174,8 @@ def _require_shared_address(order: Order) -> None:
     address = order.hooks.access.read_recorded()
     if address is not None and not order.options.sandbox:
         raise UsageError(
-            f"the agent {order.name!r} knows its world as {address}, and without a sandbox a branch"
-            " can only have that address when the agent does not run",
+            f"the agent {order.options.name!r} knows its world as {address}, and without a sandbox"
+            " a branch can only have that address when the agent does not run",
             hint="stop it first, and run one branch at a time; or make it with sandbox=True, where"
             " any number run in parallel",
         )
@@ -185,7 +185,7 @@ def _require_unowned(order: Order) -> None:
     status = read_status(order.options.dir)
     if status is not None and not status.is_over:
         raise UsageError(
-            f"the agent {order.name!r} is run by process {status.orchestrator_pid}",
+            f"the agent {order.options.name!r} is run by process {status.orchestrator_pid}",
             hint="stop it there first, or fork it there",
         )
 

@@ -29,17 +29,14 @@ class Enclosed:
         argv: Program and arguments.
         env: The whole environment.
         pass_fds: Descriptors that the program inherits.
-        by_hand: Program and arguments for starting it by hand, without those descriptors.
+        by_hand: Program and arguments for starting it by hand, without those descriptors; None
+            for the same.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = attrs.field(repr=False)
     pass_fds: tuple[int, ...] = ()
-    by_hand: tuple[str, ...] = attrs.field()
-
-    @by_hand.default
-    def _same(self) -> tuple[str, ...]:
-        return self.argv
+    by_hand: tuple[str, ...] | None = None
 
 
 class Enclosure:

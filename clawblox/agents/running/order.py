@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 
 import attrs
 
@@ -13,15 +12,12 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.hooks import Hooks
-from clawblox.protocol import SECRET_NAME
 
 MAX_LOG_BYTES = 2 << 30
 """Maximum bytes that a program may add to a log in one turn."""
 
 SEGMENT_BYTES = 1 << 30
 """Length of a log, in bytes, after which the next process begins another segment."""
-
-_LEAST_SECRET_CHARS = 6
 
 
 @attrs.frozen(kw_only=True)
@@ -61,12 +57,15 @@ class Order:
 
     Attributes:
         options: The agent's options.
+        directory: Its directory.
         driver: Its driver.
+        program: Its program, as its driver names it: a path, or a name to look up.
         prompt: Its first message.
         start: Whether it begins a conversation, continues the recorded one, or branches one.
         system_prompt: Its system prompt; None uses the recorded one.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.
+        secrets: Values in both to redact everywhere, the longest first.
         hooks: Its surroundings.
         limits: Limits of its program.
         resume_text: Message after an interrupted turn.
@@ -74,38 +73,16 @@ class Order:
     """
 
     options: AgentOptions
+    directory: AgentDir
     driver: Driver
+    program: str
     prompt: str
     start: Start | Branch
     system_prompt: str | None
     env: Mapping[str, str] = attrs.field(repr=False)
     inherited: Mapping[str, str] = attrs.field(repr=False)
+    secrets: tuple[str, ...] = attrs.field(repr=False)
     hooks: Hooks
     limits: Limits = attrs.field(factory=Limits)
     resume_text: str
     hold: Hold
-
-    @property
-    def directory(self) -> AgentDir:
-        """The paths in the agent's directory."""
-        return AgentDir(self.options.dir)
-
-    @property
-    def name(self) -> str:
-        """Full name of the agent."""
-        return self.options.name
-
-    @property
-    def id_file(self) -> Path:
-        """The file that records its conversation."""
-        return self.directory.id_file(self.driver.program.driver)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Secrets to redact everywhere, the longest first."""
-        values = {
-            value
-            for name, value in {**self.inherited, **self.env}.items()
-            if SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET_CHARS
-        }
-        return tuple(sorted(values, key=len, reverse=True))

@@ -105,7 +105,7 @@ class Owner:
     @property
     def is_ending(self) -> bool:
         """Whether the agent is being stopped, or has ended."""
-        return self._stop.grace is not None or self.is_over
+        return self._stop.grace is not None or self._stop.is_over.is_set()
 
     @property
     def is_between_turns(self) -> bool:
@@ -116,15 +116,25 @@ class Owner:
         is_at_rest = self._agenda.is_awaited or self.books.state == "idle"
         return attempt.is_between_turns or (is_at_rest and not attempt.is_within_turn)
 
-    async def wait_started(self) -> StartedAgent:
+    async def wait_started(self, message: Message | None = None) -> StartedAgent:
         """Wait until the program runs and its session is confirmed.
+
+        Args:
+            message: A message that is to be delivered, too; None means the first one.
 
         Raises:
             AgentError: The start failed; nothing of the agent remains.
 
         Cancellation: the start continues; call :meth:`stop` to end it.
         """
-        return await self._wait_settled(self._first)
+        await (message or self._first).is_settled.wait()
+        if self.is_ending:
+            await self._stop.is_over.wait()
+        if self.failure is not None:
+            raise self.failure
+        if not self.books.is_confirmed:
+            raise self._error(AgentStartError, "it was stopped before its session was confirmed")
+        return self._facts()
 
     async def send(self, text: str) -> StartedAgent:
         """Send the agent a message; return when a program runs that will read it.
@@ -145,22 +155,12 @@ class Owner:
         if not was_idle:
             return self._facts()
         try:
-            return await self._wait_settled(message)
+            return await self.wait_started(message)
         except BaseException:
             if not self._agenda.withdraw(message) and not message.is_settled.is_set():
                 with anyio.CancelScope(shield=True):
                     await self.stop(_FAILED_GRACE_S)
             raise
-
-    async def _wait_settled(self, message: Message) -> StartedAgent:
-        await message.is_settled.wait()
-        if self.is_ending:
-            await self._stop.is_over.wait()
-        if self.failure is not None:
-            raise self.failure
-        if not self.books.is_confirmed:
-            raise self._error(AgentStartError, "it was stopped before its session was confirmed")
-        return self._facts()
 
     async def stop(self, grace_seconds: float, reason: str = STOPPED) -> AgentResult:
         """End the agent and wait for that; concurrent stops share one stop ladder.
@@ -201,7 +201,7 @@ class Owner:
     def result(self) -> AgentResult:
         """State of the agent, or how it ended."""
         return AgentResult(
-            name=self._order.name,
+            name=self._order.options.name,
             state=self.books.state,
             reason=self.books.reason,
             ended_by=self._ended_by,
@@ -219,7 +219,7 @@ class Owner:
         order, hooks = self._order, self._order.hooks
         assert self.books.session_id is not None
         return StartedAgent(
-            name=order.name,
+            name=order.options.name,
             agent_dir=order.options.dir,
             command_file=order.directory.command_file,
             log_file=order.directory.log_file,
@@ -241,16 +241,15 @@ class Owner:
         try:
             with self._stop.scope:
                 async with Tasks() as services:
-                    with self._order.options.naming_errors():
-                        await self._work(services)
+                    await self._work(services)
         except BudgetUsedUp as used_up:
             self._reason, self._stopped_by = str(used_up), "budget"
             with self._contained("limit not reported"):
                 self.books.emit("limit", {"kind": "budget", "message": self._reason})
         except Exception as error:  # noqa: BLE001 - every failure goes to the waiting calls
             if not isinstance(error, _EXPECTED):
-                _log.defect("agent ended by a defect", error, agent=self._order.name)
-            self.failure = AgentExitedError(str(error), agent=self._order.name)
+                _log.defect("agent ended by a defect", error, agent=self._order.options.name)
+            self.failure = AgentExitedError(str(error), agent=self._order.options.name)
             with self._contained("failure not described"):
                 self.failure = self._public(error)
                 if self._attempt is not None and self.failure is not error:
@@ -264,7 +263,7 @@ class Owner:
 
     def _contained(self, what: str) -> AbstractContextManager[None]:
         """Log a defect in the block instead of raising it, so that the next step still runs."""
-        return _log.contain(what, agent=self._order.name)
+        return _log.contain(what, agent=self._order.options.name)
 
     async def _work(self, services: Tasks) -> None:
         setup = await self._prepare()
@@ -310,7 +309,7 @@ class Owner:
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         for doubt in self._doubts:
             problem, hint = doubt.problem, doubt.hint
-            _log.warning("agent may not work", agent=order.name, problem=problem, hint=hint)
+            _log.warning("agent may not work", agent=order.options.name, problem=problem, hint=hint)
         return setup
 
     def _make_turn(self, message: Message) -> Turn:
@@ -424,13 +423,15 @@ class Owner:
     async def _end_tree(self, grace: Grace) -> None:
         end = await self._tree.end(grace)
         if end.failure is not None:
-            _log.error("stop failed", agent=self._order.name, reason=end.failure)
+            _log.error("stop failed", agent=self._order.options.name, reason=end.failure)
 
     # -- the end ----------------------------------------------------------------------------
 
     def _public(self, error: Exception) -> AgentError:
         """Return the public error for the failure that ended the agent."""
         if isinstance(error, AgentError):
+            error.agent = error.agent or self._order.options.name
+            error.agent_dir = error.agent_dir or self._order.options.dir
             return error
         is_confirmed = self.books.is_confirmed
         error_type: type[AgentError] = AgentExitedError if is_confirmed else AgentStartError
@@ -452,7 +453,7 @@ class Owner:
     def _error(self, error_type: type[AgentError], message: str, **facts: Any) -> AgentError:
         return error_type(
             message,
-            agent=self._order.name,
+            agent=self._order.options.name,
             agent_dir=self._order.options.dir,
             log_file=self._order.directory.log_file,
             status=None if self._attempt is None else self._attempt.exit_code,

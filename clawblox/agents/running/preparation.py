@@ -54,7 +54,7 @@ def find_binary(order: Order) -> Path:
     Raises:
         AgentSetupError: The program is missing.
     """
-    name = _name_binary(order)
+    name = order.program
     if name.startswith(IN_WORKSPACE):
         return _find_in_workspace(order, name.removeprefix(IN_WORKSPACE))
     search = order.env.get("PATH") or order.inherited.get("PATH") or os.defpath
@@ -91,12 +91,6 @@ def _find_in_workspace(order: Order, name: str) -> Path:
             "it can be a file next to the plan or in the template",
         )
     return path
-
-
-def _name_binary(order: Order) -> str:
-    options = order.options
-    chosen = None if options.binary is None else str(options.binary)
-    return order.driver.name_binary(chosen, options.command)
 
 
 def prepare(order: Order) -> tuple[Path, AgentSetup]:
@@ -154,7 +148,7 @@ def require_arguments(order: Order) -> None:
     Raises:
         ConfigError: The prompt is too long.
     """
-    setup = make_setup(order, Path(_name_binary(order)), "")
+    setup = make_setup(order, Path(order.program), "")
     turn = Turn(prompt=order.prompt, start=Begin(""))
     words = order.driver.invocation(setup, turn).argv
     if max(len(word.encode()) for word in words) > _MAX_ARGUMENT_BYTES:
@@ -215,7 +209,7 @@ def build_environment(
         own: Variables from the driver.
     """
     program = order.driver.program
-    world = {} if program.reads_prompts else {AGENT_NAME_ENV: display_name(order.name)}
+    world = {} if program.reads_prompts else {AGENT_NAME_ENV: display_name(order.options.name)}
     if not program.reads_prompts and (url := order.hooks.access.base_url) is not None:
         world[WORLD_URL_ENV] = url
     return agent_environment(
@@ -329,23 +323,20 @@ def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) ->
     Raises:
         OSError: It cannot be written.
     """
-    lines = ["#!/bin/sh", f"# Reruns the latest start of the agent {_one_line(order.name)}."]
+    name = " ".join(order.options.name.split())
+    lines = ["#!/bin/sh", f"# Reruns the latest start of the agent {name}."]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
     for name, value in enclosed.env.items():
         if name == INSTANCE_ENV:  # a program run by hand does not belong to an agent
             continue
         if SECRET_NAME.search(name) or value in order.secrets or not name.isidentifier():
-            lines.append(f"# {_one_line(name)} is taken from your environment.")
+            lines.append(f"# {' '.join(name.split())} is taken from your environment.")
         else:
             lines.append(f"{name}={shlex.quote(value)}; export {name}")
-    command = shlex.join(enclosed.by_hand)
+    command = shlex.join(enclosed.by_hand or enclosed.argv)
     if opening:
         lines.append(f"printf %s {shlex.quote(opening.decode(errors='replace'))} | {command}")
     else:
         lines.append(f"exec {command} </dev/null")
     text = "\n".join(lines) + "\n"
     publish_bytes(order.directory.command_file, text.encode(), mode=_SCRIPT_MODE, durable=False)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

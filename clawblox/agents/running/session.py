@@ -57,12 +57,21 @@ def read_session_id(order: Order) -> str:
     Raises:
         AgentResumeError: No id is recorded, or the text is not a session id of the program.
     """
-    path = order.id_file
+    path = order.directory.path / order.driver.program.id_file
     text = _read_recorded(path, _MAX_ID_BYTES, "session").strip()
     if not order.driver.program.id_pattern.fullmatch(text):
         agent = order.options.agent
         raise _refusal(f"{path.name}: must be a session id of {agent}, not {text!r}")
     return text
+
+
+def _find_session_id(order: Order) -> str | None:
+    """Return the recorded conversation; None without a valid record."""
+    if not os.path.lexists(order.directory.path / order.driver.program.id_file):
+        return None
+    with suppress(AgentResumeError):
+        return read_session_id(order)
+    return None
 
 
 def find_branch(order: Order, branch: Branch) -> str | None:
@@ -166,10 +175,7 @@ async def catch_up(order: Order, books: Bookkeeping) -> None:
 
     Cancellation: the rest is read next time.
     """
-    session_id = books.session_id
-    if session_id is None:
-        with suppress(AgentResumeError):
-            session_id = await run_blocking(read_session_id, order)
+    session_id = books.session_id or await run_blocking(_find_session_id, order)
     await count_rest(order, books, session_id)
     if session_id is not None:
         await books.count_recorded(session_id)
@@ -193,7 +199,7 @@ async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -
     try:
         reports, end = await run_interruptible(read, interruption.set)
     except OSError as error:
-        _log.warning("usage not read", agent=order.name, error=str(error))
+        _log.warning("usage not read", agent=order.options.name, error=str(error))
     else:
         books.count_rest(reports, end, session_id)
 
@@ -209,7 +215,7 @@ def _read_rest(
     log = order.directory.log_file
     start, end = books.log_offset, log_end(log)
     if end - start > _MAX_BYTES:
-        _log.warning("usage not read: too much output", agent=order.name, offset=start)
+        _log.warning("usage not read: too much output", agent=order.options.name, offset=start)
         start = end - _MAX_BYTES
     version = books.ledger.find_version(session_id)
     conversation = open_reading(order.driver, order.directory, session_id, joined_version=version)
@@ -217,7 +223,7 @@ def _read_rest(
     for line in read_lines(log, start):
         if interruption.is_set:
             break
-        entries = read_reports(conversation, [line], order.name)
+        entries = read_reports(conversation, [line], order.options.name)
         reports += [entry for entry in entries if entry[1].type in _COUNTED]
         start = min(end, line.offset + line.size + 1)
     return reports, start
