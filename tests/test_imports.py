@@ -49,10 +49,7 @@ def test_the_help_of_the_command_line_loads_click_alone() -> None:
     loaded = loaded_by("from clawblox.cli import main; main(['--help'], standalone_mode=False)")
     assert third_parties(loaded) == {"click"}
     ours = {module for module in loaded if module.startswith(OURS)}
-    errors = {
-        f"clawblox.errors.{name}"
-        for name in ("agent", "checkpoint", "experiment", "general", "world")
-    }
+    errors = {f"clawblox.errors.{name}" for name in ("agent", "checkpoint", "general", "world")}
     guard = {"clawblox.cli.terminal", "clawblox.cli.terminal.streams", "clawblox.printable"}
     top = {"clawblox", "clawblox.lazy_exports", "clawblox.cli", "clawblox.errors"}
     assert ours == {*top, *errors, *guard}

@@ -45,11 +45,10 @@ Each needs only a message, and each can be pickled. The text begins with the hea
 and what went wrong; the fields follow, one per line, and the hint comes last. So the text alone is
 enough to find the cause.
 
-- ``general``: the base class, and errors of arguments, manifests and requests.
+- ``general``: the base class, and errors of arguments, requests, manifests and journals.
 - ``world``: errors of one instance.
 - ``checkpoint``: errors of archives.
 - ``agent``: errors of one agent.
-- ``experiment``: errors of experiments.
 """
 
 from __future__ import annotations
@@ -70,15 +69,16 @@ from clawblox.errors.checkpoint import (
     CheckpointSecretError,
     CheckpointVersionError,
 )
-from clawblox.errors.experiment import JournalLostError, PlanChangedError
 from clawblox.errors.general import (
     BatchError,
     ClawbloxError,
     ConfigError,
     ControlError,
     FetchError,
+    JournalLostError,
     ManifestError,
     OrchestratorSuspendedError,
+    PlanChangedError,
     RecordingError,
     RunLockedError,
     UsageError,
