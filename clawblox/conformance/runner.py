@@ -41,7 +41,7 @@ from clawblox.conformance.verdict import judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.files import make_private_dir
 from clawblox.system.request import parse_address
-from clawblox.system.scratch import scratch_directory
+from clawblox.system.trees import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import (

@@ -21,7 +21,7 @@ from clawblox.rundir.interrupted import Interrupted, Interruption
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
-from clawblox.system.scratch import temporary_directory
+from clawblox.system.trees import temporary_directory
 from clawblox.team.record import TeamRecord
 
 _SET_ASIDE: Final = "set-aside"

@@ -23,7 +23,7 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
-from clawblox.system.scratch import scratch_directory
+from clawblox.system.trees import scratch_directory
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.recorder import AgentRecorder, Life, register_recording

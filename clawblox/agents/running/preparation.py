@@ -40,7 +40,7 @@ from clawblox.protocol import (
 from clawblox.supervision.tree import ProcessTree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.process import CannotExecute
-from clawblox.system.scratch import scratch_directory, temporary_directory
+from clawblox.system.trees import scratch_directory, temporary_directory
 
 _VERSION_TIMEOUT_S = 20.0
 _SCRIPT_MODE = 0o700
