@@ -4,7 +4,6 @@ The directories belong to agents and may change while they are read.
 
 - ``plan``: the workspaces and conversations of all agents.
 - ``workspace``: the entries of a workspace that may be in an archive.
-- ``beside``: everything else in an agent's directory that an archive leaves out.
 - ``tree``: walks directories through descriptors, never through links.
 - ``repositories``: the settings of git repositories, and the files that a load writes for them.
 - ``git_config``: the configuration files of git.

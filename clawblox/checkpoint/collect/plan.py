@@ -1,7 +1,7 @@
 """Plans the files of all agents for an archive: their workspaces and their conversations.
 
-``workspace`` lists workspaces, ``sessions`` collects conversations, ``beside`` lists everything
-else, and the writer reads the files. Everything here blocks.
+``workspace`` lists workspaces, ``sessions`` collects conversations, everything else in the agents'
+directories is only listed, and the writer reads the files. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import attrs
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
-from clawblox.checkpoint.collect.beside import list_beside
 from clawblox.checkpoint.collect.sessions import (
     FORMATS,
     AgentSession,
@@ -28,6 +27,8 @@ from clawblox.checkpoint.collect.workspace import list_workspace
 from clawblox.checkpoint.model import AgentState, Link, Repository, Source
 from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
+from clawblox.system.regular_files import open_directory
+from clawblox.system.trees import Entry, TreeWalk
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at agents for a moment between turns."""
@@ -250,3 +251,42 @@ def _with_prefix(prefix: str, repository: Repository) -> Repository:
         path=prefix + repository.path,
         git_file=None if git_file is None else prefix + git_file,
     )
+
+
+def list_beside(agent_dir: Path, workspace: str, archived: Collection[str]) -> list[str]:
+    """List the entries beside the workspace that are not archived.
+
+    A directory in which nothing is archived is a single entry, and is not read.
+
+    Args:
+        agent_dir: The agent directory; its own path is trusted.
+        workspace: Name of the workspace in it.
+        archived: The archived files; all paths are relative to the agent directory.
+
+    Returns:
+        The paths, as they are on the disk.
+
+    Raises:
+        CheckpointError: The agent directory cannot be read.
+    """
+    kept = {workspace, *archived}
+    parents = {str(parent) for path in archived for parent in PurePosixPath(path).parents}
+    listed: list[str] = []
+    try:
+        with TreeWalk(open_directory(agent_dir)) as walk:
+            for entry in walk:
+                path = walk.path_to(entry.name)
+                if path in kept or (path in parents and _entered(walk, entry)):
+                    continue
+                listed.append(path)
+    except OSError as error:
+        raise tree.unreadable_error(agent_dir, error) from None
+    return listed
+
+
+def _entered(walk: TreeWalk, entry: Entry) -> bool:
+    """Return whether the entry is a directory, which is visited next."""
+    with contextlib.suppress(OSError):
+        walk.enter(entry.name)
+        return True
+    return False

@@ -1,14 +1,21 @@
-"""Distinguishes values that were made up for a document from values that somebody uses.
+"""Recognises values that are no secrets: made up for a document, or published.
 
 Pure functions over bytes. A substring alone decides nothing: a real secret that contains
 ``example`` or ``xxxx`` remains a secret, because most of it remains when these are struck out.
+Published samples are known by their digests, so that no complete token stands here.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+from clawblox.checkpoint.secrets.patterns.sample_digests import DIGESTS
 
 _MAX_REST: Final = 5
 """Maximum number of letters and digits that may remain; no key, token or password is this short."""
@@ -130,3 +137,53 @@ def _runs(body: bytes, period: int, shortest: int) -> Iterator[tuple[int, int]]:
     steps = bytes([later - earlier & 0xFF for earlier, later in pairs])
     for run in re.finditer(b"([\0\1\xff])\\1{%d,}" % (shortest - period - 1), steps):
         yield run.start(), run.end() + period
+
+
+_JWT: Final = re.compile(rb"eyJ[\w-]+\.([\w-]+)\.[\w-]+")
+_DEMO_ISSUER: Final = "supabase-demo"
+"""Issuer of the tokens of every local Supabase; its signing key is published."""
+_PEM_BEGIN: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----")
+_PEM_BETWEEN_LINES: Final = re.compile(rb"\\+[nrt]|[\s\\\"']")
+
+
+def is_published(secret: bytes) -> bool:
+    """Return whether a secret is one of the published samples, or a token of Supabase's demo.
+
+    A sample counts only as a whole: with one character changed it is another secret. The samples of
+    private keys are listed by what stands between their first and last line.
+    """
+    return any(
+        hashlib.sha256(spelling).hexdigest() in DIGESTS for spelling in _spellings(secret)
+    ) or _is_of_demo(secret)
+
+
+def _spellings(secret: bytes) -> Iterator[bytes]:
+    """Yield the forms of a secret in which a sample may be listed."""
+    yield secret
+    if begin := _PEM_BEGIN.match(secret):
+        yield _PEM_BETWEEN_LINES.sub(b"", secret[begin.end() :])
+    elif secret.startswith(b"0x"):
+        yield secret[2:]
+    if secret.endswith((b".", b"-", b"_", b"=", b":")):
+        yield secret.rstrip(b".-_=:")
+
+
+def _is_of_demo(secret: bytes) -> bool:
+    jwt = _JWT.fullmatch(secret)
+    if not jwt:
+        return False
+    try:
+        claims = json.loads(
+            base64.urlsafe_b64decode(jwt[1] + b"=" * (-len(jwt[1]) % 4)),
+            object_pairs_hook=_without_duplicates,
+        )
+    except (ValueError, RecursionError, binascii.Error):
+        return False
+    return isinstance(claims, dict) and claims.get("iss") == _DEMO_ISSUER
+
+
+def _without_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    claims = dict(pairs)
+    if len(claims) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return claims

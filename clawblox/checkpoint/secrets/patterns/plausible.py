@@ -1,7 +1,6 @@
 """Distinguishes secrets from other values, for rules whose shape alone proves little.
 
-Pure functions over bytes. No rule counts placeholders and published samples: see ``placeholders``
-and ``samples``.
+Pure functions over bytes. No rule counts placeholders and published samples: see ``placeholders``.
 """
 
 from __future__ import annotations

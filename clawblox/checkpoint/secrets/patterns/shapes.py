@@ -14,9 +14,8 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.patterns.placeholders import is_placeholder
+from clawblox.checkpoint.secrets.patterns.placeholders import is_placeholder, is_published
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, ESCAPES, WORD_RULES, Rule
-from clawblox.checkpoint.secrets.patterns.samples import is_published
 
 _MIN_WORD: Final = 15
 """Every token of :data:`WORD_RULES` has a run of letters, digits, ``_`` and ``-`` this long."""
