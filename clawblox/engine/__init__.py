@@ -14,8 +14,7 @@ It uses only ``luau`` and ``server``, and is started as a program, like any othe
 - ``signals``: events of instances.
 - ``scripts``: the scripts of a world, and when they run.
 - ``scheduler``: threads that wait, what happens when a script fails, the length of a tick.
-- ``thread_entries``: a thread that waits, as its entry in a snapshot.
-- ``thread_errors``: the errors that have ended threads, counted and logged.
+- ``thread_records``: the threads that wait, and the errors that have ended threads.
 - ``shapes``: the format of a snapshot, and its check.
 - ``saved_state``: how a part of a world is saved and restored.
 - ``slots``: Luau values that the engine keeps, in a snapshot.

@@ -30,8 +30,7 @@ from clawblox.engine.saved_state import (
 )
 from clawblox.engine.shapes import Omittable
 from clawblox.engine.slots import Slots
-from clawblox.engine.thread_entries import ENTRY, Entry, ThreadSearch
-from clawblox.engine.thread_errors import Report, ThreadErrors
+from clawblox.engine.thread_records import ENTRY, Entry, Report, ThreadErrors, ThreadSearch
 from clawblox.luau import VM, Coroutine, LuaError, suspend
 from clawblox.luau.core.errors import FULL
 from clawblox.luau.core.limits import EXHAUSTED

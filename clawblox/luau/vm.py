@@ -25,8 +25,7 @@ from clawblox.luau.core.values import (
     type_name,
 )
 from clawblox.luau.lib import build_globals
-from clawblox.luau.lib.support.late import LATE_NAMES, place_late
-from clawblox.luau.lib.support.registry import BUILTINS
+from clawblox.luau.lib.support.registry import BUILTINS, LATE_NAMES, place_late
 from clawblox.luau.runtime import suspension
 from clawblox.luau.runtime.chunk import CheckedFunction
 from clawblox.luau.runtime.coroutines import close, resume

@@ -16,7 +16,7 @@ import pytest
 from clawblox import World, WorldExitedError
 from clawblox.engine.errors import SettingsError
 from clawblox.engine.settings import read_settings
-from clawblox.engine.watchdog.slot import Slot, open_slot_file
+from clawblox.engine.watchdog.watcher import Slot, open_slot_file
 from clawblox.luau import VM, Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.rundir.status import read_run

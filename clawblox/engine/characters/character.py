@@ -1,4 +1,7 @@
-"""A Humanoid in Workspace: its members for scripts, and the motion of its body in a tick."""
+"""A Humanoid in Workspace: its members for scripts, and the motion of its body in a tick.
+
+What it wears is kept for scripts, while nothing is drawn.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,23 @@ import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.characters.walker import WALKER, Gait, Triple, Walker
-from clawblox.engine.instances.instance import DISABLED_STATES, ROTATION, Instance
+from clawblox.engine.instances.instance import (
+    ACCESSORIES,
+    DESCRIPTION,
+    DISABLED_STATES,
+    ROTATION,
+    Instance,
+)
 from clawblox.engine.instances.members import wrong_argument
 from clawblox.engine.instances.spec import ClassTable, methods_in
+from clawblox.engine.instances.tree_changes import clone
 from clawblox.engine.physics.walking import Movement
 from clawblox.engine.saved_state import Stored, optional, record
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.values.enums import ENUM, EnumItem, enum_item
-from clawblox.engine.values.value import singles
+from clawblox.engine.values.value import as_list, singles
 from clawblox.engine.values.vector3 import ZERO
-from clawblox.luau import RuntimeFault, Vector, make_vector
+from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
 
 ROOT_NAME: Final = "HumanoidRootPart"
 AIRBORNE: Final = ("Jumping", "Freefall")
@@ -276,10 +286,56 @@ def get_state_enabled(humanoid: Instance, state: Any) -> Any:
 
 
 def add_humanoid(classes: ClassTable) -> None:
-    """Give Humanoids their members."""
+    """Give Humanoids and descriptions their members."""
     classes.add(
         "Humanoid",
-        methods=methods_in(globals(), "humanoid"),
+        methods={
+            **methods_in(globals(), "humanoid"),
+            "ApplyDescriptionAsync": apply_description,
+        },
         getters={"RootPart": find_root},
         setters={"Health": _write_health, "Jump": _write_jump},
     )
+    classes.add(_DESCRIPTION_CLASS, methods=methods_in(globals(), "description"))
+
+
+# -- descriptions of what a figure wears ----------------------------------------------------------
+
+_DESCRIPTION_CLASS: Final = "HumanoidDescription"
+
+
+def set_accessories(description: Instance, accessories: Any, include_rigid: Any) -> Any:
+    """``SetAccessories(accessories, includeRigid)``: a copy of the list is kept."""
+    rows: list[Any] = _rows(accessories) if isinstance(accessories, LuaTable) else [None]
+    if not all(isinstance(row, LuaTable) for row in rows):
+        raise wrong_argument(accessories, 1, "SetAccessories", "array of tables")
+    description.props[ACCESSORIES] = _copy(description, rows)
+    return ()
+
+
+def get_accessories(description: Instance, include_rigid: Any) -> Any:
+    """``GetAccessories(includeRigid)``: a copy of the list that was set last."""
+    return _copy(description, _rows(description.props.get(ACCESSORIES, LuaTable())))
+
+
+def _rows(table: LuaTable) -> list[Any]:
+    return [table.get(float(at)) for at in range(1, len(table) + 1)]
+
+
+def _copy(description: Instance, rows: list[LuaTable]) -> LuaTable:
+    description.model.scheduler.charge(sum(len(row) + 1 for row in rows))
+    return as_list([LuaTable(row) for row in rows])
+
+
+def apply_description(humanoid: Instance, description: Any) -> Any:
+    """``ApplyDescription(description)``: it is kept, and nothing is drawn."""
+    if not isinstance(description, Instance) or not description.is_a(_DESCRIPTION_CLASS):
+        raise wrong_argument(description, 1, "ApplyDescription", _DESCRIPTION_CLASS)
+    humanoid.props[DESCRIPTION] = clone(description)
+    return ()
+
+
+def get_applied_description(humanoid: Instance) -> Any:
+    """``GetAppliedDescription()``: a copy of the one that was applied last, or a default one."""
+    kept = humanoid.props.get(DESCRIPTION)
+    return humanoid.model.make(_DESCRIPTION_CLASS) if kept is None else clone(kept)

@@ -4,8 +4,7 @@
 - ``syncing``: applies the changes of scripts to bodies
 - ``poses``: position and rotation of a part
 - ``part_members``: the methods of parts, attachments and models
-- ``pivots``: models that move as a whole or to a free place, and the box around them
-- ``scaling``: models that grow and shrink
+- ``pivots``: models that move or scale as a whole, and the box around them
 - ``welds``: parts that are fixed to others
 - ``movers``: forces that instances put on parts
 - ``searches``: the spatial queries of ``Workspace``

@@ -16,7 +16,6 @@ from clawblox.engine.parts.movers import Movers, is_mover
 from clawblox.engine.parts.part_members import add_part_members
 from clawblox.engine.parts.pivots import add_pivots
 from clawblox.engine.parts.poses import write_pose
-from clawblox.engine.parts.scaling import add_scaling
 from clawblox.engine.parts.searches import Searches
 from clawblox.engine.parts.syncing import COLLIDE, POSE, Groups, Marks
 from clawblox.engine.parts.welds import JOINTS
@@ -159,7 +158,6 @@ class Parts(SavedState):
         model.moved.append(self._move)
         add_part_members(model.classes, self._marks)
         add_pivots(model.classes, self._marks)
-        add_scaling(model.classes)
         model.classes.add("Workspace", methods=bind_methods(Searches(self._marks), "workspace"))
 
     def _move(self, instance: Instance) -> None:

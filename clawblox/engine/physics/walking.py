@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rapier3d import (
     CharacterAutostep,
     CharacterCollision,
+    ColliderSet,
     EffectiveCharacterMovement,
     Isometry3,
     KinematicCharacterController,
     QueryFilter,
     QueryFilterFlags,
+    QueryPipeline,
+    RigidBodySet,
+    SharedShape,
 )
 
 from clawblox.engine.physics.bodies import Bodies, Body, interaction
@@ -44,6 +48,9 @@ MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
 _BESIDE = 2.0 * CAPSULE_RADIUS + STEP_WIDTH + 0.5
 _ABOVE = 2.0 * HALF_HEIGHT + STEP_HEIGHT + 0.5
 """Characters further apart than this plus their wish cannot meet in a step."""
+
+
+_Placed: TypeAlias = tuple[float, RigidBodySet, ColliderSet, QueryPipeline, SharedShape, Isometry3]
 
 
 class Movement(NamedTuple):
@@ -78,7 +85,6 @@ class Walking:
     def move(self, number: int, wish: Triple) -> Movement:
         """Move a character; see `Space.move_character`."""
         checked("A movement", wish)
-        world = self._bodies.world
         body = self._bodies.characters[number]
         at = body.rigid.translation.to_tuple()  # a tuple: rapier reads it five times as fast
         pose = Isometry3(at)
@@ -91,15 +97,7 @@ class Walking:
                 moved, met = freed, met_then
         if self.pushes and any(map(self._is_dynamic, met)):
             self._controller.solve_character_collision_impulses(
-                TICK_S,
-                world.rigid_bodies,
-                world.colliders,
-                world.query_pipeline,
-                capsule(),
-                pose,
-                MASS,
-                met,
-                what,
+                *self._capsule_at(pose), MASS, met, what
             )
         x, y, z = moved.translation.to_tuple()
         body.rigid.set_next_kinematic_translation((at[0] + x, at[1] + y, at[2] + z))
@@ -109,20 +107,21 @@ class Walking:
         self, pose: Isometry3, wish: Triple, what: QueryFilter
     ) -> tuple[EffectiveCharacterMovement, list[CharacterCollision]]:
         """Return how far a capsule gets, and the bodies that it meets."""
-        world = self._bodies.world
         met: list[CharacterCollision] = []
-        moved = self._controller.move_shape(
+        moved = self._controller.move_shape(*self._capsule_at(pose), wish, what, met.append)
+        return moved, met
+
+    def _capsule_at(self, pose: Isometry3) -> _Placed:
+        """Return the leading arguments of the controller's methods."""
+        world = self._bodies.world
+        return (
             TICK_S,
             world.rigid_bodies,
             world.colliders,
             world.query_pipeline,
             capsule(),
             pose,
-            wish,
-            what,
-            met.append,
         )
-        return moved, met
 
     def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
         """Return a filter for solid bodies of groups that the character collides with."""

@@ -1,7 +1,7 @@
 """The main script of a world and its script tree, as files.
 
 The tree is a directory with ``<Service>/…/<name>.lua``, or what a project file of Rojo describes
-(`project_files`). Directories become Folders; one with ``init.lua`` becomes that script.
+(`script_tree`). Directories become Folders; one with ``init.lua`` becomes that script.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import VALUE, Layouts, SavedState, entries, keys, object_slot
-from clawblox.engine.scripts.modules import Modules
-from clawblox.engine.scripts.require_paths import RequirePaths
+from clawblox.engine.scripts.modules import Modules, RequirePaths
 from clawblox.engine.scripts.script_files import ROOTS, Place, ScriptFile, WorldScripts
 from clawblox.luau import Coroutine, LuaError, RuntimeFault
 from clawblox.luau.runtime.diagnose import calling_environment

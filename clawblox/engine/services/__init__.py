@@ -6,12 +6,11 @@
 - ``prompts``: click detectors and proximity prompts.
 - ``remote_events``: events for spectators and agents.
 - ``remote_functions``: questions between scripts and agents.
-- ``purchases``: ``MarketplaceService`` and ``BadgeService``.
+- ``absent``: services for what worlds do not have: purchases, badges, analytics.
 - ``data_stores``: rows that outlive the world, as scripts see them.
 - ``messaging``: messages between the scripts of a world, by topic.
 - ``physics_groups``: which parts collide with which.
 - ``lighting``: the clock of ``Lighting``, and the methods of looks, which do nothing.
-- ``idle``: methods of services that do nothing.
 - ``sounds``: sounds as data.
 - ``speech``: the audience of a message, and ``Chatted``.
 - ``teams``: teams and their players.

@@ -20,17 +20,16 @@ from clawblox.engine.json_text import read_text, write_text
 from clawblox.engine.saved_state import Layouts, SavedState
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services import terrain
+from clawblox.engine.services.absent import add_absent
 from clawblox.engine.services.agent_inputs import AgentInputs
 from clawblox.engine.services.data_stores import DataStores
 from clawblox.engine.services.game import ClosingCalls, DebrisQueue
-from clawblox.engine.services.idle import add_idle_methods
 from clawblox.engine.services.lighting import add_lighting
 from clawblox.engine.services.memory_stores import MemoryStores
 from clawblox.engine.services.messaging import add_messaging
 from clawblox.engine.services.physics_groups import CollisionGroups
 from clawblox.engine.services.players import Players
 from clawblox.engine.services.prompts import Prompts, click_part
-from clawblox.engine.services.purchases import add_purchases
 from clawblox.engine.services.remote_events import RemoteEvents
 from clawblox.engine.services.remote_functions import RemoteFunctions
 from clawblox.engine.services.sounds import add_sounds
@@ -107,7 +106,7 @@ class Services(SavedState):
         self.inputs.effects["Click"] = click_part
         self.inputs.effects["Prompt"] = self.prompts.hold
         add_messaging(model)
-        add_purchases(model)
+        add_absent(model)
         add_teams(model)
         self.inputs.effects["RemoteEvent"] = self.remote_events.receive
         self.inputs.effects["RemoteFunction"] = self.remote_functions.receive
@@ -317,6 +316,5 @@ def add_services(classes: ClassTable) -> None:
             **dict.fromkeys(("GetAsync", "GetSecret", "PostAsync", "RequestAsync"), refuse_request),
         },
     )
-    add_idle_methods(classes)
     add_lighting(classes)
     add_sounds(classes)

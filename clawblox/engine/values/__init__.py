@@ -2,7 +2,7 @@
 
 - ``rotations``: rotations as plain tuples of nine numbers
 - ``vector3``: the ``Vector3`` library and the members of vectors
-- ``vector2``: points on the screen
+- ``vector2``: points and rectangles on the screen
 - ``value``: the base of the types: functions that check their arguments, rounding
 - ``cframe``: positions with a rotation
 - ``color3``: colours
@@ -10,7 +10,6 @@
 - ``ray_and_region``, ``physical_properties``: their namesakes
 - ``udim``: ``UDim`` and ``UDim2``, the sizes and positions of the GUI
 - ``font``: ``Font``, a family of fonts with a weight and a style
-- ``rect``: ``Rect``, a part of an image
 - ``sequences``: numbers and colours over time, and ranges
 - ``enums``: ``Enum``, its enums and their items
 - ``public_enums``: generated data: the enums of the public API that ``enums`` does not list

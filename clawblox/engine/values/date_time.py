@@ -102,30 +102,24 @@ _first, _zero = optional(number, 1.0), optional(number, 0.0)
 _PARTS: Final = (optional(number, 1970.0), _first, _first, _zero, _zero, _zero, _zero)
 
 
-@checked(DateTime.constructors, "fromUniversalTime", *_PARTS)
-def _from_universal_time(
-    year: float,
-    month: float,
-    day: float,
-    hour: float,
-    minute: float,
-    second: float,
-    millisecond: float,
-) -> DateTime:
-    return _from_parts("fromUniversalTime", year, month, day, hour, minute, second, millisecond)
+def _add_parts(name: str) -> None:
+    """Add a constructor from parts; the local time of a world is UTC."""
+
+    @checked(DateTime.constructors, name, *_PARTS)
+    def _from_named_parts(
+        year: float,
+        month: float,
+        day: float,
+        hour: float,
+        minute: float,
+        second: float,
+        millisecond: float,
+    ) -> DateTime:
+        return _from_parts(name, year, month, day, hour, minute, second, millisecond)
 
 
-@checked(DateTime.constructors, "fromLocalTime", *_PARTS)
-def _from_local_time(
-    year: float,
-    month: float,
-    day: float,
-    hour: float,
-    minute: float,
-    second: float,
-    millisecond: float,
-) -> DateTime:
-    return _from_parts("fromLocalTime", year, month, day, hour, minute, second, millisecond)
+_add_parts("fromUniversalTime")
+_add_parts("fromLocalTime")
 
 
 _ISO: Final = re.compile(

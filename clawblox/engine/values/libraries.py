@@ -17,7 +17,6 @@ from clawblox.engine.values import (
     query_params,
     random_stream,
     ray_and_region,
-    rect,
     sequences,
     tween_info,
     udim,
@@ -39,7 +38,7 @@ VALUE_TYPES: tuple[type[Value], ...] = (
     physical_properties.PhysicalProperties,
     tween_info.TweenInfo,
     font.Font,
-    rect.Rect,
+    vector2.Rect,
     sequences.NumberRange,
     sequences.NumberSequenceKeypoint,
     sequences.NumberSequence,
@@ -76,7 +75,7 @@ LATE_NAMES: tuple[str, ...] = (
 )
 """Globals and fields of libraries that worlds have got since version 1 of their snapshots.
 
-Dotted below a library; new ones come last. See `clawblox.luau.lib.support.late`.
+Dotted below a library; new ones come last. See `clawblox.luau.lib.support.registry`.
 """
 
 _ENUM_TYPES = (
@@ -120,7 +119,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "UDim2": udim.make_udim2,
     "Ray": ray_and_region.make_ray,
     "Font": font.default_font,
-    "Rect": rect.make_rect,
+    "Rect": vector2.make_rect,
     "NumberRange": sequences.make_number_range,
     "NumberSequence": sequences.NumberSequence.constructors["new"],
     "ColorSequence": lambda *color: sequences.ColorSequence.constructors["new"](

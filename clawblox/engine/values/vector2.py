@@ -1,4 +1,4 @@
-"""``Vector2``: a point or size on the screen."""
+"""``Vector2``, a point or size on the screen, and ``Rect``, a rectangle between two points."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import attrs
 from clawblox.engine.values.value import (
     Check,
     Getters,
+    Record,
     Value,
     add_arithmetic,
     add_component_methods,
@@ -18,6 +19,7 @@ from clawblox.engine.values.value import (
     attributes,
     checked,
     instance_check,
+    members,
     number,
     operator,
     optional,
@@ -27,6 +29,7 @@ from clawblox.engine.values.vector3 import FUZZ
 from clawblox.luau import RuntimeFault
 from clawblox.luau.core.numbers import divide, single
 from clawblox.luau.core.operators import shown_type
+from clawblox.luau.lib.support import arguments as arg
 
 
 @attrs.define(eq=False, repr=False)
@@ -119,3 +122,32 @@ Vector2.constants.update(
     xAxis=Vector2(1.0, 0.0),
     yAxis=Vector2(0.0, 1.0),
 )
+
+
+class Rect(Record):
+    """A rectangle, by the corner with the smallest and the one with the largest numbers."""
+
+    __slots__ = ()
+
+    type_name = "Rect"
+    kinds = (Vector2, Vector2)
+    getters: ClassVar[Getters] = {
+        **members("Min", "Max"),
+        "Width": lambda rect: single(rect["Max"].x - rect["Min"].x),
+        "Height": lambda rect: single(rect["Max"].y - rect["Min"].y),
+    }
+
+
+def make_rect(left: float, top: float, right: float, bottom: float) -> Rect:
+    """Return the rectangle between two points in any order."""
+    low = make_vector2(min(left, right), min(top, bottom))
+    return Rect(low, make_vector2(max(left, right), max(top, bottom)))
+
+
+def _new(*args: Any) -> Rect:
+    if len(args) > 1 and isinstance(args[0], Vector2) and isinstance(args[1], Vector2):
+        return make_rect(*args[0].contents(), *args[1].contents())
+    return make_rect(*[arg.optional_number(args, at, "new", 0.0) for at in range(4)])
+
+
+Rect.constructors["new"] = _new

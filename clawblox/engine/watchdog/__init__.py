@@ -7,6 +7,5 @@ it asks the VM to stop at its next charge point and so halts the world; if the V
 there, it ends the process with a status of its own.
 
 - ``client``: in the world's process.
-- ``watcher``: the helper process, standard library only.
-- ``slot``: the memory that the two share.
+- ``watcher``: the helper process and the memory that the two share, standard library only.
 """

@@ -14,8 +14,7 @@ from typing import Final
 import attrs
 
 from clawblox.engine.errors import to_text
-from clawblox.engine.watchdog.slot import Slot, open_slot_file
-from clawblox.engine.watchdog.watcher import ASK_SIGNAL, CAUSES
+from clawblox.engine.watchdog.watcher import ASK_SIGNAL, CAUSES, Slot, open_slot_file
 from clawblox.luau import Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.system.helper import HelperProcess

@@ -2,20 +2,86 @@
 
 It sleeps in ``poll`` until the next look is due, the world closes its socket, or the world is gone.
 It measures the CPU time of the whole process. That does not advance while the world is stopped or
-has no processor, so a busy machine ends no world.
+has no processor, so a busy machine ends no world. The world shares a page of memory with it, the
+slot: the call, its place, and the request to stop.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
 import select
 import signal
 import time
 
-from clawblox.engine.watchdog.slot import Slot
 from clawblox.system.helper import detach_from_parent, open_parent
+
+_SIZE = mmap.PAGESIZE
+_CALL, _ASKED, _CAUSE, _LENGTH = range(4)
+_TEXT = 64
+_MOST_TEXT = 512
+
+
+def open_slot_file() -> int:
+    """Return the descriptor of an empty slot; the caller closes it.
+
+    Raises:
+        OSError: The process has no descriptor left.
+    """
+    descriptor = os.memfd_create("clawblox-watchdog")
+    os.ftruncate(descriptor, _SIZE)
+    return descriptor
+
+
+class Slot:
+    """The slot, mapped into this process.
+
+    Args:
+        descriptor: Its file; may be closed afterwards.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._bytes = mmap.mmap(descriptor, _SIZE)
+        self._words = memoryview(self._bytes)[:_TEXT].cast("Q")
+
+    @property
+    def call(self) -> int:
+        """Number of the present call of the world: odd during a call, even between calls."""
+        return self._words[_CALL]
+
+    @call.setter
+    def call(self, number: int) -> None:
+        self._words[_CALL] = number
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """The call that is asked to stop, and the number of the cause."""
+        return self._words[_ASKED], self._words[_CAUSE]
+
+    @asked.setter
+    def asked(self, asked: tuple[int, int]) -> None:
+        self._words[_ASKED], self._words[_CAUSE] = asked
+
+    @property
+    def place(self) -> str:
+        """The last known place in a script, ``name:line``; empty if none is known."""
+        length = min(self._words[_LENGTH], _MOST_TEXT)
+        text = self._bytes[_TEXT : _TEXT + length].decode(errors="replace")
+        return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+    @place.setter
+    def place(self, place: str) -> None:
+        data = place.encode(errors="replace")[:_MOST_TEXT]
+        self._bytes[_TEXT : _TEXT + len(data)] = data
+        self._words[_LENGTH] = len(data)
+
+    def close(self) -> None:
+        """Unmap it."""
+        self._words.release()
+        self._bytes.close()
+
 
 ASK_SIGNAL = 56
 """Asks the world to stop its script: a real-time signal that nothing else uses."""

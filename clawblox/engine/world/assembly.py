@@ -10,7 +10,6 @@ from typing import Any
 from clawblox.engine.animations import Animations
 from clawblox.engine.characters.character import add_humanoid
 from clawblox.engine.characters.crowd import Characters
-from clawblox.engine.characters.descriptions import add_descriptions
 from clawblox.engine.characters.spawning import Spawning
 from clawblox.engine.characters.tools import INPUTS as TOOL_INPUTS
 from clawblox.engine.characters.tools import add_tools
@@ -115,7 +114,6 @@ class Assembly:
         add_members(classes, self.scheduler)
         add_services(classes)
         add_humanoid(classes)
-        add_descriptions(classes)
         self.model = self._host.model = DataModel(self._host, self.scheduler, classes)
         libraries["Instance"] = make_instance_library(self._host, self.model)
         self.scripts = ScriptRunner(self.model)

@@ -14,7 +14,7 @@ from clawblox.engine.world import assembly
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
-from clawblox.luau.lib.support import late
+from clawblox.luau.lib.support import registry
 from tests.engine.torture import Plan, torture
 from tests.golden.test_golden_snapshots import ENGINE
 
@@ -85,7 +85,7 @@ def test_a_world_saves_the_globals_that_worlds_saved_before_it() -> None:
 
 def test_every_late_name_exists(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "w"')
-    reads = (f"assert({name} ~= nil)" for name in (*late.LATE_NAMES, *LATE_NAMES))
+    reads = (f"assert({name} ~= nil)" for name in (*registry.LATE_NAMES, *LATE_NAMES))
     (tmp_path / "main.lua").write_text("\n".join(reads))
     run_deep(make_world(tmp_path, []).begin)
 

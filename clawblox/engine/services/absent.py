@@ -1,11 +1,12 @@
-"""``MarketplaceService`` and ``BadgeService``: nobody owns anything, and nobody buys anything.
+"""Services for what worlds do not have: purchases, badges, analytics and the GUI of clients.
 
-A prompt ends in the next tick without a purchase, so scripts go the way that they go for a player
-who declines.
+Players own nothing and buy nothing: a prompt ends in the next tick without a purchase, so scripts
+go the way that they go for a player who declines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from clawblox.engine.instances.instance import DataModel, Instance
@@ -147,8 +148,26 @@ def get_badge_info_async(badges: Instance, badge: Any) -> Any:
     return LuaTable({"Name": "", "Description": "", "IconImageId": 0.0, "IsEnabled": False})
 
 
-def add_purchases(model: DataModel) -> None:
+_IDLE_METHODS: Final[Mapping[str, str]] = {
+    "AnalyticsService": (
+        "LogCustomEvent LogEconomyEvent LogFunnelStepEvent LogOnboardingFunnelStepEvent "
+        "LogProgressionCompleteEvent LogProgressionEvent LogProgressionFailEvent "
+        "LogProgressionStartEvent"
+    ),
+    "ContentProvider": "PreloadAsync",
+    "StarterGui": "SetCore SetCoreGuiEnabled",
+}
+
+
+def do_nothing(service: Instance, *values: Any) -> Any:
+    """Return no results."""
+    return ()
+
+
+def add_absent(model: DataModel) -> None:
     """Give the services their methods, and let snapshots hold prompts."""
+    for name, methods in _IDLE_METHODS.items():
+        model.classes.add(name, methods=dict.fromkeys(methods.split(), do_nothing))
     model.host.raw(_FINISH)(finish)
     market = methods_in(globals(), "market")
     model.classes.add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.slots import Slots
-from clawblox.engine.thread_errors import ThreadErrors
+from clawblox.engine.thread_records import ThreadErrors
 
 
 def error(at: int, text: str = "no") -> WorldHalted:

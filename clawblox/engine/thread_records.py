@@ -1,13 +1,71 @@
-"""Errors of scripts that end a thread and not the world: counted, and logged without a flood."""
+"""The scheduler's records of threads: those that wait, and the errors that ended others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import attrs
 
 from clawblox.engine import shapes
 from clawblox.engine.errors import WorldHalted
-from clawblox.engine.saved_state import Layouts, SavedState, entries
+from clawblox.engine.saved_state import (
+    VALUE,
+    Layouts,
+    SavedState,
+    Stored,
+    entries,
+    object_slot,
+    optional,
+    record,
+)
+from clawblox.engine.slots import Slots
+from clawblox.luau import Coroutine
+
+
+class ThreadSearch(Protocol):
+    """Something that a thread waits for and looks for in each tick."""
+
+    def find(self, tick: int) -> tuple[Any, ...] | None:
+        """Return the values to resume the thread with; None to look again in the next tick."""
+
+    def document(self, slots: Slots) -> list[Any]:
+        """Return its part of a snapshot: its kind, then JSON values."""
+
+
+@attrs.define(eq=False)
+class Entry:
+    """A thread that waits.
+
+    Attributes:
+        due: The tick in which it resumes.
+        since: The tick in which it began to wait.
+        thread: The thread.
+        values: The values to resume it with; None for a wait, whose result is the elapsed seconds:
+            at least a tick, because scripts divide by them.
+        search: The search that it waits for, or None.
+    """
+
+    due: int
+    since: int
+    thread: Coroutine
+    values: Sequence[Any] | None
+    search: ThreadSearch | None = None
+
+
+ENTRY: Final = record(
+    Entry,
+    shapes.whole,
+    shapes.whole,
+    object_slot(Coroutine),
+    optional([VALUE]),
+    Stored(
+        shapes.optional([shapes.anything]),
+        lambda slots, search: None if search is None else search.document(slots),
+        lambda slots, saved: saved,
+    ),
+)
+
 
 _INTERVAL_TICKS: Final = 60
 _MOST_PLACES: Final = 256  # that are distinguished within an interval; the others share one
