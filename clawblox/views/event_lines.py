@@ -14,13 +14,13 @@ import attrs
 
 from clawblox.printable import printable
 from clawblox.protocol import ScriptErrors
-from clawblox.results import EventKind, ProcessExit, WorldEvent, describe_ending
+from clawblox.results import EventKind, ProcessExit, SavedSnapshot, WorldEvent, describe_ending
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.telemetry.logs import last_lines
-from clawblox.views.formatting import describe_life, format_seconds
+from clawblox.views.formatting import describe_life, format_seconds, shorten_path
 
 _TROUBLE: Final[tuple[EventKind, ...]] = (
     "start_failed",
@@ -87,6 +87,13 @@ def describe_start_error(error: Exception) -> str:
     """Return why a start failed, with the last line of the world's log."""
     last_line = getattr(error, "log_lines", ())[-1:]
     return " | ".join((describe_error(error), *map(printable, last_line)))
+
+
+def describe_saved(saved: SavedSnapshot) -> str:
+    """Return where a snapshot is, and how large."""
+    time = "" if saved.time is None else f", sim time {saved.time:.1f}"
+    size = format_bytes(saved.size_bytes)
+    return f"{saved.instance}: saved {shorten_path(saved.path)} ({size}{time})"
 
 
 def _exited(detail: Mapping[str, Any]) -> str:

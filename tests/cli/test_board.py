@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from clawblox.cli.running.instance_states import InstanceStates
-from clawblox.cli.running.live_table import Look, make_rows, pressure_between
+from clawblox.cli.running.run_scenes import Look, make_rows, pressure_between
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.results import EventKind, ProcessExit, WorldEvent
 from clawblox.rundir.status import InstanceState, InstanceStatus

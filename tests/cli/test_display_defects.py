@@ -15,14 +15,22 @@ import structlog
 from clawblox import AsyncWorld
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.playing.session import Session
-from clawblox.cli.running import displays, experiment_table, foreground, start_progress
-from clawblox.cli.running.displays import Display, LineDisplay, TableDisplay
+from clawblox.cli.running import (
+    batch_run,
+    displays,
+    experiment_scenes,
+    foreground,
+    run_scenes,
+    start_progress,
+)
+from clawblox.cli.running.batch_run import BatchRun, Orchestrator
+from clawblox.cli.running.displays import LiveLines
 from clawblox.cli.running.experiment_run import ExperimentRunner
 from clawblox.cli.running.foreground import Foreground
-from clawblox.cli.running.instance_states import InstanceStates
-from clawblox.cli.running.orchestrator import BatchRun, Orchestrator
+from clawblox.cli.running.live_table import LiveTable
 from clawblox.cli.running.start_progress import StartProgress
-from clawblox.cli.terminal import containment, screen
+from clawblox.cli.terminal import reports as terminal_reports
+from clawblox.cli.terminal import screen
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.errors import BatchError, WorldExitedError
@@ -39,7 +47,7 @@ REPORT = "display failed; what it shows continues"
 
 @pytest.fixture(autouse=True)
 def _without_rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(containment, "_REST_S", 0.001)
+    monkeypatch.setattr(terminal_reports, "_REST_S", 0.001)
     yield
     structlog.reset_defaults()
 
@@ -58,16 +66,17 @@ def reports(capsys: pytest.CaptureFixture[str]) -> int:
     return capsys.readouterr().err.count(REPORT)
 
 
-@pytest.mark.parametrize("kind", [LineDisplay, TableDisplay])
+@pytest.mark.parametrize("kind", [LiveLines, LiveTable])
 async def test_instances_outlive_the_defects_of_their_display(
-    kind: type[Display],
+    kind: type,
     output: Output,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(displays, "describe_event", fail)
-    monkeypatch.setattr(displays, "render", fail)
+    output.is_terminal = kind is LiveTable
+    monkeypatch.setattr(batch_run, "describe_event", fail)
+    monkeypatch.setattr(run_scenes, "render", fail)
     monkeypatch.setattr(kind, "finish", fail)
     world = AsyncWorld(make_world(tmp_path, "--exit-after", "0.1"), run_dir=tmp_path / "run")
     run = BatchRun(
@@ -78,14 +87,8 @@ async def test_instances_outlive_the_defects_of_their_display(
         options=OrchestratorOptions(),
         starter_fd=None,
     )
-    states = InstanceStates(1)
-    display = (
-        LineDisplay(output)
-        if kind is LineDisplay
-        else TableDisplay(output, run.run_dir, world.name, states)
-    )
     with anyio.fail_after(60), pytest.raises(BatchError) as failed:
-        await Orchestrator(run, states, display, None).run()
+        await Orchestrator(run, output).run_until_asked()
     # On a slow machine it ends before it is ready.
     assert "exit status 9" in str(failed.value.failed["w000"])
     assert reports(capsys) == 1
@@ -100,7 +103,7 @@ async def test_a_world_in_the_foreground_outlives_a_defect_of_its_output(
     world = AsyncWorld(make_world(tmp_path, "--exit-after", "0.1"), run_dir=tmp_path / "run")
     run = Foreground(world, tmp_path / "run", world.start, {}, 1.0, None)
     with anyio.fail_after(60), pytest.raises(WorldExitedError, match="exit status 9"):
-        await run.run()
+        await run.run_until_asked()
     foreground.sys.stdout.close()
     assert reports(capsys) == 1
 
@@ -111,8 +114,8 @@ async def test_an_experiment_outlives_the_defects_of_its_display(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(experiment_table, "describe_experiment_event", fail)
-    monkeypatch.setattr(experiment_table, "_INTERVAL_S", 0.001)
+    monkeypatch.setattr(experiment_scenes, "describe_experiment_event", fail)
+    monkeypatch.setattr(displays, "_INTERVAL_S", 0.001)
     clock = SimulatedClock()
     plan = Plan(
         make_world(tmp_path),
@@ -132,7 +135,7 @@ async def test_an_experiment_outlives_the_defects_of_its_display(
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tick)
-            status = await ExperimentRunner(experiment, output).run()
+            status = await ExperimentRunner(experiment, output).run_until_asked()
             tasks.cancel_scope.cancel()
     assert status == 0
     assert reports(capsys) == 1
@@ -245,4 +248,4 @@ async def test_an_output_that_is_gone_is_no_defect() -> None:
         raise OutputGone
 
     with pytest.raises(OutputGone):
-        await containment.DisplayContainment().keep_showing(show)
+        await terminal_reports.DisplayContainment().keep_showing(show)

@@ -82,7 +82,7 @@ import anyio, click
 from clawblox.cli import main
 from clawblox.cli.terminal.output import Output, note, redraw
 from clawblox.cli.terminal.screen import Screen
-from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.telemetry.own_log import OwnLog
 

@@ -13,10 +13,10 @@ from tests.support import HANG_S, make_world, marked_processes, wait_until
 _STUCK = """
 import sys, threading
 from clawblox.cli import main
-from clawblox.cli.running import command_signals
+from clawblox.cli.running import runner
 from clawblox.telemetry import log_index
 
-command_signals._LAST_RESORT_S = 0.2
+runner._LAST_RESORT_S = 0.2
 
 def hang(*arguments):
     print("stuck", flush=True)

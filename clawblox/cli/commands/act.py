@@ -21,7 +21,7 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.playing.lines import parse_data
 from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.concurrency.threads import run_blocking
 from clawblox.printable import printable_json
 from clawblox.protocol import JoinAnswer

@@ -20,7 +20,7 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.plan_options import apply_score, score_option
 from clawblox.cli.running.experiment_run import make_call, run_experiment, running_options
-from clawblox.cli.running.experiment_status import look_at_experiment
+from clawblox.cli.running.experiment_scenes import look_at_experiment
 from clawblox.config.arguments import check_duration
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError

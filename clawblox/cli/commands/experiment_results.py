@@ -19,8 +19,8 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.running.experiment_choice import choose_experiments
 from clawblox.cli.terminal.output import ask, note, table_width
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ConfigError
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.lines import Line

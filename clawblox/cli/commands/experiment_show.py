@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.from_thread
 import attrs
 import click
 
@@ -27,9 +23,8 @@ from clawblox.cli.parameters import (
     show,
 )
 from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
-from clawblox.cli.running.experiment_status import look_at_experiment
-from clawblox.cli.running.experiment_table import watch_experiment
-from clawblox.cli.terminal.output import Output, OutputGone, note, table_width
+from clawblox.cli.running.experiment_scenes import look_at_experiment, watch_experiment
+from clawblox.cli.terminal.output import note, table_width
 from clawblox.errors import UsageError
 from clawblox.experiment.reading.inspection import find_row, inspect_generation
 from clawblox.experiment.reading.overview import MAX_EXPERIMENTS, read_overview, sort_experiments
@@ -108,17 +103,11 @@ def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> N
     """
     place = choose_experiment(directory)
     if is_watching and not as_json:
-        anyio.run(_watch, place)
+        anyio.run(watch_experiment, place)
         return
     found = anyio.run(look_at_experiment, place).status
     columns = shutil.get_terminal_size(fallback=(MAX_COLUMNS, 0)).columns
     show(plain_facts(found), "\n".join(describe_status(found, columns)), as_json=as_json)
-
-
-async def _watch(directory: Path) -> None:
-    with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
-        look = partial(anyio.from_thread.run, look_at_experiment, directory)
-        await watch_experiment(output, look)
 
 
 def _check_first(

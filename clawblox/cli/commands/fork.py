@@ -12,6 +12,7 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.commands.save import save_and_show
 from clawblox.cli.experiment_dirs import refuse_new_run
 from clawblox.cli.field_options import (
     SectionedCommand,
@@ -27,10 +28,8 @@ from clawblox.cli.parameters import (
     existing_run_dir,
     run_dir_option,
 )
-from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
-from clawblox.cli.running.orchestrator import BatchRun
+from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.run_dirs import open_world
-from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.config.options import ManyOptions, SaveOptions

@@ -25,12 +25,12 @@ from clawblox.cli.parameters import (
 from clawblox.cli.playing.consoles import Console, StreamConsole
 from clawblox.cli.playing.lines import VERBS
 from clawblox.cli.playing.session import Session
-from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.foreground import summarise_run
 from clawblox.cli.running.run_dirs import open_world, opened_run_dir
+from clawblox.cli.running.runner import CommandSignals
 from clawblox.cli.running.start_progress import StartProgress
 from clawblox.cli.terminal.output import OutputGone, note
-from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import is_world_url
 from clawblox.config.home import home_dir

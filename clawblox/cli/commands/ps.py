@@ -12,7 +12,6 @@ import click
 
 from clawblox.agents.listing import Scope, make_scope
 from clawblox.cli.parameters import PATH, examples, existing_path, filter_option, json_option
-from clawblox.cli.running.scopes import describe_empty, describe_more
 from clawblox.cli.terminal.output import table_width
 from clawblox.columns import format_lines
 from clawblox.printable import printable
@@ -21,7 +20,7 @@ from clawblox.rundir.find_runs import MAX_DEPTH
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import InstanceStatus
-from clawblox.views.formatting import format_json, shorten_path
+from clawblox.views.formatting import format_json, format_labels, shorten_path, suggest
 from clawblox.views.lineage_text import format_forks
 from clawblox.views.rows import agent_columns, instance_columns, make_row, order_states
 
@@ -77,12 +76,12 @@ def command(
     if as_json:
         click.echo(format_json([attrs.asdict(status) for status in statuses]))
     elif not statuses:
-        click.echo(describe_empty(scope))
+        click.echo(_describe_empty(scope))
     elif watch:
         # Drawing a live table takes long to import, and a single look does not need it.
         import anyio
 
-        from clawblox.cli.running.live_table import watch as watch_runs
+        from clawblox.cli.running.run_scenes import watch_runs
 
         anyio.run(watch_runs, scope)
     else:
@@ -104,7 +103,7 @@ def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool
         yield from format_lines(instance_columns(rows), width)
         if agents := scope.read_agents([run_dir]):
             yield from ("", *format_lines(agent_columns(agents), width))
-    if more := describe_more(scope):
+    if more := _describe_more(scope):
         yield from ("", more)
 
 
@@ -113,3 +112,26 @@ def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:
     counts = order_states(Counter(status.state for status in statuses))
     parts = (shorten_path(run_dir), worlds, *(f"{count} {state}" for state, count in counts))
     return printable(" · ".join(filter(None, parts)))
+
+
+def _describe_more(scope: Scope) -> str:
+    """Return where to see more of an experiment; empty for none."""
+    if scope.experiment is None:
+        return ""
+    status = suggest("experiment status", scope.experiment)
+    if scope.shows_ended:
+        return f"See {status}."
+    return f"--all shows what has ended, and {status} the chains."
+
+
+def _describe_empty(scope: Scope) -> str:
+    """Return the text in place of a table without instances."""
+    if scope.labels:
+        return f"No instance here has {format_labels(scope.labels)}."
+    if scope.is_one_run:
+        return ""
+    if scope.directory is None:
+        hint = "Nothing runs. --all shows what has ended."
+        return "Nothing has run." if scope.shows_ended else hint
+    verb, place = "has run" if scope.shows_ended else "runs", shorten_path(scope.directory)
+    return f"Nothing {verb} in '{place}' or below. {_describe_more(scope)}".rstrip()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Final
 import anyio
 import click
 
+from clawblox.cli.commands.wait import shell_status
 from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.cli.parameters import (
     PATH,
@@ -21,8 +24,9 @@ from clawblox.cli.parameters import (
     recording_option,
 )
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
-from clawblox.cli.running.viewer import show_viewer
-from clawblox.cli.terminal.output import note, table_width
+from clawblox.cli.running.runner import CommandSignals
+from clawblox.cli.terminal.output import Output, OutputGone, note, table_width
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, RecordingError, UsageError
 from clawblox.foreign_values import clean_value
 from clawblox.printable import printable_name
@@ -36,6 +40,7 @@ from clawblox.rundir.recordings import (
     opened_recording,
     refuse_archive,
 )
+from clawblox.supervision.tree import SharedStop
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.recordings import (
     Timeline,
@@ -45,6 +50,7 @@ from clawblox.views.recordings import (
     world_at_document,
 )
 from clawblox.world.recorded_worlds import find_recorded_world
+from clawblox.world.viewer import GRACE_S, HOST, require_viewer, run_viewer
 
 _WIDTH: Final = 100
 """Columns of a state that is not shown on a terminal."""
@@ -137,7 +143,7 @@ def command(
         with _reading(found.path, run_dir):
             pass  # a viewer gets nothing but a recording
         world = Path(world_dir) if world_dir else find_recorded_world(found, run_dir)
-        return anyio.run(show_viewer, world, found.path)
+        return anyio.run(_show_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
         _note_damage(found, run_dir)
         if at is not None:
@@ -231,3 +237,51 @@ def _show_world(recording: RecordingReader, time: float, *, as_json: bool) -> No
         return
     for line in format_world_at(world, table_width() or _WIDTH):
         click.echo(line)
+
+
+async def _show_viewer(world_dir: Path, recording: Path) -> int:
+    """Run the viewer of a world with a recording, until it ends or a signal ends it.
+
+    Its world is noted first. What it writes is printed. Whatever it has started ends with it.
+
+    Args:
+        world_dir: The world.
+        recording: The file to show, absolute.
+
+    Returns:
+        The exit status: the viewer's; or 128 and the number of the signal that ended it or this.
+
+    Raises:
+        ConfigError: The world has no viewer.
+        ClawbloxError: It cannot be started.
+
+    Cancellation: ends it.
+    """
+    viewer = await run_blocking(require_viewer, world_dir)
+    note(f"World: {shorten_path(viewer.cwd)}")
+    ending, signals = SharedStop(), CommandSignals()
+
+    async def stop(_: object) -> bool:
+        ending.begin(GRACE_S)
+        ending.scope.cancel()
+        return True
+
+    async def kill() -> None:
+        ending.kill_now()
+
+    def begin(_words: object, port: int) -> None:
+        if viewer.has_port:
+            note(f"The viewer gets the address http://{HOST}:{port}")
+
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    with Output(sys.stdout) as output:
+
+        async def print_output(data: bytes) -> None:
+            try:
+                await output.write(decoder.decode(data, final=not data))
+            except OutputGone:
+                ending.scope.cancel()
+
+        async with signals.obeyed(stop, kill):
+            end = await run_viewer(viewer, recording, begin, print_output, ending)
+    return shell_status(end) if signals.exit_status is None else signals.exit_status

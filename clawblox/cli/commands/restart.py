@@ -13,8 +13,8 @@ from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
 from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import RestartOptions
 from clawblox.errors import UsageError

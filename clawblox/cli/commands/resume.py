@@ -21,8 +21,7 @@ from clawblox.cli.field_options import (
 )
 from clawblox.cli.options import OrchestratorOptions, ResumeOptions, StopOptions
 from clawblox.cli.parameters import Selection, examples, run_dir_arguments
-from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
-from clawblox.cli.running.orchestrator import BatchRun
+from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, run_batch
 from clawblox.cli.running.resuming import require_interrupted, show_interruption
 from clawblox.cli.running.run_dirs import make_tokens, open_world
 from clawblox.cli.terminal.output import note
@@ -173,7 +172,7 @@ async def _run_with_agent(
         grace_seconds=grace_seconds,
         companion=companion,
     )
-    return await foreground.run()
+    return await foreground.run_until_asked()
 
 
 # -- which instances ----------------------------------------------------------------------------

@@ -226,7 +226,7 @@ async def _run(
         grace_seconds=stop_options.grace_seconds,
         companion=companion,
     )
-    return await foreground.run()
+    return await foreground.run_until_asked()
 
 
 def _given_run_dir(ctx: click.Context, options: StartOptions, *, is_inner: bool) -> Path | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,13 +14,16 @@ import click
 
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
-from clawblox.cli.running.saves import save_and_show
-from clawblox.concurrency.batch import Batch
+from clawblox.cli.terminal.output import Output
+from clawblox.cli.terminal.reports import configure_logging
+from clawblox.cli.terminal.screen import progress_bar, relay
+from clawblox.concurrency.batch import Batch, Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import SavedSnapshot
+from clawblox.rundir.operations import OnSaved, save_instances
 from clawblox.rundir.status import is_ready
-from clawblox.views.event_lines import describe_error
+from clawblox.views.event_lines import describe_error, describe_saved
 from clawblox.views.formatting import format_json, shorten_path
 
 
@@ -61,3 +66,46 @@ def _json_objects(saves: Batch[SavedSnapshot]) -> Iterator[dict[str, Any]]:
         yield {"instance": name, **attrs.asdict(saved), "error": None}
     for name, error in sorted(saves.failed.items()):
         yield {"instance": name, "error": describe_error(error)}
+
+
+async def save_and_show(
+    run_dir: Path, names: Sequence[str], options: SaveOptions, *, is_quiet: bool = False
+) -> Batch[SavedSnapshot]:
+    """Save instances with a progress bar, and print for each where it is or why it failed.
+
+    Args:
+        run_dir: The run directory.
+        names: The instances.
+        options: How they are saved.
+        is_quiet: Print nothing on standard output.
+
+    Raises:
+        UsageError: One of ``names`` does not exist.
+
+    Cancellation: each instance has both file and manifest entry, or neither.
+    """
+    configure_logging()
+    done: dict[str, SavedSnapshot] = {}
+    failed: dict[str, Exception] = {}
+
+    async def work(show_soon: OnSaved) -> None:
+        def on_saved(outcome: Outcome[SavedSnapshot]) -> None:
+            if outcome.value is not None:
+                done[outcome.instance] = outcome.value
+            elif outcome.error is not None:
+                failed[outcome.instance] = outcome.error
+            bar.advance(is_failed=outcome.value is None)
+            show_soon(outcome)
+
+        await save_instances(run_dir, names, options, on_saved=on_saved)
+
+    async def show(outcome: Outcome[SavedSnapshot]) -> None:
+        if outcome.error is not None:
+            await bar.note(f"{outcome.instance}: not saved: {describe_error(outcome.error)}")
+        elif outcome.value is not None and not is_quiet:
+            await bar.write_line(output, describe_saved(outcome.value))
+
+    with Output(sys.stdout) as output:
+        async with progress_bar("Saving", len(names)) as bar:
+            await relay(work, show)
+    return Batch(done, failed)

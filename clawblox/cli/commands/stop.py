@@ -9,14 +9,14 @@ import anyio
 import attrs
 import click
 
+from clawblox.cli.commands.save import save_and_show
 from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import Selection, examples, json_option, run_dir_arguments
-from clawblox.cli.running.saves import save_and_show
 from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.config.options import SaveOptions
 from clawblox.results import StopResult
 from clawblox.rundir.operations import stop_instances

@@ -12,8 +12,7 @@ import click
 from clawblox.cli.field_options import SectionedCommand, options_from, section_option
 from clawblox.cli.options import OrchestratorOptions
 from clawblox.cli.parameters import count_option, examples, run_dir_option, world_argument
-from clawblox.cli.running.batch_run import add_orchestrator_options, run_batch
-from clawblox.cli.running.orchestrator import BatchRun, Start
+from clawblox.cli.running.batch_run import BatchRun, Start, add_orchestrator_options, run_batch
 from clawblox.cli.running.resuming import (
     Choice,
     choose,

@@ -14,11 +14,11 @@ import click
 from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.parameters import PATH, examples, existing_path, json_option, recording_option
-from clawblox.cli.running.command_signals import CommandSignals
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
+from clawblox.cli.running.runner import CommandSignals
 from clawblox.cli.terminal.output import Output
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar, relay
-from clawblox.cli.terminal.warnings import configure_logging
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.replay.attempts import is_experiment

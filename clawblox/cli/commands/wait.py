@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import sys
 
 import anyio
 import click
 
 from clawblox.cli.parameters import SECONDS, Selection, examples, run_dir_arguments
-from clawblox.cli.running.command_signals import shell_status
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.printable import printable
 from clawblox.results import ProcessExit, describe_end
@@ -84,3 +84,11 @@ def _describe(end: EndedInstance) -> str:
 def _exit_status(end: EndedInstance) -> int:
     # A world can end with status 0 and still have failed: before it was ready, or after it halted.
     return shell_status(end.exit or ProcessExit()) or (0 if end.state == "exited" else 1)
+
+
+def shell_status(end: ProcessExit) -> int:
+    """Return the exit status with which a shell reports an end; 1 if that is unknown."""
+    if end.signal is not None:
+        real_time = end.signal.removeprefix("signal ")  # these have no names
+        return 128 + (int(real_time) if real_time.isdigit() else signal.Signals[end.signal])
+    return 1 if end.status is None else end.status

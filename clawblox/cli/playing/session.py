@@ -14,8 +14,7 @@ import click
 from clawblox.cli.flags import in_flags
 from clawblox.cli.playing.consoles import Console
 from clawblox.cli.playing.lines import VERBS, Line, parse_line
-from clawblox.cli.running.saves import describe_saved
-from clawblox.cli.terminal.containment import DisplayContainment
+from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.differences import find_differences
 from clawblox.errors import (
@@ -27,7 +26,7 @@ from clawblox.errors import (
 from clawblox.printable import printable, printable_lines
 from clawblox.rundir.presence import Presence
 from clawblox.views.changes import format_difference
-from clawblox.views.event_lines import describe_error
+from clawblox.views.event_lines import describe_error, describe_saved
 from clawblox.views.observations import find_value, format_value
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.input_examples import InputExample

@@ -6,21 +6,17 @@
 - ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
 - ``start_progress``: how a start is going.
 - ``slow_archives``: describes slow saves and loads of archives.
-- ``batch_run``: many instances, here or in the background.
+- ``batch_run``: many instances from start to end, here or in the background.
 - ``background``: an orchestrator in the background.
-- ``command_signals``: the signals that end a command.
-- ``viewer``: the viewer of a world, for ``replay``.
-- ``orchestrator``: many instances from start to end.
+- ``runner``: runs a command until it ends or a signal ends it.
 - ``instance_states``: the state of each of them, kept from events.
-- ``displays``: their output: the live table, or lines.
-- ``scopes``: the texts around the runs that ``ps`` shows.
-- ``live_table``: the live table, and ``ps --watch``.
-- ``experiment_table``: the same for experiments.
+- ``displays``: shows work in lines, or in a table.
+- ``live_table``: that table.
+- ``run_scenes``: runs as displays see them, and ``ps --watch``.
+- ``experiment_scenes``: experiments as displays see them.
 - ``resuming``: what ``resume`` and ``up --continue`` share.
 - ``run_dirs``: the world and the run directory of a command.
 - ``experiment_run``: an experiment from start to end, here or in the background.
 - ``experiment_choice``: the experiment or run that a command means without an argument.
 - ``smoke_run``: runs each condition of a plan for a minute.
-- ``experiment_status``: looks at an experiment that any process runs.
-- ``saves``: ``save``, and the saves of ``fork`` and ``stop``.
 """

@@ -5,11 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import anyio
 import attrs
 import click
 
@@ -21,16 +19,12 @@ from clawblox.cli.running.background import (
     spawn_in_background,
     start_in_background,
 )
-from clawblox.cli.running.command_signals import CommandSignals
-from clawblox.cli.running.experiment_table import (
-    ExperimentDisplay,
-    ExperimentLook,
-    ExperimentTable,
-    make_display,
-)
-from clawblox.cli.terminal.containment import DisplayContainment
+from clawblox.cli.running.displays import Display, show_warnings
+from clawblox.cli.running.experiment_scenes import ExperimentLook, ExperimentScene
+from clawblox.cli.running.live_table import make_display
+from clawblox.cli.running.runner import run_until_asked
 from clawblox.cli.terminal.output import Output, note
-from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.state import AttemptState
@@ -130,7 +124,7 @@ async def run_experiment(
         runner = ExperimentRunner(
             make(), output, starter, prepare, pause_on_term=call.pause_on_term
         )
-        status = await runner.run()
+        status = await runner.run_until_asked()
     outcome = runner.outcome
     if call.as_json:
         click.echo(format_json(describe_outcome(outcome, status)))
@@ -186,6 +180,7 @@ class ExperimentRunner:
 
     Attributes:
         outcome: The outcome of the run; None before its end.
+        contained: Keeps defects of the display from the experiment.
     """
 
     _experiment: Experiment
@@ -195,16 +190,15 @@ class ExperimentRunner:
     _is_summarised: bool = attrs.field(default=True, kw_only=True)
     _pause_on_term: bool = attrs.field(default=False, kw_only=True)
     outcome: RunOutcome | None = attrs.field(init=False, default=None)
-    _display: ExperimentDisplay = attrs.field(init=False)
-    _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
-    _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
-    _is_asked_to_end: anyio.Event = attrs.field(init=False, factory=anyio.Event)
-    _is_output_gone: bool = attrs.field(init=False, default=False)
+    contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
+    _display: Display = attrs.field(init=False)
+    _is_saved: bool = attrs.field(init=False, default=True)
+    """Whether everything that was ended is saved."""
     _asked_at: int = attrs.field(init=False, default=0)
     """Number of the last line of the journal when the experiment was asked to end."""
 
-    async def run(self) -> int:
-        """Run the experiment to its end.
+    async def run_until_asked(self) -> int:
+        """Run the experiment until it ends, or a signal ends it.
 
         Returns:
             The exit status: 128 and the signal that asked for the end, 1 when the output is gone,
@@ -215,61 +209,69 @@ class ExperimentRunner:
 
         Cancellation: the experiment is saved and stopped.
         """
-        async with self._signals.obeyed(self._obey, self._kill), AsyncExitStack() as stack:
-            if self._starter is not None:
-                stack.push_async_callback(self._starter.finish)
-            await stack.enter_async_context(self._experiment)
-            is_saved = self._is_asked_to_end.is_set() or await self._run()
-        if self._signals.first == signal.SIGTERM and self._pause_on_term and is_saved:
+        status = await run_until_asked(self, self._experiment, self._starter)
+        if status == 128 + signal.SIGTERM and self._pause_on_term and self._is_saved:
             if self.outcome is None or self.outcome.status == "stopped":
                 return EXIT_STATUS["paused"]
             return self.outcome.exit_status
-        if self._signals.exit_status is not None:
-            return self._signals.exit_status
-        return 1 if self._is_output_gone or self.outcome is None else self.outcome.exit_status
+        if status is None:
+            return 1 if self.outcome is None else self.outcome.exit_status
+        return status
 
-    async def _run(self) -> bool:
-        """Run the open experiment, and show it; return whether all that was ended is saved."""
-        lines = self._experiment.record.lines
-        self._display = make_display(self._output, self._look, since=len(lines), notice=_ADVICE)
-        is_table = isinstance(self._display, ExperimentTable)
-        configure_logging(self._warn if is_table and sys.stderr.isatty() else None)
-        try:
-            async with Tasks() as tasks, self._experiment.events() as events:
-                tasks.start_soon(self._show)
-                tasks.start_soon(self._end)
-                if self._starter is not None:
-                    tasks.start_soon(self._starter.run)
-                    tasks.start_soon(self._report_start, self._starter, events)
-                chains = None if self._prepare is None else await self._prepare(self._experiment)
-                self.outcome = await self._experiment.run(chains)
-        except BaseException:
-            with self._contained:
-                await self._display.clear()
-            raise
-        with self._contained:
-            status = self._experiment.status()
-            summary = [*describe_waits(status), *summarise_experiment(status)]
-            await self._display.finish(summary if self._is_summarised else [])
-        state = self._experiment.record.state
-        return all(
+    def make_display(self) -> Display:
+        """Return the display of the open experiment."""
+        scene = ExperimentScene(self._look, since=len(self._experiment.record.lines))
+        self._display = make_display(self._output, scene, _ADVICE)
+        show_warnings(self._display)
+        return self._display
+
+    async def run(self, tasks: Tasks) -> None:
+        """Run the open experiment to its end.
+
+        Cancellation: the experiment is saved and stopped.
+        """
+        async with self._experiment.events() as events:
+            if self._starter is not None:
+                tasks.start_soon(self._report_start, self._starter, events)
+            chains = None if self._prepare is None else await self._prepare(self._experiment)
+            self.outcome = await self._experiment.run(chains)
+        self._is_saved = all(
             _is_saved(attempt)
-            for chain in state.chains.values()
+            for chain in self._experiment.record.state.chains.values()
             for attempt in chain.attempts
             if attempt.ending is None or attempt.ending.seq > self._asked_at
         )
 
+    async def stop(self, number: signal.Signals | None) -> None:
+        """Save and stop everything.
+
+        Cancellation: as for :meth:`Experiment.stop`.
+        """
+        self._asked_at = len(self._experiment.record.lines)
+        if self._display.is_table:
+            self._display.report(_STOPPING)
+        elif number is not None:
+            note(_STOPPING)
+        await self._experiment.stop()
+
+    async def kill(self) -> None:
+        """Stop everything at once, without checkpoints.
+
+        Cancellation: as for :meth:`Experiment.stop`.
+        """
+        await self._experiment.stop(now=True)
+
+    async def summarise(self) -> list[str]:
+        """Return how the experiment ended, and the commands that follow.
+
+        Cancellation: has no effect.
+        """
+        status = self._experiment.status()
+        is_summarised = self._is_summarised
+        return [*describe_waits(status), *summarise_experiment(status)] if is_summarised else []
+
     async def _look(self) -> ExperimentLook:
         return ExperimentLook(self._experiment.status(), self._experiment.record.lines)
-
-    def _warn(self, text: str) -> None:
-        if isinstance(self._display, ExperimentTable):
-            self._display.warn(text)
-
-    async def _show(self) -> None:
-        await self._contained.keep_showing(self._display.run)
-        self._is_output_gone = self._signals.is_stopping = True
-        self._is_asked_to_end.set()
 
     async def _report_start(
         self, starter: StarterChannel, events: Subscription[ExperimentEvent]
@@ -279,25 +281,6 @@ class ExperimentRunner:
             if event.kind == "experiment.started":
                 starter.send(StartResult([], 1, {}))
                 return
-
-    # -- the end ----------------------------------------------------------------------------------
-
-    async def _obey(self, _number: signal.Signals) -> bool:
-        self._is_asked_to_end.set()
-        return True
-
-    async def _kill(self) -> None:
-        await self._experiment.stop(now=True)
-
-    async def _end(self) -> None:
-        """Once asked to, save and stop everything; a second signal kills it."""
-        await self._is_asked_to_end.wait()
-        self._asked_at = len(self._experiment.record.lines)
-        if isinstance(self._display, ExperimentTable):
-            self._display.report(_STOPPING)
-        elif not self._is_output_gone:
-            note(_STOPPING)
-        await self._experiment.stop()
 
 
 def _is_saved(attempt: AttemptState) -> bool:

@@ -5,13 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -22,11 +16,12 @@ import attrs
 
 from clawblox import protocol
 from clawblox.agents.status import read_agents
-from clawblox.cli.running.command_signals import CommandSignals
+from clawblox.cli.running.displays import Display
+from clawblox.cli.running.runner import run_until_asked
 from clawblox.cli.running.slow_archives import note_slow_archives
 from clawblox.cli.running.start_progress import StartProgress
-from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import Output, OutputGone, note
+from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, PortInUseError, WorldExitedError
@@ -68,6 +63,9 @@ class Foreground:
         grace_seconds: Seconds between TERM and KILL.
         companion: The agent that acts in it, whose actions are printed in place of the world's
             output, and whose end ends the world; None for none.
+
+    Attributes:
+        contained: Keeps defects of the printer from the world.
     """
 
     _world: AsyncWorld
@@ -76,18 +74,21 @@ class Foreground:
     _tokens: Mapping[str, str]
     _grace_seconds: float
     _companion: Companion | None
-    _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
+    contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
+    _printer: _Printer = attrs.field(init=False)
     _starting: anyio.CancelScope = attrs.field(init=False, factory=anyio.CancelScope)
+    _started: StartedWorld | None = attrs.field(init=False, default=None)
     _is_ending: anyio.Event = attrs.field(init=False, factory=anyio.Event)
-    _is_printed: anyio.Event = attrs.field(init=False, factory=anyio.Event)
-    _tail: deque[str] = attrs.field(init=False, factory=lambda: deque(maxlen=_TAIL_LINES))
-    _contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
+    _is_signalled: bool = attrs.field(init=False, default=False)
     _is_output_gone: bool = attrs.field(init=False, default=False)
     _is_work_over: bool = attrs.field(init=False, default=False)
-    _end: WorldEvent = attrs.field(init=False)
+    _end: WorldEvent | None = attrs.field(init=False, default=None)
     """The event of its end, if it was not stopped here."""
 
-    async def run(self) -> int:
+    def __attrs_post_init__(self) -> None:
+        self._printer = _Printer(self._world, self._companion, self.contained)
+
+    async def run_until_asked(self) -> int:
         """Run the world to its end.
 
         Returns:
@@ -100,118 +101,88 @@ class Foreground:
         Cancellation: the world is stopped.
         """
         try:
-            async with self._signals.obeyed(self._obey, self._kill):
-                started = await self._run()
+            status = await run_until_asked(self)
         except PortInUseError as error:
             if error.port is None:  # every port that could be leased is taken
                 raise
             text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
             raise ClawbloxError(text) from error
-        return await self._finish(started)
+        if status is not None:
+            return status
+        if self._is_work_over and self._companion is not None:
+            self._companion.require_success()
+        elif self._started and self._end and self._end.kind != "stopped":
+            raise await run_blocking(self._ended_error, self._started, self._end)
+        return 0
 
-    async def _run(self) -> StartedWorld | None:
-        """Run the world, and return its start; None if a signal interrupted that."""
-        started = None
-        async with (
-            Tasks() as tasks,
-            self._world,
-            self._world.events() as events,
-            self._companion or nullcontext(),
-        ):
+    def make_display(self) -> Display:
+        """Return the printer of the output."""
+        return self._printer
+
+    async def run(self, tasks: Tasks) -> None:
+        """Run the world to its end.
+
+        Raises:
+            ClawbloxError: The world or its agent could not be started.
+
+        Cancellation: the world is stopped.
+        """
+        async with self._world, self._world.events() as events, self._companion or nullcontext():
             with self._starting:
                 if self._companion is not None:
                     await self._companion.crew.check()
                 progress = StartProgress(self._world, self._run_dir, self._tokens.values())
                 started = await progress.accompany(self._start)
-                tasks.start_soon(self._print_output, started)
+                self._printer.begin(started)
                 tasks.start_soon(self._follow, events, started)
                 if self._companion is not None:
                     tasks.start_soon(DisplayContainment().keep_showing, note_slow_archives)
                     await self._companion.begin(started)
                     tasks.start_soon(self._follow_companion, self._companion)
-            if self._starting.cancelled_caught:
-                self._is_printed.set()
+                self._started = started
             await self._is_ending.wait()
-            await self._stop()
-        return None if self._starting.cancelled_caught else started
+            await self._stop_all()
 
-    async def _finish(self, started: StartedWorld | None) -> int:
-        """Print how the world ended, and return the exit status."""
-        if self._signals.exit_status is not None:
-            if started is not None:
-                await self._print_summary(started)
-            return self._signals.exit_status
-        if self._is_output_gone:
-            return 1
-        assert started is not None
-        if self._is_work_over and self._companion is not None:
-            self._suggest_resume()
-            self._companion.require_success()
-            return 0
-        if self._end.kind == "stopped":
-            note(f"World {self._world.name!r} {_ENDS['stopped'](self._end.data)}")
-            await self._print_summary(started)
-            return 0
-        raise await run_blocking(self._ended_error, started)
+    async def stop(self, number: signal.Signals | None) -> None:
+        """Begin to stop the world and its agent.
 
-    async def _print_summary(self, started: StartedWorld) -> None:
-        for line in await run_blocking(summarise_run, started.run_dir, [started.name]):
-            note(line)
-        self._suggest_resume()
-
-    def _suggest_resume(self) -> None:
-        if self._companion is not None and (hint := self._companion.suggest_resume()):
-            note(hint)
-
-    async def _obey(self, _number: signal.Signals) -> bool:
-        """Begin to stop the world and its agent."""
-        both, them = ("the world", "it") if self._companion is None else _BOTH
-        note(f"\nStopping {both}. A second Ctrl-C kills {them}.")
+        Cancellation: has no effect.
+        """
+        self._is_signalled, self._is_output_gone = number is not None, number is None
+        if number is not None:
+            both, them = ("the world", "it") if self._companion is None else _BOTH
+            note(f"\nStopping {both}. A second Ctrl-C kills {them}.")
+            self._starting.cancel()
         self._world.interrupt()
-        self._starting.cancel()
         self._is_ending.set()
-        return True
 
-    async def _kill(self) -> None:
-        """End the grace of the stop under way."""
+    async def kill(self) -> None:
+        """End the grace of the stop under way.
+
+        Cancellation: it may continue.
+        """
         self._grace_seconds = 0.0
         if self._companion is not None:
             self._companion.crew.kill_now()
         await self._world.stop_all(grace_seconds=0.0)
 
-    async def _print_output(self, started: StartedWorld) -> None:
-        """Print the address, then the output of the world, until it has ended."""
-        try:
-            with self._contained, Output(sys.stdout) as output:
-                for heading in _headings(started, self._world.name):
-                    await _write_line(output, heading)
-                async with Tasks() as tasks:
-                    if self._companion is not None:
-                        tasks.start_soon(self._print_companion, self._companion, output)
-                    await self._print_log(started, output)
-        except OutputGone:
-            self._end_without_output()
-        self._is_printed.set()
+    async def summarise(self) -> list[str]:
+        """Return how a world that was stopped ended, and the command that continues.
 
-    async def _print_log(self, started: StartedWorld, output: Output) -> None:
-        """Print the output of the world; with an agent, only keep its last lines."""
-        async with self._world.logs(instance=started.name, follow=True) as lines:
-            async for line in lines:
-                self._tail.append(line.text[:_TAIL_COLUMNS])
-                if self._companion is None:
-                    await _write_line(output, line.text)
-
-    async def _print_companion(self, companion: Companion, output: Output) -> None:
-        show = partial(companion.show, partial(_write_line, output))
-        try:
-            await self._contained.keep_showing(show)
-        except OutputGone:
-            self._end_without_output()
-
-    def _end_without_output(self) -> None:
-        self._is_output_gone = True
-        self._world.interrupt()
-        self._is_ending.set()
+        Cancellation: has no effect.
+        """
+        if self._started is None or self._is_output_gone:
+            return []
+        lines: list[str] = []
+        if not self._is_signalled and not self._is_work_over:
+            if self._end is None or self._end.kind != "stopped":
+                return []
+            lines = [f"World {self._world.name!r} {describe_ending(self._end.data)}"]
+        if self._is_signalled or not self._is_work_over:
+            place, name = self._started.run_dir, self._started.name
+            lines += await run_blocking(summarise_run, place, [name])
+        hint = None if self._companion is None else self._companion.suggest_resume()
+        return lines if hint is None else [*lines, hint]
 
     async def _follow_companion(self, companion: Companion) -> None:
         """Wait for the end of the agent's work."""
@@ -227,23 +198,24 @@ class Foreground:
                 self._is_ending.set()
                 return
 
-    async def _stop(self) -> None:
+    async def _stop_all(self) -> None:
         """Stop the agent, the instance, and its forks that other commands asked for."""
         if self._companion is not None:
             await self._companion.stop(self._grace_seconds)
         stops = await self._world.stop_all(grace_seconds=self._grace_seconds)
-        # A terminal or a pager that reads no further must not keep us here.
-        with anyio.move_on_after(_DRAIN_TIMEOUT_S):
-            await self._is_printed.wait()
+        if not self._starting.cancelled_caught:
+            # A terminal or a pager that reads no further must not keep us here.
+            with anyio.move_on_after(_DRAIN_TIMEOUT_S):
+                await self._printer.is_printed.wait()
         for result in stops:
             for process in result.killed:
                 note(f"Killed {process}")
         for error in stops.failed.values():
             raise error
 
-    def _ended_error(self, started: StartedWorld) -> WorldExitedError:
+    def _ended_error(self, started: StartedWorld, end: WorldEvent) -> WorldExitedError:
         """Return the error of an instance that was not stopped here. Blocks."""
-        text = _ENDS[self._end.kind](self._end.data)
+        text = _ENDS[end.kind](end.data)
         is_resumable = can_resume(started.run_dir, [started.name])
         return WorldExitedError(
             f"World {self._world.name!r} {text}",
@@ -252,8 +224,8 @@ class Foreground:
             command_file=started.command_file,
             log_file=started.log_file,
             url=started.url,
-            exit=self._end.data.get("exit"),
-            log_lines=tuple(map(self._mask, self._tail)),
+            exit=end.data.get("exit"),
+            log_lines=tuple(map(self._mask, self._printer.tail)),
             hint=f"to continue: {suggest('resume', started.run_dir)}" if is_resumable else None,
         )
 
@@ -261,6 +233,57 @@ class Foreground:
         for value in self._tokens.values():
             text = text.replace(value, protocol.MASK)
         return text
+
+
+class _Printer(Display):
+    """Prints the address, then the output of the world or the actions of its agent.
+
+    Attributes:
+        tail: The last lines of the world's output.
+        is_printed: Set when everything is printed.
+    """
+
+    def __init__(
+        self, world: AsyncWorld, companion: Companion | None, contained: DisplayContainment
+    ) -> None:
+        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self.is_printed = anyio.Event()
+        self._world = world
+        self._companion = companion
+        self._contained = contained
+        self._begun = anyio.Event()
+        self._started: StartedWorld
+
+    def begin(self, started: StartedWorld) -> None:
+        """Begin to print: the world is ready."""
+        self._started = started
+        self._begun.set()
+
+    async def run(self) -> None:
+        await self._begun.wait()
+        try:
+            with self._contained, Output(sys.stdout) as output:
+                for heading in _headings(self._started, self._world.name):
+                    await _write_line(output, heading)
+                async with Tasks() as tasks:
+                    if self._companion is not None:
+                        show = partial(self._companion.show, partial(_write_line, output))
+                        tasks.start_soon(self._contained.keep_showing, show)
+                    await self._print_log(output)
+        finally:
+            self.is_printed.set()
+
+    async def _print_log(self, output: Output) -> None:
+        """Print the output of the world; with an agent, only keep its last lines."""
+        async with self._world.logs(instance=self._started.name, follow=True) as lines:
+            async for line in lines:
+                self.tail.append(line.text[:_TAIL_COLUMNS])
+                if self._companion is None:
+                    await _write_line(output, line.text)
+
+    async def finish(self, summary: Sequence[str]) -> None:
+        for line in summary:
+            note(line)
 
 
 def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:

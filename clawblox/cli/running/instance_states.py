@@ -10,7 +10,7 @@ import attrs
 
 from clawblox.errors import WorldExitedError
 from clawblox.results import ProcessExit, WorldEvent, describe_ending
-from clawblox.views.event_lines import describe_start_error
+from clawblox.views.event_lines import describe_event, describe_start_error
 
 _OVER = ("exited", "halted", "failed")
 
@@ -27,12 +27,14 @@ class InstanceStates:
         failures: The error of each instance whose start failed, or that ended without being
             stopped.
         stopped: Names of the instances that were stopped.
+        ramp: Why starts are held back; empty when they are not.
     """
 
     _planned: int
     by_name: dict[str, str] = attrs.field(init=False, factory=dict)
     failures: dict[str, Exception] = attrs.field(init=False, factory=dict)
     stopped: set[str] = attrs.field(init=False, factory=set)
+    ramp: str = attrs.field(init=False, default="")
     _ends: dict[str, tuple[str, str]] = attrs.field(init=False, factory=dict)
     """State and reason of the ends that a restart may follow."""
     _is_start_done: bool = attrs.field(init=False, default=False)
@@ -101,6 +103,8 @@ class InstanceStates:
                 state, *texts = self._ends.pop(name, ("exited",))
                 text = "; ".join((*texts, f"not restarted: {data['reason']}"))
                 self._fail(name, state, WorldExitedError(text, instance=name))
+            case "ramp_slowed" | "ramp_recovered":
+                self.ramp = describe_event(event).text if event.kind == "ramp_slowed" else ""
             case "stopped":
                 self.by_name[name] = "exited"
                 self.stopped.add(name)

@@ -20,7 +20,7 @@ from clawblox import protocol
 from clawblox.cli.experiment_dirs import refuse_experiment, refuse_new_run
 from clawblox.cli.parameters import existing_path
 from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.warnings import configure_logging
+from clawblox.cli.terminal.reports import configure_logging
 from clawblox.config.arguments import is_world_url
 from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ConfigError, UsageError

@@ -69,7 +69,7 @@ async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
     smoke = make_smoke_plan(plan)
     with Output(sys.stderr if as_json else sys.stdout) as output:
         runner = ExperimentRunner(Experiment(smoke, dir=directory), output, is_summarised=False)
-        status = await runner.run()
+        status = await runner.run_until_asked()
     record = await run_blocking(read_experiment, directory)
     results = _judge(plan, record)
     is_ok = all(result.is_ok for result in results)

@@ -17,8 +17,8 @@ import anyio
 import attrs
 
 from clawblox.cli.running.slow_archives import describe_archives
-from clawblox.cli.terminal.containment import DisplayContainment
 from clawblox.cli.terminal.output import note, redraw
+from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule, read_world_config

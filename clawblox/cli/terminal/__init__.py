@@ -3,6 +3,5 @@
 - ``streams``: standard output and error, through which no foreign text reaches a terminal raw.
 - ``output``: writing without blocking the event loop, and queued lines.
 - ``screen``: the last lines of a terminal, drawn over again; progress bars.
-- ``containment``: keeps the defects of a display from what it shows.
-- ``warnings``: warnings of the library.
+- ``reports``: warnings of the library, and defects of displays.
 """

@@ -6,21 +6,15 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from clawblox.cli.running import experiment_table
-from clawblox.cli.running.experiment_table import (
-    ExperimentLook,
-    ExperimentTable,
-    make_display,
-    watch_experiment,
-)
+from clawblox.cli.running import displays, live_table
+from clawblox.cli.running.experiment_scenes import ExperimentLook, ExperimentScene
+from clawblox.cli.running.live_table import make_display, watch
 from clawblox.cli.terminal.output import Output
-from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.tables.status import make_status
 from tests.experiment.journals import Journal, make_plan, used
 from tests.support import HANG_S
@@ -30,9 +24,9 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_table, "_INTERVAL_S", 0.0)
-    monkeypatch.setattr("clawblox.cli.running.live_table._SHORT_REST_S", 0.0)
-    monkeypatch.setattr("clawblox.cli.running.live_table._LONG_REST_S", 0.0)
+    monkeypatch.setattr(displays, "_INTERVAL_S", 0.0)
+    monkeypatch.setattr(live_table, "_SHORT_REST_S", 0.0)
+    monkeypatch.setattr(live_table, "_LONG_REST_S", 0.0)
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
@@ -45,7 +39,7 @@ class Story:
         self.attempt = self.journal.open("r1", 1).work()
         self.looks = 0
 
-    def read(self) -> ExperimentLook:
+    async def read(self) -> ExperimentLook:
         if self.looks == 1:
             self.attempt.commit([used(41_000, 0.92)])
         if self.looks == 2:
@@ -100,16 +94,21 @@ def terminal() -> Iterator[Reader]:
     reader.close()
 
 
+async def watch_story(reader: Reader) -> None:
+    scene = ExperimentScene(Story().read)
+    await watch(reader.output, scene, lambda: not scene.is_running)
+
+
 async def test_without_a_terminal_each_event_after_the_first_look_is_a_line(pipe: Reader) -> None:
     with anyio.fail_after(HANG_S):
-        await watch_experiment(pipe.output, Story().read)
+        await watch_story(pipe)
     committed, _, failed = [line.split(" ", 1)[1] for line in pipe.text().splitlines()]
     assert committed == "r1 generation 1 committed: duration, 41k output tokens, $0.92"
     assert failed == "r2 generation 1 failed (setup): no program"
 
 
 async def test_events_since_a_line_are_news(pipe: Reader) -> None:
-    display = make_display(pipe.output, partial(run_blocking, Story().read), since=1)
+    display = make_display(pipe.output, ExperimentScene(Story().read, since=1))
     await display.finish(["that is all"])
     working, *rest = pipe.text().splitlines()
     assert "r1 generation 1 works: Eko" in working
@@ -118,7 +117,7 @@ async def test_events_since_a_line_are_news(pipe: Reader) -> None:
 
 async def test_a_terminal_shows_the_table_and_the_events(terminal: Reader) -> None:
     with anyio.fail_after(HANG_S):
-        await watch_experiment(terminal.output, Story().read)
+        await watch_story(terminal)
     text = terminal.text()
     assert "1 of 6 committed · 1 failed · 2 blocked · 2 waiting" in text
     assert "generation 1 failed (setup): no program" in text
@@ -126,10 +125,8 @@ async def test_a_terminal_shows_the_table_and_the_events(terminal: Reader) -> No
 
 
 async def test_the_summary_is_below_the_table(terminal: Reader) -> None:
-    display = make_display(
-        terminal.output, partial(run_blocking, Story().read), notice="Ctrl-C saves"
-    )
-    assert isinstance(display, ExperimentTable)
+    display = make_display(terminal.output, ExperimentScene(Story().read), "Ctrl-C saves")
+    assert display.is_table
     await display.finish(["0 of 6 committed."])
     *table, last = terminal.text().rstrip().splitlines()
     assert last == "0 of 6 committed."

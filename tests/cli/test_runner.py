@@ -8,8 +8,8 @@ import signal
 import anyio
 import pytest
 
-from clawblox.cli.running import command_signals
-from clawblox.cli.running.command_signals import CommandSignals
+from clawblox.cli.running import runner
+from clawblox.cli.running.runner import CommandSignals
 from tests.support import HANG_S
 
 
@@ -17,9 +17,7 @@ class Command:
     """A command that notes what its signals ask of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refused: int | None = None) -> None:
-        monkeypatch.setattr(
-            command_signals, "_end_at_last", lambda number: self.asked.append("last resort")
-        )
+        monkeypatch.setattr(runner, "_end_at_last", lambda number: self.asked.append("last resort"))
         self.asked: list[str] = []
         self.signals = CommandSignals()
         self._refused = refused

@@ -1,0 +1,139 @@
+"""An experiment as a display sees it, run here or elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from clawblox.cli.running.displays import Frame
+from clawblox.cli.running.live_table import watch
+from clawblox.cli.terminal.output import Output, OutputGone
+from clawblox.concurrency.threads import run_blocking
+from clawblox.errors import ControlError
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.session.events import ExperimentEvent, describe_line
+from clawblox.experiment.session.requests import ask_experiment
+from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, decode_live
+from clawblox.foreign_values import finite_number
+from clawblox.rundir.experiments import find_experiment_host
+from clawblox.views.event_lines import EventLine
+from clawblox.views.experiment_events import describe_experiment_event
+from clawblox.views.experiments import ExperimentView, render_experiment
+
+_SCORED = ("generation.scored", "generation.rescored")
+
+
+@attrs.frozen
+class ExperimentLook:
+    """An experiment at one moment.
+
+    Attributes:
+        status: Its status.
+        lines: All lines of its journal.
+        at: Monotonic time, in seconds.
+    """
+
+    status: ExperimentStatus
+    lines: Sequence[Line]
+    at: float = attrs.field(factory=time.monotonic)
+
+
+@attrs.define(eq=False)
+class ExperimentScene:
+    """An experiment; the lines of its journal are news.
+
+    Args:
+        read: Looks at the experiment.
+        since: Number of lines of its journal that are not news; None means those of the first look.
+
+    Attributes:
+        is_running: Whether a process ran it at the last look.
+    """
+
+    _read: Callable[[], Awaitable[ExperimentLook]]
+    _since: int | None = None
+    _score_errors: set[str] = attrs.field(init=False, factory=set)
+    is_running: bool = attrs.field(init=False, default=False)
+
+    async def look(self) -> ExperimentLook:
+        """Look at the experiment.
+
+        Raises:
+            ClawbloxError: It cannot be read.
+
+        Cancellation: has no effect.
+        """
+        now = await self._read()
+        self.is_running = now.status.pid is not None
+        return now
+
+    def take_news(self, now: ExperimentLook) -> list[EventLine]:
+        """Return the events since the last call."""
+        new = [] if self._since is None else now.lines[self._since :]
+        self._since = len(now.lines)
+        events = (describe_experiment_event(self._shorten(describe_line(line))) for line in new)
+        return [event for event in events if event is not None]
+
+    def draw(self, _before: ExperimentLook | None, now: ExperimentLook, frame: Frame) -> list[str]:
+        """Return the lines of the table."""
+        view = ExperimentView(now.status, frame.event_lines, frame.notice)
+        return render_experiment(view, frame.columns, frame.lines)
+
+    def _shorten(self, event: ExperimentEvent) -> ExperimentEvent:
+        """Return an event without an error of a score that was shown for another generation."""
+        error = event.data.get("error") if event.kind in _SCORED else None
+        if error is None:
+            return event
+        if error in self._score_errors:
+            return attrs.evolve(event, data={**event.data, "error": "the same error"})
+        self._score_errors.add(error)
+        return event
+
+
+async def watch_experiment(directory: Path) -> None:
+    """Show an experiment that another process runs, until no process does.
+
+    Args:
+        directory: The directory of the experiment.
+
+    Raises:
+        OSError: The output is a file, and the disk is full.
+
+    Cancellation: the table stays on the terminal as it was drawn last.
+    """
+    scene = ExperimentScene(partial(look_at_experiment, directory))
+    with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
+        await watch(output, scene, lambda: not scene.is_running)
+
+
+async def look_at_experiment(directory: Path) -> ExperimentLook:
+    """Look at an experiment, with the facts that only the process knows that runs it.
+
+    Args:
+        directory: The directory of the experiment.
+
+    Raises:
+        UsageError: There is no experiment.
+        ClawbloxError: Its journal or plan cannot be read.
+
+    Cancellation: has no effect.
+    """
+    answer: Mapping[str, Any] | None = None
+    with contextlib.suppress(ControlError):  # it has just ended, or is suspended
+        answer = await ask_experiment(directory, "status")
+    record = await run_blocking(read_experiment, directory)
+    pid = finite_number((answer or {}).get("pid"), low=1)
+    live: dict[str, LiveChain] = {}
+    with contextlib.suppress(ValueError):
+        live = decode_live((answer or {}).get("live", {}))
+    status = record.status(pid=None if pid is None else int(pid), live=live)
+    host = await run_blocking(find_experiment_host, directory)
+    return ExperimentLook(attrs.evolve(status, host=host), record.lines)
