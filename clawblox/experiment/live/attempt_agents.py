@@ -13,7 +13,7 @@ import attrs
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentEvent, StartedAgent, Usage
-from clawblox.errors import AgentError, AgentSetupError, ClawbloxError
+from clawblox.errors import AgentError, ClawbloxError
 from clawblox.errors.general import shorten
 from clawblox.experiment.live.attempt_errors import failure_cause
 from clawblox.experiment.plan.parts import AgentSpec
@@ -188,12 +188,9 @@ class AttemptAgent:
         return AttemptError(failure_cause(error), f"{self.name}: {failure.text}")
 
     def _describe(self, error: Exception | None) -> AgentFailed:
-        kind = error.kind if isinstance(error, AgentError) else None
-        if kind is None and isinstance(error, AgentSetupError) and "logged in" in error.message:
-            kind = "auth"
         return AgentFailed(
             name=self.name,
-            kind=kind,
+            kind=error.kind if isinstance(error, AgentError) else None,
             text=shorten(str(error), _MAX_REASON_CHARS),
             retry_at=error.retry_at if isinstance(error, AgentError) else None,
             account=self.account,

@@ -22,11 +22,13 @@ from clawblox.errors import CheckpointSecretError, UsageError
 from clawblox.experiment.live import live_attempt
 from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.ports import (
     AgentEnded,
     AgentFailed,
     AgentTurned,
     AttemptError,
+    ProviderError,
     Signal,
     WorldEnded,
 )
@@ -35,7 +37,7 @@ from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.operations import stop_instances
 from clawblox.team.idle_moments import save_now
 from tests.agents.small import until
-from tests.agents.standins import hold, misbehave
+from tests.agents.standins import hold, install, misbehave
 from tests.experiment.attempts import (
     DRIVERS,
     FIRST,
@@ -410,6 +412,16 @@ async def test_an_expired_login_is_no_failure_of_the_attempt(alone: Scene) -> No
         await wait_until_async(lambda: any(isinstance(s, AgentFailed) for s in alone.signals))
     (failed,) = (signal for signal in alone.signals if isinstance(signal, AgentFailed))
     assert (failed.kind, failed.account) == ("auth", "claude ANTHROPIC_API_KEY")
+
+
+async def test_a_check_without_a_key_is_a_failure_of_the_login(
+    alone: Scene, tmp_path: Path
+) -> None:
+    spec = AgentSpec("kimi", name="Eko", binary=install(tmp_path / "bin", "kimi"), model="k3")
+    chain = alone.plan.but(agents=[spec]).chains()[0]
+    with pytest.raises(ProviderError, match="KIMI_MODEL_API_KEY is not set") as raised:
+        await alone.workshop.check(chain)
+    assert raised.value.failure.kind == "auth"
 
 
 @looks_inside
